@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import hypothesis
 import pytest
 
-from tests import grouping, threads
+from tests import cases, grouping, threads
 from tests.cluster.hosts import why_no_hosts
 from tests.cluster.slurm import PACKAGES, SlurmCluster
 from tests.command_line import Castoff as Castoff
@@ -207,6 +207,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("real")
             for name in {*grouping.CLUSTERS} & {*fixtures}:
                 clusters[item.nodeid] = name
+    cases.mark_long(items)
     grouping.arrange(config, items, clusters)
 
 

@@ -192,6 +192,7 @@ def test_a_shell_in_it(site: str, programs: Programs, job: Path, tmp_path: Path)
     assert "castoff: this shell is on " in answer.output and hint in answer.output
 
 
+@pytest.mark.everyday("2-slurm-Pending")
 @pytest.mark.parametrize(("site", "waits"), [("slurm", "Pending"), ("pbs", "waiting")])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_it_waits_withdraws_it(
@@ -290,6 +291,7 @@ http.server.HTTPServer((flags["--ip"], int(flags["--port"])), Answer).serve_fore
 PYTHON
 """
 
+    @pytest.mark.everyday("slurm")
     @pytest.mark.parametrize("site", ["slurm", "pbs"])
     def test_it_says_how_to_reach_it(self, site: str, programs: Programs, job: Path, tmp_path: Path) -> None:
         """The tunnel leads to it, and the address has the token, which no command line has."""

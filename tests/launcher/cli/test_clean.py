@@ -99,6 +99,7 @@ class TestWhatGoes:
         assert castoff("clean", "--older-than", "0s", "--yes").stderr == "castoff: removed 20 runs\n"
         assert {path.name for path in going.path.parent.iterdir()} == {going.id, waiting.id}
 
+    @pytest.mark.long
     def test_what_a_waiting_run_needs_stays(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
         """Its scheduler has not come to look at it yet."""
         done = jobs.submit("--name", "done", sh="true")
@@ -148,6 +149,7 @@ class TestWhatGoes:
         assert f"castoff: {runs[0].id}: its scheduler is gone and no ending was recorded" in answer.stderr
         assert [run.path.exists() for run in runs] == [True] + [False] * 19
 
+    @pytest.mark.long
     def test_an_interrupt_leaves_no_half_run(self, castoff: Castoff, runs: list[RunDirectory]) -> None:
         """Killed in the middle of removing, again and again: what is listed is whole."""
         folder = runs[0].path.parent

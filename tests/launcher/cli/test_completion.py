@@ -85,6 +85,7 @@ def index(folder: Path, *names: str) -> list[RunDirectory]:
 
 
 class TestInBash:
+    @pytest.mark.long
     def test_verbs_and_flags(self, bash: Bash) -> None:
         add(Entry(name="aurora", host="h", dir="d"), os.environ)
         every, some, flags, of_verb, wrong, values, trainings, machines, there = bash.offers(
@@ -125,6 +126,7 @@ class TestInBash:
         assert path == ([], {"dirnames"})
         assert not (tmp_path / "x").exists()
 
+    @pytest.mark.long
     def test_many_runs(self, bash: Bash, tmp_path: Path) -> None:
         known = Index.of(os.environ)
         known.path.parent.mkdir(parents=True)
@@ -140,6 +142,7 @@ class TestInBash:
         assert len(bash.values("status", "")) == 50
         assert bash.values("status", "r1234") == [*(f"r1234{digit}" for digit in "9876543210"), "r1234"]
 
+    @pytest.mark.long
     def test_sites_as_bash_splits_words(self, bash: Bash, tmp_path: Path) -> None:
         (tmp_path / ".castoff" / "sites").mkdir(parents=True)
         for name in ("mine", "odd name"):
@@ -194,6 +197,7 @@ class TestInBash:
         ]
         assert bash.offers(*(["castoff", *words] for words in lines)) == len(lines) * [([], {"default"})]
 
+    @pytest.mark.long
     def test_odd_words_complete_to_nothing(self, bash: Bash, tmp_path: Path) -> None:
         words = ["'", '"a', "$(touch x)", "`touch x`", "\\", "*", "a\tb", "::"]
         lines = [["castoff", "status", word] for word in words]

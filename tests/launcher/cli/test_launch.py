@@ -212,6 +212,7 @@ def test_the_port_must_be_free_where_ranks_meet(castoff: Castoff) -> None:
         assert castoff(*by_hand(port, 1), "--", "true").returncode == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "said"),
     [

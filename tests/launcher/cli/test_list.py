@@ -250,6 +250,7 @@ class TestList:
 
 
 class TestScan:
+    @pytest.mark.long
     def test_a_lost_index(self, castoff: Castoff, jobs: LocalJobs, index: Index, tmp_path: Path) -> None:
         runs = [jobs.submit("--name", f"n{number}", sh="true") for number in range(2)]
         for run in runs:
@@ -344,6 +345,7 @@ class TestTerminal:
             assert heading.split() == [word for word in HEADINGS if word in LAST_TO_GO[-left:]]
             assert columns == 20 or max(map(len, rows)) <= columns
 
+    @pytest.mark.long
     def test_more_than_anybody_reads(self, index: Index, tmp_path: Path) -> None:
         runs = make_runs(tmp_path / "runs", index, 500)
         answer = on_terminal("castoff", "list", "--all", cwd=tmp_path, columns=60)

@@ -271,6 +271,7 @@ class TestFollow:
         assert sorted(shown) == ["[0.0:0] 0.0", "[0.1:0] 0.1", "[1.0:0] 1.0", "[1.1:0] 1.1"]
         assert shown.index("[0.0:0] 0.0") < shown.index("[0.1:0] 0.1")
 
+    @pytest.mark.long
     def test_before_it_begins(self, jobs: LocalJobs, follow: Callable[..., Following]) -> None:
         first = jobs.submit("--name", "first", sh="while [ ! -e go ]; do sleep 0.05; done")
         run = jobs.submit("--set", "after.afterok=[first]", sh="echo second")
@@ -323,6 +324,7 @@ class TestFollow:
 class TestOnACluster:
     """Scripts as a scheduler runs them, with real ranks and their own logs."""
 
+    @pytest.mark.everyday("hydra")
     @pytest.mark.parametrize("kind", ["hydra", "srun"])
     def test_logs_of_a_script_submitted_without_castoff(
         self,

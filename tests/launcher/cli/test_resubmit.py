@@ -61,6 +61,7 @@ class TestGoingOn:
         assert (record.time or 0) > (first.time or 0) and record.directory == first.directory
         assert sorted(path.name for path in run.log_folder.iterdir() if path.is_dir()) == ["0.0", "0.1"]
 
+    @pytest.mark.long
     def test_in_words(self, jobs: LocalJobs) -> None:
         run = jobs.submit("--set", "array.count=12", "--ranks-per-node", "1", "--", "false")
         jobs.wait(run)
@@ -73,6 +74,7 @@ class TestGoingOn:
         ]
         jobs.wait(run)
 
+    @pytest.mark.long
     def test_hosts_that_were_set_aside(self, jobs: LocalJobs) -> None:
         """castoff's own scheduler can exclude none, and says so."""
         run = jobs.submit(sh="false")
@@ -88,6 +90,7 @@ class TestGoingOn:
         jobs.wait(run)
         assert json.loads(again(jobs, run, "--all-hosts", "--json"))["excluded"] == []
 
+    @pytest.mark.long
     def test_it_is_pending_at_once(self, castoff: Castoff, jobs: LocalJobs) -> None:
         """Not over, as it was a moment ago: who waits then waits."""
         run = jobs.submit(sh=SECOND)
@@ -129,6 +132,7 @@ class TestGoingOn:
         assert endings(jobs.wait(run)) == [["resume", "done"], ["cancelled", "done"]]
         assert ran(jobs) == ["0.0", "0.1", "1.1"]
 
+    @pytest.mark.long
     def test_after_a_cancellation(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
         run = jobs.submit(sh=f"{SECOND} || sleep 600")
         until((jobs.folder / "ran").exists)
@@ -136,6 +140,7 @@ class TestGoingOn:
         again(jobs, run)
         assert endings(jobs.wait(run)) == [["cancelled", "done"]]
 
+    @pytest.mark.long
     def test_after_everything_was_killed(self, jobs: LocalJobs, until: Until) -> None:
         run = jobs.submit(sh=f"{SECOND} || sleep 600")
         until((jobs.folder / "ran").exists)
@@ -144,6 +149,7 @@ class TestGoingOn:
         again(jobs, run)
         assert endings(jobs.wait(run)) == [["unknown", "done"]]
 
+    @pytest.mark.long
     def test_requeues_are_counted_anew(self, jobs: LocalJobs) -> None:
         run = jobs.submit("--set", "requeue.max=1", sh='echo resume >"$CASTOFF_OUTCOME_FILE"')
         assert endings(jobs.wait(run)) == [["resume", "walltime"]]
@@ -151,6 +157,7 @@ class TestGoingOn:
         reported = jobs.wait(run)
         assert endings(reported) == [["resume", "walltime", "resume", "walltime"]] and reported["code"] == 75
 
+    @pytest.mark.long
     def test_the_script_that_is_there(self, jobs: LocalJobs) -> None:
         run = jobs.submit("--", "no-such-program")
         jobs.wait(run)
@@ -158,6 +165,7 @@ class TestGoingOn:
         again(jobs, run)
         assert jobs.wait(run)["ending"] == "done" and (jobs.folder / "mended").exists()
 
+    @pytest.mark.long
     def test_its_name_still_finds_it(self, jobs: LocalJobs) -> None:
         run = jobs.submit("--name", "mine", sh="exit 3")
         jobs.wait(run)
@@ -178,6 +186,7 @@ class TestRefusals:
             assert said.startswith(f"castoff: {run.id}: still running; `castoff stop` asks it to stop")
         assert run.submission() == before
 
+    @pytest.mark.long
     def test_while_its_script_outlives_its_scheduler(self, jobs: LocalJobs, until: Until) -> None:
         run = jobs.submit(sh="touch here; while [ ! -e go ]; do sleep 0.05; done; exit 4")
         until((jobs.folder / "here").exists)
@@ -190,6 +199,7 @@ class TestRefusals:
         again(jobs, run)
         assert endings(jobs.wait(run)) == [["failed", "failed"]]
 
+    @pytest.mark.everyday("submission.json")
     @pytest.mark.parametrize("name", ["plan.json", "submission.json"])
     def test_damaged(self, jobs: LocalJobs, name: str) -> None:
         run = jobs.submit(sh="exit 3")
@@ -206,6 +216,7 @@ class TestRefusals:
         who.write_text(who.read_text().replace(socket.gethostname(), "login7"))
         assert again(jobs, run, code=1).endswith("runs, or ran, on login7: resubmit it there\n")
 
+    @pytest.mark.long
     def test_a_scheduler_that_does_not_start(self, jobs: LocalJobs, tmp_path: Path) -> None:
         """What was done stays done, and the next attempt is still the next one."""
         program = f"[ $CASTOFF_ARRAY_INDEX = 1 ] && exit; {SECOND}"
@@ -250,6 +261,7 @@ class TestAfter:
         assert submission_of(run).after == {}
         assert jobs.wait(run)["ending"] == "done"
 
+    @pytest.mark.long
     def test_what_never_held_is(self, jobs: LocalJobs) -> None:
         first = jobs.submit("--name", "first", sh=SECOND)
         run = jobs.submit("--set", "after.afterok=[first]", sh="touch then")

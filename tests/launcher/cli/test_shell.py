@@ -55,6 +55,7 @@ def test_it_has_the_ranks_environment_and_folder(
         assert (answer.returncode, answer.stdout, answer.stderr) == (0, expected, "")
 
 
+@pytest.mark.long
 def test_nothing_of_the_environment_is_written_or_shown(
     castoff_command: Castoff, jobs: LocalJobs, running: RunDirectory
 ) -> None:
@@ -67,6 +68,7 @@ def test_nothing_of_the_environment_is_written_or_shown(
     ] == []
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("running")
 def test_the_command_begins_without_children(castoff_command: Castoff) -> None:
     """One that ends would send it CHLD, of which ps dies."""
@@ -82,12 +84,14 @@ def test_code_and_standard_input_are_the_commands(castoff_command: Castoff, runn
     assert (answer.returncode, answer.stdout) == (7, "given\n")
 
 
+@pytest.mark.long
 def test_a_command_that_is_not_there(castoff_command: Castoff, running: RunDirectory) -> None:
     answer = castoff_command("shell", "waits", "--rank", "1", "--", "no-such-program")
     assert answer.returncode == 127
     assert answer.stderr.startswith(f"castoff: no-such-program is not on PATH of {running.id} rank 1 on ")
 
 
+@pytest.mark.long
 def test_a_shell_on_a_terminal(jobs: LocalJobs, running: RunDirectory) -> None:
     """It says beside which rank it is, reads no start-up files, and its code is the command's."""
     (Path(os.environ["HOME"]) / ".bashrc").write_text("export RANK=bashrc\n")
@@ -103,6 +107,7 @@ def test_a_shell_needs_a_terminal(castoff_command: Castoff, running: RunDirector
     assert "a shell needs a terminal" in answer.stderr and "castoff shell waits -- COMMAND" in answer.stderr
 
 
+@pytest.mark.long
 def test_what_is_not_of_the_job(castoff_command: Castoff, running: RunDirectory) -> None:
     for words, says in (
         (["--rank", "2"], f"{running.id}: no rank 2; ranks are 0 to 1"),
@@ -113,6 +118,7 @@ def test_what_is_not_of_the_job(castoff_command: Castoff, running: RunDirectory)
         assert answer.returncode == 1 and answer.stderr.startswith(f"castoff: {says}"), answer.stderr
 
 
+@pytest.mark.long
 def test_a_rank_that_has_ended(castoff_command: Castoff, jobs: LocalJobs, until: Until) -> None:
     jobs.submit(
         "--name",
@@ -132,6 +138,7 @@ def test_a_rank_that_has_ended(castoff_command: Castoff, jobs: LocalJobs, until:
     (jobs.folder / "go").touch()
 
 
+@pytest.mark.long
 def test_before_the_ranks_the_jobs_environment(
     castoff_command: Castoff, jobs: LocalJobs, until: Until
 ) -> None:
@@ -146,6 +153,7 @@ def test_before_the_ranks_the_jobs_environment(
     jobs.wait(run)
 
 
+@pytest.mark.long
 def test_a_run_that_is_over_or_waits(castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
     over = jobs.submit("--name", "over", sh="true")
     jobs.wait(over)
@@ -167,6 +175,7 @@ def test_a_run_that_is_over_or_waits(castoff: Castoff, jobs: LocalJobs, until: U
     jobs.wait(first)
 
 
+@pytest.mark.long
 def test_several_members_that_run(castoff_command: Castoff, jobs: LocalJobs, until: Until) -> None:
     sh = "touch here.$CASTOFF_ARRAY_INDEX; until [ -e go ]; do sleep 0.05; done"
     run = jobs.submit("--name", "array", "--set", "array.count=2", sh=sh)

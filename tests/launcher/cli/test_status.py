@@ -31,6 +31,7 @@ class TestStatus:
         assert (answer.returncode, answer.stdout) == (1, "")
         assert answer.stderr.startswith("castoff: there are no runs yet; `castoff list --scan FOLDER`")
 
+    @pytest.mark.long
     def test_without_a_word_it_is_the_newest(self, castoff: Castoff, jobs: LocalJobs) -> None:
         jobs.submit("--name", "older", sh="true")
         run = jobs.submit("--name", "newer", sh="true")
@@ -77,6 +78,7 @@ class TestStatus:
         assert early["rank"] == 1
         castoff("cancel", run.id)
 
+    @pytest.mark.long
     def test_of_several(self, castoff: Castoff, jobs: LocalJobs) -> None:
         """Each once, in the order given; those of --name are found as `wait` finds them."""
         first, second = (
@@ -108,6 +110,7 @@ class TestStatus:
         done = castoff("wait", run.path)
         assert (done.returncode, done.stdout) == (0, f"{run.id}: done\n")
 
+    @pytest.mark.long
     def test_never_unknown_while_it_is_submitted(self, jobs: LocalJobs, castoff: Castoff) -> None:
         """From its first moment in the index on, somebody sees to a run."""
         waits = ["sh", "-c", "until [ -e go ]; do sleep 0.1; done"]
@@ -148,6 +151,7 @@ class TestStatus:
         assert json.loads(castoff("status", "train", "--json").stdout)["id"] == run.id
         assert json.loads(castoff("status", "train/", "--json").stdout)["id"] == "train"
 
+    @pytest.mark.long
     def test_a_beginning_of_several(self, castoff: Castoff, jobs: LocalJobs) -> None:
         runs = [jobs.submit("--name", name, sh="true") for name in ("ab", "ac")]
         answer = castoff("status", "a")
@@ -165,6 +169,7 @@ def _indexed() -> list[RunDirectory]:
 
 
 class TestWait:
+    @pytest.mark.everyday("124")
     @pytest.mark.parametrize("code", others_long([0, 1, 42, 124, 255], [0, 124]))
     def test_its_code_is_the_job_s(self, castoff: Castoff, jobs: LocalJobs, code: int) -> None:
         run = jobs.submit(sh=f"exit {code}")

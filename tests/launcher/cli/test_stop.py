@@ -28,6 +28,7 @@ def endings(reported: dict[str, Any]) -> list[list[tuple[str, int]]]:
     return [[(one["ending"], one["code"]) for one in member["attempts"]] for member in reported["members"]]
 
 
+@pytest.mark.everyday("*")
 @pytest.mark.parametrize("requeue", [0, 3])
 def test_a_program_that_looks(castoff: Castoff, jobs: LocalJobs, until: Until, requeue: int) -> None:
     run = jobs.submit("--name", "careful", "--set", f"requeue.max={requeue}", sh=AGAIN)

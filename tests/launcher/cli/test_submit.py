@@ -138,6 +138,7 @@ class TestRunDirectory:
         assert run.path.parent == tmp_path / "elsewhere"
         jobs.wait(run)
 
+    @pytest.mark.long
     def test_ten_at_once(self, castoff: Castoff, castoff_command: Castoff, jobs: LocalJobs) -> None:
         """They only wait for another: ten programs would take their time."""
         first = jobs.submit("--name", "first", sh="sleep 600")
@@ -358,6 +359,7 @@ class TestRefusals:
         assert jobs.status(run)["ending"] == "done"
 
 
+@pytest.mark.long
 def test_two_runs_do_not_share_a_port(jobs: LocalJobs) -> None:
     program = 'echo "port $MASTER_PORT"; touch "$0.$CASTOFF_JOB_ID"; while [ ! -e go ]; do sleep 0.05; done'
     runs = [jobs.submit("--ranks-per-node", "2", sh=program) for _ in range(2)]
@@ -380,6 +382,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.costly
 def test_ddp_from_end_to_end(jobs: LocalJobs) -> None:
     pytest.importorskip("torch")
     (jobs.folder / "reduce.py").write_text(ALL_REDUCE)

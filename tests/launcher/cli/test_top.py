@@ -106,6 +106,7 @@ def test_runs_on_a_real_terminal(screen: Screen, jobs: LocalJobs) -> None:
     screen.reads("code 0")
 
 
+@pytest.mark.long
 def test_ctrl_z_leaves_it_to_the_shell(screen: Screen, castoff: Castoff) -> None:
     screen.start("env", "PS1=here> ", "sh", "-i")
     screen.reads("here>")
@@ -119,6 +120,7 @@ def test_ctrl_z_leaves_it_to_the_shell(screen: Screen, castoff: Castoff) -> None
     screen.reads("here> ?$")
 
 
+@pytest.mark.long
 def test_a_shell_and_the_logs_of_what_is_over(screen: Screen, jobs: LocalJobs) -> None:
     run = jobs.submit("--name", "loop", sh=LOOP)
     screen.start("env", "SHELL=/bin/sh", "PS1=here> ", "PAGER=less", CASTOFF, "top", "--interval", "1s")
@@ -137,6 +139,7 @@ def test_a_shell_and_the_logs_of_what_is_over(screen: Screen, jobs: LocalJobs) -
     screen.reads("code 130")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("aside", [False, True], ids=["on the screen", "beside its logs"])
 def test_one_that_is_terminated_leaves_the_terminal_as_it_was(
     screen: Screen, jobs: LocalJobs, aside: bool
@@ -153,6 +156,7 @@ def test_one_that_is_terminated_leaves_the_terminal_as_it_was(
     assert "castoff top" not in text  # it was on the other screen
 
 
+@pytest.mark.everyday("colours")
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {}], ids=["plain", "colours"])
 def test_without_colours(castoff: Castoff, tmp_path: Path, env: dict[str, str]) -> None:
     """The cursor is reversed, and what counts is in words; a background is the terminal's own in any case."""

@@ -66,6 +66,7 @@ def test_every_byte_is_handed_over(words: list[bytes], tmp_path: Path) -> None:
     assert Path(os.fsdecode(python)).parent == Path(sys.executable).parent
 
 
+@pytest.mark.everyday("lacking1")
 @pytest.mark.parametrize("lacking", [["torch"], ["torch_geometric"], ["torch", "torch_geometric"]])
 def test_what_is_not_installed_is_named(lacking: list[str], castoff: Castoff, tmp_path: Path) -> None:
     pytest.importorskip("torch_geometric")

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from castoff.launcher.process.locks import locked
 from castoff.launcher.runs.run import LOCK
 from tests import patience
@@ -33,6 +35,7 @@ class TestWait:
         ended = objects(castoff("wait", "bad", "good", "--json").stdout)
         assert [one["code"] for one in ended] == [3, 0]
 
+    @pytest.mark.long
     def test_each_is_reported_as_it_ends(self, jobs: LocalJobs) -> None:
         quick = jobs.submit("--name", "quick", sh="true")
         slow = jobs.submit("--name", "slow", sh="sleep 600")
@@ -46,6 +49,7 @@ class TestWait:
             assert waiting.stdout.read() == f"{slow.id}: cancelled\n"
         assert waiting.wait() == 143
 
+    @pytest.mark.long
     def test_too_long(self, castoff: Castoff, jobs: LocalJobs) -> None:
         jobs.wait(jobs.submit("--name", "quick", sh="true"))
         slow = jobs.submit("--name", "slow", sh="touch here; sleep 86400")
@@ -54,6 +58,7 @@ class TestWait:
         assert answer.returncode == 124 and "quick-" in answer.stdout
         assert answer.stderr == f"castoff: {slow.id} is still running after 0.1 s\n"
 
+    @pytest.mark.long
     def test_a_beginning_is_said_on_a_terminal_alone(self, castoff: Castoff, jobs: LocalJobs) -> None:
         first = jobs.submit("--name", "first", sh="until [ -e go ]; do sleep 0.05; done")
         second = jobs.submit("--set", "after.afterok=[first]", "--name", "second", sh="true")

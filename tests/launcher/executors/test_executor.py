@@ -234,6 +234,7 @@ def test_arguments_and_what_they_are_reported(executors: Executors) -> None:
         FunctionJob(job.run.path, "local-1")
 
 
+@pytest.mark.long
 def test_functions_in_copies_of_one_process(executors: Executors) -> None:
     plain, copies = (executors(launcher={"preload": modules}) for modules in ([], ["wave"]))
     knowing = [executor.submit(has_wave) for executor in (plain, copies)]
@@ -245,6 +246,7 @@ def test_functions_in_copies_of_one_process(executors: Executors) -> None:
     assert counting.result() == (10, 1, "1")
 
 
+@pytest.mark.everyday("False")
 @pytest.mark.parametrize("fails", [False, True])
 def test_teardown_of_a_function(executors: Executors, tmp_path: Path, fails: bool) -> None:
     torn = tmp_path / "torn"
@@ -260,6 +262,7 @@ def test_functions_have_no_numbers_of_their_own(executors: Executors) -> None:
         executors(array={"indices": "1,3"})
 
 
+@pytest.mark.long
 def test_the_environment_that_submitit_shows(executors: Executors) -> None:
     jobs = executors(ranks_per_node=2).map_array(lambda _: environment(), range(2))
     reported = jobs[1].results()[1]
@@ -309,11 +312,13 @@ def test_an_array_of_one_is_a_job(executors: Executors) -> None:
         assert executors().map_array(abs, []) == []
 
 
+@pytest.mark.long
 def test_functions_without_arguments(executors: Executors) -> None:
     jobs = executors().submit_array([functools.partial(abs, -1), functools.partial(divmod, 7, 2)])
     assert [job.result() for job in jobs] == [1, (3, 1)]
 
 
+@pytest.mark.long
 def test_a_batch_is_one_run(executors: Executors) -> None:
     executor = executors()
     with executor.batch():
@@ -340,6 +345,7 @@ def test_a_batch_that_fails_submits_nothing(executors: Executors) -> None:
     assert not executor.folder.exists()
 
 
+@pytest.mark.long
 @trap(10, "the script, for a function too, is what render shows")
 def test_what_render_shows_is_what_is_submitted(executors: Executors) -> None:
     executor = executors(ranks_per_node=2, requeue={"max": 1}, env={"A": "b c"})
@@ -658,6 +664,7 @@ def test_the_first_failure_ends_the_job_and_is_reported(executors: Executors) ->
     assert "--kill-on-bad-exit=1 --wait=0" in castoff.executor({}, "slurm", "runs").render(fail)
 
 
+@pytest.mark.long
 @trap(6, "use_srun=False: num_tasks is not what runs")
 def test_a_function_that_exits(executors: Executors) -> None:
     job = executors().submit(leave, 0)
@@ -742,6 +749,7 @@ def test_a_rank_believes_no_open_folder(executors: Executors, tmp_path: Path) ->
         job.result()
 
 
+@pytest.mark.long
 def test_a_script_that_is_submitted_by_hand_has_no_function(executors: Executors, castoff: Any) -> None:
     job = executors(setup=['rm -r "$CASTOFF_RUN_DIR/functions"']).submit(abs, -1)
     with pytest.raises(JobEndedError, match="cannot be submitted by hand"):
@@ -766,6 +774,7 @@ def test_the_local_site(executors: Executors, monkeypatch: pytest.MonkeyPatch) -
     assert executors().submit(place).result()["CUDA_VISIBLE_DEVICES"] == "5"
 
 
+@pytest.mark.long
 @trap(17, "asyncio")
 def test_awaiting(executors: Executors) -> None:
     async def wait() -> tuple[Any, Any]:
@@ -776,6 +785,7 @@ def test_awaiting(executors: Executors) -> None:
     assert asyncio.run(wait()) == ((3, 1), [(4, 1), (4, 1)])
 
 
+@pytest.mark.long
 def test_as_completed(executors: Executors) -> None:
     jobs = executors().map_array(sleep, [0, 0])
     assert {job.job_id for job in as_completed(jobs, 60, 0.1)} == {job.job_id for job in jobs}
@@ -871,11 +881,13 @@ def test_nothing_of_submitits_own_submission_is_used() -> None:
     assert not issubclass(CastoffExecutor, submitit.core.core.PicklingExecutor)
 
 
+@pytest.mark.long
 def test_results_have_types(executors: Executors) -> None:
     length: int = executors().submit(len, "abc").result()  # mypy checks it
     assert length == 3
 
 
+@pytest.mark.long
 @trap(11, "a job that is submitted inside another takes itself for that")
 def test_a_function_that_submits(executors: Executors, tmp_path: Path) -> None:
     def outer() -> tuple[str, str]:
@@ -886,6 +898,7 @@ def test_a_function_that_submits(executors: Executors, tmp_path: Path) -> None:
     assert job.result()[0] == job.result()[1]
 
 
+@pytest.mark.long
 @trap(11, "nothing global is changed")
 def test_the_environment_stays_as_it_is(executors: Executors) -> None:
     before = dict(os.environ)
@@ -910,6 +923,7 @@ def test_a_checkpointed_function_is_resumed(executors: Executors) -> None:
     assert "castoff_requeue_max=3 #" in executor.render(Count())
 
 
+@pytest.mark.long
 def test_of_a_hang_the_stack_is_shown(executors: Executors) -> None:
     job = executors().submit(hang)
     with pytest.raises(JobEndedError, match="ended without a result: failed") as error:
@@ -920,6 +934,7 @@ def test_of_a_hang_the_stack_is_shown(executors: Executors) -> None:
     assert lines[4:6] == [f"from {stack}:", '    File "data.py", line 88 in read_batch']
 
 
+@pytest.mark.long
 def test_an_error_before_a_restart_is_not_the_end(executors: Executors) -> None:
     job = executors(restart={"max": 1}).submit(fail_at_first)
     while not job.done():
@@ -937,6 +952,7 @@ def test_ranks_that_synchronise_resume_together(executors: Executors) -> None:
     assert not (job.run.path / "attempts/0.0/failure.json").exists()
 
 
+@pytest.mark.long
 @trap(7, "three time-outs, whatever the job says")
 def test_a_function_ends_when_the_script_stops_resuming_it(executors: Executors) -> None:
     job = executors(requeue={"max": 1}).submit(Endless())
@@ -949,6 +965,7 @@ def test_a_function_ends_when_the_script_stops_resuming_it(executors: Executors)
     assert vars(job.submission().function)["starts"] == 2
 
 
+@pytest.mark.long
 @trap(7, "checkpoint() that returns None")
 def test_a_function_whose_checkpoint_returns_none_fails(executors: Executors) -> None:
     job = executors().submit(NotAgain())
@@ -968,6 +985,7 @@ def test_a_stopped_job_resumes_after_resubmit(executors: Executors, until: Calla
     assert job.result() == (10, 1, "1")
 
 
+@pytest.mark.long
 def test_a_failure_is_forgotten_once_it_runs_again(executors: Executors, tmp_path: Path) -> None:
     def once() -> str:
         if not (tmp_path / "there").exists():
@@ -983,6 +1001,7 @@ def test_a_failure_is_forgotten_once_it_runs_again(executors: Executors, tmp_pat
     assert job.result() == "well"
 
 
+@pytest.mark.long
 @trap(7, "a job that was preempted or lost its node is started again, whatever its ranks have written")
 def test_the_error_of_an_attempt_that_is_not_the_last_is_none(executors: Executors, tmp_path: Path) -> None:
     def lose_the_node() -> str:
@@ -995,6 +1014,7 @@ def test_the_error_of_an_attempt_that_is_not_the_last_is_none(executors: Executo
     assert executors(ranks_per_node=1).submit(lose_the_node).result() == "well"
 
 
+@pytest.mark.long
 def test_of_two_errors_the_first_counts(executors: Executors) -> None:
     def both() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the victim says something too
@@ -1012,6 +1032,7 @@ def test_of_two_errors_the_first_counts(executors: Executors) -> None:
     assert "of rank 1" in str(job.exception()) and "of rank 0" in str(job.task(0).exception())
 
 
+@pytest.mark.long
 def test_a_trainer_that_writes_resume_itself(executors: Executors) -> None:
     def train() -> str:
         if os.environ["CASTOFF_ATTEMPT"] == "0":
@@ -1022,6 +1043,7 @@ def test_a_trainer_that_writes_resume_itself(executors: Executors) -> None:
     assert executors(requeue={"max": 1}).submit(train).result() == "whole"
 
 
+@pytest.mark.long
 def test_signals_from_outside_only_make_the_stop_file(executors: Executors, tmp_path: Path) -> None:
     def signalled(number: int) -> tuple[bool, int]:
         os.kill(os.getpid(), number)
@@ -1071,6 +1093,7 @@ def test_what_submitit_asks_of_a_plugin(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert (tmp_path / "outcome").read_text() == "resume\n"
 
 
+@pytest.mark.long
 def test_what_a_job_environment_is_called_in_a_rank(executors: Executors) -> None:
     job = executors().submit(lambda: repr(submitit.JobEnvironment()))
     assert f"job_id={job.job_id}, " in job.result() and "global_rank=0(1)" in job.result()
@@ -1095,6 +1118,7 @@ def test_one_look_serves_all_jobs(executors: Executors, monkeypatch: pytest.Monk
     assert watcher._delay_s == 60
 
 
+@pytest.mark.long
 def test_one_run_that_cannot_be_read_hides_no_other(
     executors: Executors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1129,6 +1153,7 @@ def test_what_ranks_load(tmp_path: Path) -> None:
     assert not loaded & {"msgspec", "yaml", "jinja2", "click", "psutil", "rich", "torch"}
 
 
+@pytest.mark.long
 def test_json_of_a_run_is_that_of_any_other(executors: Executors, castoff: Any) -> None:
     job = executors().submit(abs, 1)
     job.wait()

@@ -71,6 +71,7 @@ def container(here: Bench, runtime: str, **fields: Any) -> dict[str, Any]:
     return {"runtime": runtime, "image": image, "binds": binds, **fields}
 
 
+@pytest.mark.everyday("apptainer-local")
 @pytest.mark.parametrize(
     ("runtime", "kind"),
     [
@@ -117,6 +118,7 @@ def test_what_a_program_sees_inside(runtime: str, kind: str, containers: Contain
     assert "secret" not in here.calls_file.read_text()
 
 
+@pytest.mark.everyday("apptainer-hydra-False")
 @pytest.mark.parametrize(
     ("runtime", "kind", "torchrun"),
     [
@@ -157,6 +159,7 @@ def test_the_loader_changes_the_programs_alone(
     assert "GIVEN" not in "".join(logs)
 
 
+@pytest.mark.everyday("apptainer")
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_it_is_inside_and_the_host_is_not(runtime: str, containers: Containers, tmp_path: Path) -> None:
     here = containers(runtime)
@@ -175,6 +178,7 @@ def test_it_is_inside_and_the_host_is_not(runtime: str, containers: Containers, 
     assert "hidden" in lines or runtime == "shifter"  # which brings the shared file system inside
 
 
+@pytest.mark.everyday("apptainer")
 @pytest.mark.parametrize("runtime", others_long(RUNTIMES, ["apptainer", "pyxis"]))
 def test_signals_and_files_reach_the_inside(runtime: str, containers: Containers) -> None:
     here = containers(runtime)
@@ -187,6 +191,7 @@ def test_signals_and_files_reach_the_inside(runtime: str, containers: Containers
     assert ended.ending == ("done", 0), ended.output
 
 
+@pytest.mark.everyday("apptainer")
 @pytest.mark.parametrize("runtime", others_long(RUNTIMES, ["apptainer", "pyxis"]))
 def test_a_failure_inside_is_the_ranks(runtime: str, containers: Containers) -> None:
     here = containers(runtime)
@@ -197,6 +202,7 @@ def test_a_failure_inside_is_the_ranks(runtime: str, containers: Containers) -> 
     assert failure["host"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runtime", others_long(RUNTIMES, ["apptainer", "pyxis"]))
 def test_what_castoff_shell_starts_is_inside(runtime: str, containers: Containers) -> None:
     """With what the image and the job set, the rank's variables, its folder, and its code."""
@@ -392,6 +398,7 @@ def real(here: Bench, **fields: Any) -> dict[str, Any]:
     return {"runtime": "podman-hpc", "image": "torch", "binds": binds, **fields}
 
 
+@pytest.mark.long
 def test_in_a_real_podman(podman: Callable[..., Bench]) -> None:
     here = podman("srun")
     decided = here.plan_of(
@@ -414,6 +421,7 @@ def test_in_a_real_podman(podman: Callable[..., Bench]) -> None:
         assert (environ["FROM_SETUP"], environ.get("LD_LIBRARY_PATH")) == ("set", None)
 
 
+@pytest.mark.everyday("local")
 @pytest.mark.parametrize("kind", ["local", "hydra"])
 def test_a_real_podman_passes_signals_on(kind: str, podman: Callable[..., Bench]) -> None:
     here = podman(kind)
@@ -425,6 +433,7 @@ def test_a_real_podman_passes_signals_on(kind: str, podman: Callable[..., Bench]
     assert running.end().ending == ("done", 0)
 
 
+@pytest.mark.long
 def test_a_failure_in_a_real_podman(podman: Callable[..., Bench]) -> None:
     here = podman("local")
     ended = here.run(ranks_per_node=2, container=real(here), env={"PROBE": "fail 1 3"})

@@ -39,6 +39,7 @@ def seen(here: Bench) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.everyday("local")
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_it_sees(kind: str, bench: Benches) -> None:
     here = bench(kind)
@@ -65,6 +66,7 @@ def test_what_it_sees(kind: str, bench: Benches) -> None:
         assert environ.get("SLURM_JOB_NODELIST" if kind == "srun" else "PBS_NODEFILE")
 
 
+@pytest.mark.everyday("local")
 @pytest.mark.parametrize("kind", ["local", "srun", "pals"])
 def test_its_workers_are_not_taken_for_ranks(kind: str, bench: Benches) -> None:
     here = bench(kind)
@@ -77,6 +79,7 @@ def test_its_workers_are_not_taken_for_ranks(kind: str, bench: Benches) -> None:
     assert not of_ranks & environ.keys()
 
 
+@pytest.mark.everyday("hydra")
 @pytest.mark.parametrize("kind", ["srun", "hydra"])
 def test_it_starts_workers_by_the_sites_launcher(kind: str, bench: Benches) -> None:
     here = bench(kind)
@@ -138,6 +141,7 @@ def test_the_walltime_holds_here(bench: Benches) -> None:
     assert ended.ending == ("walltime", 143), ended.output
 
 
+@pytest.mark.everyday("true-local")
 @pytest.mark.parametrize("kind", ["local", "srun", "pals"])
 @pytest.mark.parametrize("program", ["true", "exit 3"])
 def test_what_is_staged_is_on_every_host_and_goes(

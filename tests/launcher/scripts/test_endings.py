@@ -239,6 +239,7 @@ def test_a_term_at_the_walltime_is_not_a_cancellation(bench: Benches) -> None:
     assert late.end().ending == ("walltime", 75)
 
 
+@pytest.mark.everyday("local")
 @pytest.mark.parametrize("kind", ["hydra", "local", "srun"])
 def test_the_script_asks_to_stop_before_the_walltime(kind: str, bench: Benches) -> None:
     """On Slurm too, whose signal may be late."""
@@ -254,6 +255,7 @@ def test_a_script_that_nobody_ends_holds_its_walltime(bench: Benches) -> None:
     assert (ended.code, ended.ending) == (143, ("walltime", 143)), ended.output
 
 
+@pytest.mark.long
 def test_the_deadline_comes_from_slurm(bench: Benches) -> None:
     here = bench("srun")
     assert here.run(walltime="30m", env={"SLURM_JOB_END_TIME": "1900000000"}).code == 0
@@ -265,6 +267,7 @@ def test_the_deadline_comes_from_slurm(bench: Benches) -> None:
     assert older.calls("squeue")[-1] == ["--noheader", "--job", "12", "--format", "%e"]
 
 
+@pytest.mark.everyday("answer2")
 @pytest.mark.parametrize("answer", [{}, {"STUB_END": "N/A"}, {"STUB_SQUEUE_CODE": "1"}])
 def test_an_unknown_deadline_is_none(answer: dict[str, str], bench: Benches) -> None:
     """An empty answer must not be read as last midnight, which would stop the job at once."""
@@ -273,6 +276,7 @@ def test_an_unknown_deadline_is_none(answer: dict[str, str], bench: Benches) -> 
     assert here.ranks()[0]["environ"]["CASTOFF_DEADLINE"] == ""
 
 
+@pytest.mark.long
 def test_slurm_starts_it_again_up_to_the_count(bench: Benches) -> None:
     here = bench("srun")
     asked = {"requeue": {"max": 2}, "env": {"PROBE": "outcome resume"}}
@@ -333,6 +337,7 @@ def test_a_refused_requeue_is_reported(kind: str, refusal: str, bench: Benches) 
     assert "not requeued: the scheduler did not requeue it" in ended.output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reported", ["$$", "$PPID $$", "$$ $PPID $script", "$script $PPID $$"])
 def test_slurm_may_end_scontrol_with_the_job_that_it_queues_again(reported: str, bench: Benches) -> None:
     """Its TERM goes to all processes of the job, whether scontrol has its answer or not."""
@@ -437,6 +442,7 @@ def test_nobody_starts_a_lone_local_script_again(bench: Benches) -> None:
     assert not (ended.run_dir / "attempts" / "0.0" / "requeue").exists()
 
 
+@pytest.mark.long
 def test_the_programs_word_counts_more_than_the_launchers_code(bench: Benches) -> None:
     here = bench("srun")
     real = (here.bin / "srun").read_text()
@@ -471,6 +477,7 @@ def test_a_child_of_the_script_records_no_ending(bench: Benches) -> None:
     assert ended.ending == ("done", 0), ended.output
 
 
+@pytest.mark.everyday("nothing-0")
 @pytest.mark.parametrize(("probe", "code"), [("nothing", 0), ("fail 1 3", 3)])
 def test_what_setup_started_ends_after_the_ranks(probe: str, code: int, bench: Benches) -> None:
     """Copper: whatever becomes of the ranks, and without a say in the job's code."""

@@ -7,6 +7,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests import patience
 
 from .conftest import Benches
@@ -29,6 +31,7 @@ cd "$HOME" && exec bash "$HOME/spooled" >"$HOME/output" 2>&1
 """
 
 
+@pytest.mark.long
 def test_from_a_laptop(bench: Benches, tmp_path: Path) -> None:
     here = bench("pals")
     laptop, home = tmp_path / "laptop", tmp_path / "home"

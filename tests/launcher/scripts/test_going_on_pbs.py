@@ -36,6 +36,7 @@ class TestCopy:
         assert reported == {"job": "8.head"}
         assert next_of(ended).stat().st_mode & 0o077 == 0
 
+    @pytest.mark.everyday("env0")
     @pytest.mark.parametrize("env", [{"STUB_QSUB_CODE": "1"}, {"STUB_QSUB_SAYS": "qsub: later"}])
     def test_without_an_id_nobody_follows(self, env: dict[str, str], bench: Benches) -> None:
         ended = self.go_on(bench("pals"), env, grace="1s")
@@ -104,6 +105,7 @@ class TestCopy:
         assert "could not be submitted yet; it is tried again at the end" in ended.output
         assert json.loads(next_of(ended).read_text())["job"] == "8.head"
 
+    @pytest.mark.long
     @pytest.mark.parametrize(
         ("probe", "ending", "deleted"),
         [
@@ -121,6 +123,7 @@ class TestCopy:
         assert ended.record("ending")["ending"] == ending
         assert here.calls("qdel") == deleted
 
+    @pytest.mark.long
     def test_a_job_that_pbs_starts_anew_has_one_already(self, bench: Benches) -> None:
         here = bench("pals")
         first = self.go_on(here, {"PROBE": "nothing"}, requeue={"max": 2})
@@ -144,6 +147,7 @@ class TestCopy:
         names = {"CASTOFF_RUN_DIR": str(folder), "CASTOFF_ATTEMPT": "1", "CASTOFF_FIRST_ATTEMPT": "0"}
         return folder, {**names, "CASTOFF_FOLLOWS": "6.head", "PROBE": "outcome done"}
 
+    @pytest.mark.long
     def test_it_begins_once(self, bench: Benches) -> None:
         """Of two copies, as where qsub gave no answer and was called again, one begins."""
         here = bench("pals")
@@ -156,6 +160,7 @@ class TestCopy:
         assert self.go_on(here, reported).record("ending", "0.1")["ending"] == "done"
         assert (folder / "attempts" / "0.0" / "follower").read_text() == "7.head\n"
 
+    @pytest.mark.long
     @pytest.mark.parametrize(
         ("ending", "why"),
         [
@@ -206,6 +211,7 @@ class TestChain:
             path.unlink()
         return ended.run_dir
 
+    @pytest.mark.everyday("resume")
     @pytest.mark.parametrize("ending", ["resume", None])
     def test_the_next_job_of_the_chain_resumes(self, ending: str | None, here: Bench) -> None:
         run_dir = self.begun(here, ending)
@@ -248,6 +254,7 @@ class TestChain:
         assert ended.code == 0 and not (run_dir / "attempts" / "0.1").exists()
         assert ended.output.endswith("does not begin: the job before it never began\n")
 
+    @pytest.mark.everyday("0-resume")
     @pytest.mark.parametrize(("number", "ending"), [(0, "resume"), (2, "walltime")])
     def test_stops_early(self, number: int, ending: str, here: Bench) -> None:
         """Not with 0, so that PBS starts the next; after the last there is none."""
@@ -272,6 +279,7 @@ class TestChain:
         assert ended.ending == ("done", 0)
         assert "CASTOFF_CHAIN" not in here.ranks()[0]["environ"]
 
+    @pytest.mark.long
     def test_a_job_that_pbs_restarts_resumes(self, here: Bench) -> None:
         """After a node failure, `-r y`: its own last attempt has no ending."""
         run_dir = self.begun(here, "resume")

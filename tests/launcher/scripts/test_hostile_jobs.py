@@ -175,6 +175,7 @@ def the_first_job_file_is_one(queue: str, because: str, name: str) -> None:
     assert all(line.isprintable() for line in text.split("\n"))
 
 
+@pytest.mark.long
 @settings(max_examples=50)
 @given(queue=LINES, because=TEXTS, name=LINES)
 def test_the_first_job_file_is_one(queue: str, because: str, name: str) -> None:

@@ -79,6 +79,7 @@ def test_qsub_with_a_real_mpiexec(bench: Benches) -> None:
     ]
 
 
+@pytest.mark.long
 def test_qsub_on_aurora(bench: Benches) -> None:
     """What its queues insist on was said to qsub; the ranks fill the first hosts of the node file."""
     here = bench("pals")
@@ -100,6 +101,7 @@ def test_the_walltime_counts_from_the_launch_on_pbs(bench: Benches) -> None:
     assert the_run(here).ending == "walltime"
 
 
+@pytest.mark.long
 def test_a_terminal_shows_text_in_colours_and_nothing_else(bench: Benches) -> None:
     """Here as on one host; the log has all bytes."""
     here = bench("srun")
@@ -111,6 +113,7 @@ def test_a_terminal_shows_text_in_colours_and_nothing_else(bench: Benches) -> No
     assert b"\x1b[2Ja\x1b[31mb\x1b]52;c;aGk=\x07c" in RunDirectory(path).script_log().read_bytes()
 
 
+@pytest.mark.long
 def test_which_site(bench: Benches) -> None:
     here = bench("srun")
     by_itself = launch(here, "--", "true")
@@ -127,6 +130,7 @@ def test_which_site(bench: Benches) -> None:
     assert len(list((here.folder / "castoff-runs").iterdir())) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -158,6 +162,7 @@ def test_a_site_outside_of_its_allocation(site: str, get: str, bench: Benches) -
     assert f"but this shell is in no allocation of it: get one with {get}, or use castoff" in answer.stderr
 
 
+@pytest.mark.long
 def test_a_run_on_the_local_scheduler_stays_on_this_host(bench: Benches) -> None:
     here = bench("srun")
     environ = {**os.environ, **here.allocation(3)}
@@ -180,6 +185,7 @@ def test_output_reaches_its_stream_and_the_log(bench: Benches) -> None:
     assert log == f"out of 0\nerr of 0\n{last}\n"
 
 
+@pytest.mark.long
 def test_nobody_reads_any_more(bench: Benches) -> None:
     here = bench("srun")
     program = f"'{CASTOFF}' launch -- sh -c 'yes | head -c 300000; echo over' | head -c 10"
@@ -199,6 +205,7 @@ def test_nobody_reads_any_more(bench: Benches) -> None:
     assert run.script_log().read_text().endswith("y\nover\n")
 
 
+@pytest.mark.everyday("1")
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_a_driver_and_its_teardown(nodes: int, bench: Benches) -> None:
     here = bench("srun")
@@ -213,6 +220,7 @@ def test_a_driver_and_its_teardown(nodes: int, bench: Benches) -> None:
     assert attempt.reason == "teardown: this failed with code 127: nosuch"
 
 
+@pytest.mark.long
 def test_what_setup_leaves_behind_is_ended(bench: Benches) -> None:
     here = bench("srun")
     (here.folder / "daemon.sh").write_text("trap '' TERM; echo $$ >pid; sleep 600\n")
@@ -224,6 +232,7 @@ def test_what_setup_leaves_behind_is_ended(bench: Benches) -> None:
     assert not psutil.pid_exists(int((here.folder / "pid").read_text()))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("line", "code", "ending"),
     [
@@ -241,6 +250,7 @@ def test_a_script_that_ends_early_leaves_an_ending(line: str, code: int, ending:
     assert here.calls("srun") == []
 
 
+@pytest.mark.everyday("2")
 @pytest.mark.parametrize(
     "number", others_long([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], [signal.SIGINT, signal.SIGTERM])
 )
@@ -298,6 +308,7 @@ def test_flux_alloc(bench: Benches, tmp_path: Path) -> None:
     assert (the_run(here).job, the_run(here).ending) == ("779167465472", "done")
 
 
+@pytest.mark.long
 def test_a_frozen_host_of_flux_is_the_only_one_that_is_not_fit(bench: Benches, tmp_path: Path) -> None:
     """Jobs of flux run that look at hosts would wait for it, and keep others from starting."""
     here = bench("flux")
@@ -312,6 +323,7 @@ def test_a_frozen_host_of_flux_is_the_only_one_that_is_not_fit(bench: Benches, t
     )
 
 
+@pytest.mark.everyday("cancelled")
 @pytest.mark.parametrize("lost", [True, False], ids=["lost", "cancelled"])
 def test_a_chain_resumes_a_job_of_flux_whose_first_host_is_lost(
     lost: bool, bench: Benches, tmp_path: Path
@@ -342,6 +354,7 @@ def test_a_chain_resumes_a_job_of_flux_whose_first_host_is_lost(
         assert "attempt 0 has ended: cancelled" in again.output
 
 
+@pytest.mark.long
 def test_a_second_signal_ends_ranks_of_flux_that_ignore_the_first(bench: Benches, tmp_path: Path) -> None:
     """They are no children of flux run: killed, it would leave them running on the allocation's cores."""
     here = bench("srun")

@@ -29,6 +29,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.everyday("local")
 @pytest.mark.parametrize("case", others_long(CASES, ["hydra", "srun", "local", "torchrun"]))
 def test_the_loader_changes_the_programs_alone(case: str, bench: Benches, tmp_path: Path) -> None:
     """ld.so writes a file of each process that begins with these two."""
@@ -57,6 +58,7 @@ CHANGING = {"PYTHONHOME": "/none", "PYTHONOPTIMIZE": "2", "LC_ALL": "C.UTF-8", "
 CHANGING |= {"BASH_ENV": "/none/env.sh", "ENV": "/none/env.sh", "CDPATH": "/", "TAR_OPTIONS": "--none"}
 
 
+@pytest.mark.everyday("local-plain")
 @pytest.mark.parametrize("inherited", [{}, {"TZ": "UTC", "PYTHONOPTIMIZE": "1"}], ids=["plain", "inherited"])
 @pytest.mark.parametrize("kind", ["hydra", "openmpi", "local"])
 def test_none_of_the_others_begins_with_what_would_change_it(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
 from .conftest import Benches
 
 WAITS = """
@@ -15,6 +17,7 @@ while not __import__("os").path.exists(sys.argv[1]):
 """
 
 
+@pytest.mark.long
 def test_the_user_is_told(bench: Benches) -> None:
     here = bench("hydra")
     over = here.seen / "over"

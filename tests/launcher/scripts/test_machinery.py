@@ -133,6 +133,7 @@ class TestParts:
 
 
 class TestWhole:
+    @pytest.mark.long
     def test_its_bytes_follow_from_the_marker(self) -> None:
         found: dict[str, str] = {}
         for name in EXAMPLES:
@@ -163,6 +164,7 @@ class TestWhole:
             for function in re.findall(r"^(castoff_\w+)\(\)", script, re.MULTILINE):
                 assert words[function] > 1, (name, function)
 
+    @pytest.mark.long
     def test_shells_parse_all_of_it(self, tmp_path: Path, system_program: Callable[[str, str], Path]) -> None:
         dash = system_program("dash", "dash")
         script = tmp_path / "job.sh"
@@ -295,6 +297,7 @@ class TestLoader:
         assert answer.returncode != 0 and self.MESSAGE in answer.stderr
         assert not (here.seen / "began").exists()
 
+    @pytest.mark.long
     def test_a_name_that_awk_or_a_command_would_take_for_something_else(self, bench: Benches) -> None:
         here = bench("srun")
         script = self.script(here)
@@ -368,6 +371,7 @@ class TestFunctionsOfTheEnvironment:
 
 
 class TestFunctionsOfSetup:
+    @pytest.mark.long
     @pytest.mark.parametrize("kind", others_long(["local", "hydra", "pals", "srun"], ["srun"]))
     def test_named_as_what_castoff_calls(self, kind: str, bench: Benches) -> None:
         """A program or builtin of that name is what castoff means."""

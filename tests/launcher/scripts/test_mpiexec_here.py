@@ -41,6 +41,7 @@ def mpi(
     return str(name)
 
 
+@pytest.mark.everyday("hydra-1")
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_castoff_launch(castoff_command: Castoff, mpi: str, ranks: int, tmp_path: Path) -> None:
     """With logs, records and code as in an allocation."""
@@ -54,6 +55,7 @@ def test_castoff_launch(castoff_command: Castoff, mpi: str, ranks: int, tmp_path
     assert logs == [f"said by {n}\n" for n in range(ranks)]
 
 
+@pytest.mark.everyday("hydra")
 def test_castoff_submit(jobs: LocalJobs, mpi: str, tmp_path: Path) -> None:
     """A rank that fails ends the others; its code is the run's."""
     fails = f"{WHO}; [ $RANK = 1 ] || exec sleep 1000; until [ -e who-0 ] && [ -e who-2 ]; do :; done; exit 5"
@@ -100,6 +102,7 @@ def test_another_mpis_mpiexec_is_refused_before_it_starts(castoff_command: Casto
     assert record is not None and record.reason == why
 
 
+@pytest.mark.everyday("7")
 @pytest.mark.parametrize("number", range(5, 10))
 def test_a_rank_keeps_the_file_by_which_its_mpiexec_talks_to_it(
     castoff_command: Castoff, tmp_path: Path, number: int

@@ -34,6 +34,7 @@ def little_memory() -> Iterator[Path]:
     group.rmdir()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["local", "srun"])
 def test_it_is_told_apart_from_other_kills(kind: str, bench: Benches, little_memory: Path) -> None:
     here = bench(kind)

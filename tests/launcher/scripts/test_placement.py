@@ -100,6 +100,7 @@ DEVICES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "case", others_long(DEVICES, [("polaris", 2), ("perlmutter", 4)]), ids=lambda case: f"{case[0]}-{case[1]}"
 )
@@ -118,6 +119,7 @@ def test_a_rank_finds_the_device_beside_its_cores(case: tuple[str, int], bench: 
     assert [seen["detected"]["local_rank"] for seen in ranks] == [*range(each)] * 2
 
 
+@pytest.mark.long
 def test_addresses_and_cores_of_polaris(bench: Benches) -> None:
     here = bench("polaris")
     assert here.run(nodes=2).code == 0
@@ -145,6 +147,7 @@ def test_in_a_shared_node_slurm_numbers_the_devices(bench: Benches) -> None:
     assert not [seen for seen in here.ranks() if "CUDA_VISIBLE_DEVICES" in seen["environ"]]
 
 
+@pytest.mark.long
 def test_each_of_frontiers_ranks_sees_one_device(bench: Benches) -> None:
     here = bench("frontier")
     ended = here.run(nodes=2, env=STALE)
@@ -206,6 +209,7 @@ def test_devices_follow_what_a_real_mpiexec_binds(case: tuple[str, str], bench: 
     assert "data crosses the node" not in ended.output
 
 
+@pytest.mark.long
 def test_devices_count_within_a_mask_of_the_jobs(bench: Benches) -> None:
     here = bench("srun")
     devices: dict[str, Any] = {"ranks_per_node": 2, "devices_per_rank": 1}
@@ -226,6 +230,7 @@ def test_more_ranks_than_a_mask_shows_devices(bench: Benches) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "own", [[], ["--gpu-bind=list:5.1:5.0:4.1:4.0"]], ids=["castoff's", "the launcher's"]
 )
@@ -242,6 +247,7 @@ def test_tiles_of_composite_devices(own: list[str], bench: Benches) -> None:
     assert {seen["detected"]["device"] for seen in here.ranks()} == {0}
 
 
+@pytest.mark.long
 def test_shared_tiles_have_a_mask_each(bench: Benches) -> None:
     here = bench("pals")
     assert here.run(nodes=1, ranks_per_node=24).code == 0
@@ -267,6 +273,7 @@ def test_ranks_of_one_host_meet_on_its_loopback(bench: Benches) -> None:
     assert addresses(here) == {"127.0.0.1"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("unknown", "address"),
     [
@@ -288,6 +295,7 @@ def test_ranks_meet_by_the_first_name_that_their_hosts_know(
     assert addresses(here) == {address}
 
 
+@pytest.mark.long
 def test_an_address_is_taken_whole(bench: Benches) -> None:
     here = bench("srun")
     assert here.run(nodes=2, env={"STUB_HOSTS": "10.0.0.7\n10.0.0.8"}).code == 0
@@ -310,6 +318,7 @@ def test_rank_0_on_another_host_than_the_meeting_place_is_an_error(bench: Benche
     assert "rank 0 runs on x1, but the ranks are to meet on x0" in ended.output
 
 
+@pytest.mark.long
 def test_a_node_file_with_blank_lines_and_two_names_of_a_host(bench: Benches) -> None:
     here = bench("pals")
     here.nodefile = "x0\n\nx0.cluster\nx1.cluster\n  \nx1\nx1.cluster\n"
@@ -318,6 +327,7 @@ def test_a_node_file_with_blank_lines_and_two_names_of_a_host(bench: Benches) ->
     assert (ended.run_dir / "attempts" / "0.0" / "hosts").read_text() == "x0\nx1.cluster\n"
 
 
+@pytest.mark.long
 def test_no_address_is_run(bench: Benches, tmp_path: Path) -> None:
     """What a node file holds is not shell code, also not to the bash that tries ports."""
     here = bench("srun")
@@ -327,6 +337,7 @@ def test_no_address_is_run(bench: Benches, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists() and not (tmp_path / "sourced").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", others_long(["srun", "pals", "hydra", "openmpi"], ["pals"]))
 def test_a_program_that_is_called_like_a_word_of_the_shell(kind: str, bench: Benches) -> None:
     """Neither a shell's own word nor a function of the script's."""
@@ -356,6 +367,7 @@ def test_a_taken_port_is_left_alone(bench: Benches) -> None:
     assert int(here.ranks()[0]["environ"]["MASTER_PORT"]) == first + 1
 
 
+@pytest.mark.long
 def test_members_and_attempts_meet_at_ports_of_their_own(bench: Benches) -> None:
     ports = set()
     for index in (0, 1):
@@ -369,6 +381,7 @@ def test_members_and_attempts_meet_at_ports_of_their_own(bench: Benches) -> None
     assert len(ports) == 3
 
 
+@pytest.mark.long
 def test_torchrun_is_started_once_a_node_and_believed(bench: Benches) -> None:
     pytest.importorskip("torch")
     here = bench("hydra")
@@ -379,6 +392,7 @@ def test_torchrun_is_started_once_a_node_and_believed(bench: Benches) -> None:
     assert (ended.run_dir / "logs" / "0.0" / "node-00000.log").is_file()
 
 
+@pytest.mark.everyday("srun")
 @pytest.mark.parametrize("kind", ["srun", "pals"])
 def test_a_node_that_does_not_see_the_run_directory(kind: str, bench: Benches, tmp_path: Path) -> None:
     if os.geteuid() != 0:

@@ -49,6 +49,7 @@ def through(shell: str, words: list[str]) -> list[str]:
     return reported
 
 
+@pytest.mark.everyday("dash")
 @pytest.mark.parametrize("shell", ["bash", "dash"])
 @several
 @given(words=st.lists(ANY | QUOTES | st.sampled_from(ARGUMENTS), min_size=10, max_size=60))

@@ -110,6 +110,7 @@ date -d "now +$left seconds" +%Y-%m-%dT%H:%M:%S
 
 
 @pytest.mark.costly
+@pytest.mark.everyday("lightning")
 @pytest.mark.parametrize("program", [LIGHTNING, HUGGING_FACE], ids=["lightning", "transformers"])
 def test_a_training_is_killed_requeued_and_resumed(program: str, bench: Benches) -> None:
     here = bench("srun")

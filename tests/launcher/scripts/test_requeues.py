@@ -64,6 +64,7 @@ class TestWalltime:
             assert why and re.fullmatch(f"{ENDED}; new checkpoint: out/model_7.ckpt", why), why
         assert here.calls("scontrol").count(["requeue", "12"]) == 3
 
+    @pytest.mark.long
     def test_not_a_second_time_without_progress(self, bench: Benches) -> None:
         here = bench("srun")
         ending, why = reason(runs_out(here))
@@ -75,6 +76,7 @@ class TestWalltime:
         assert why and re.match(f"{ENDED}; not requeued: no progress in two attempts in a row", why), why
         assert here.calls("scontrol").count(["requeue", "12"]) == 1
 
+    @pytest.mark.long
     def test_what_lies_in_another_run_is_no_progress(self, bench: Benches) -> None:
         here = bench("srun")
         other = "runs/other-20261129-101500-1f2e"
@@ -82,6 +84,7 @@ class TestWalltime:
         endings = [reason(runs_out(here, start, setup), start)[0] for start in range(2)]
         assert endings == ["resume", "walltime"]
 
+    @pytest.mark.long
     @pytest.mark.parametrize(("own", "endings"), [("", "walltime"), ("own.pt", "resume")])
     def test_nor_what_another_job_writes_beside_it(self, own: str, endings: str, bench: Benches) -> None:
         """It does so while this run waits, too."""
@@ -100,6 +103,7 @@ class TestWalltime:
             )
             assert why and words in why
 
+    @pytest.mark.long
     def test_what_the_program_reports_counts_alone(self, bench: Benches) -> None:
         """A checkpoint that is written again and again is none then."""
         here = bench("srun")
@@ -107,6 +111,7 @@ class TestWalltime:
         endings = [reason(runs_out(here, start, reports), start)[0] for start in range(3)]
         assert endings == ["resume", "resume", "walltime"]
 
+    @pytest.mark.long
     def test_a_path_is_looked_up_where_the_ranks_run(self, bench: Benches) -> None:
         here = bench("srun")
         (here.folder / "below").mkdir()
@@ -117,6 +122,7 @@ class TestWalltime:
             "resume"
         ] * 3
 
+    @pytest.mark.long
     def test_requeues_are_counted(self, bench: Benches) -> None:
         here = bench("srun")
         found = [
@@ -127,6 +133,7 @@ class TestWalltime:
         last = f"{ENDED}; not requeued: requeue.max \\(2\\) is used up"
         assert re.fullmatch(last, found[2][1] or ""), found
 
+    @pytest.mark.everyday("1")
     @pytest.mark.parametrize("nodes", [1, 2])
     def test_what_has_ended_in_order_is_not_awaited(self, nodes: int, bench: Benches) -> None:
         here = bench("srun")
@@ -135,6 +142,7 @@ class TestWalltime:
         again = runs_out(here, 1, nodes=nodes)
         assert "attempt 1 begins" in again.output and "may still run" not in again.output
 
+    @pytest.mark.everyday("said0")
     @pytest.mark.parametrize("said", [{"steps": "exit 1"}, {"state": "COMPLETING"}])
     def test_what_slurm_may_still_run_is_awaited(self, said: dict[str, Any], bench: Benches) -> None:
         """Where it does not answer, and where it has lost a node, whose step it then takes for gone."""
@@ -159,6 +167,7 @@ class TestWalltime:
         assert ended.ending == ("resume", 75), ended.output
         assert here.calls("qdel") == []
 
+    @pytest.mark.long
     def test_on_pbs_a_copy_follows_a_job_that_left_no_ending(self, bench: Benches) -> None:
         """As where PBS killed it at the walltime; not if it was killed before, nor twice without progress."""
         here = bench("pals")
@@ -201,6 +210,7 @@ class TestWalltime:
         assert reason(ended) == ("walltime", "not requeued: requeue.on does not name stop")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("left", "ending"), [(None, "node-failure"), ("cancelled", "preempted")])
 def test_slurm_itself_does_not_start_it_for_ever(left: str | None, ending: str, bench: Benches) -> None:
     """As after preemptions and lost nodes, of which the script learns nothing but that it begins again."""
@@ -239,6 +249,7 @@ finally:
 
 
 class TestSignal:
+    @pytest.mark.everyday("True-srun")
     @pytest.mark.parametrize(
         "kind", others_long(["srun", "hydra", "openmpi", "pals", "local"], ["srun", "hydra", "local"])
     )
@@ -285,6 +296,7 @@ class TestSignal:
             (here.folder / "output").write_text(output)
         assert started.end().ending == ("done", 0)
 
+    @pytest.mark.long
     def test_under_torchrun_the_ranks_get_it(self, bench: Benches) -> None:
         """And torchrun itself does not, which would end all of them."""
         here = bench("srun")

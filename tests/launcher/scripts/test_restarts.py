@@ -71,6 +71,7 @@ def test_a_job_without_restarts_names_the_same_files(kind: str, bench: Benches) 
     assert (ended.run_dir / "logs" / "0.0" / "stacks" / "rank-00001.txt").exists()
 
 
+@pytest.mark.everyday("local")
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_attempt_has_a_rendezvous_of_its_own(kind: str, bench: Benches) -> None:
     says = '[ "$RANK" -ne 1 ] || echo "port $MASTER_PORT"; '
@@ -80,6 +81,7 @@ def test_an_attempt_has_a_rendezvous_of_its_own(kind: str, bench: Benches) -> No
     assert first != second
 
 
+@pytest.mark.everyday("local")
 @pytest.mark.parametrize("kind", KINDS)
 def test_restarts_end_with_their_number(kind: str, bench: Benches) -> None:
     ended = run(bench(kind), f"{REPORTS} fails 7", {"max": 2})
@@ -100,12 +102,14 @@ class TestProgress:
         ended = run(bench("local"), "fails 7", {"max": 2, "progress": "none"})
         assert endings(ended) == ["failed"] * 3
 
+    @pytest.mark.long
     def test_two_attempts_without_any_are_the_end(self, bench: Benches) -> None:
         values = 'set -- 8 9.5 9.5 3 77; shift "$CASTOFF_ATTEMPT"; echo "$1" >"$CASTOFF_PROGRESS_FILE"; '
         ended = run(bench("local"), f"{values} fails 7", {"max": 9})
         assert endings(ended) == ["failed"] * 4
         assert "two attempts in a row failed without progress beyond 9.5" in reason(ended, 3)
 
+    @pytest.mark.long
     def test_a_step_of_the_metrics_counts_as_well(self, bench: Benches) -> None:
         line = r'"{\"time\": 9e99, \"step\": $step, \"val/step\": 9999}"'
         steps = f'for step in 1 "$1" 2; do echo {line}; done >>"$CASTOFF_METRICS_FILE"; '
@@ -114,12 +118,14 @@ class TestProgress:
         assert endings(ended) == ["failed"] * 4
         assert "two attempts in a row failed without progress beyond 9e1" in reason(ended, 3)
 
+    @pytest.mark.everyday("-")
     @pytest.mark.parametrize("word", ["", "nan", "1;touch x", "$(touch x)", "x" * 100_000, "-", "1 2"])
     def test_what_is_no_number_is_none(self, word: str, bench: Benches) -> None:
         ended = run(bench("local"), f"echo '{word}' >\"$CASTOFF_PROGRESS_FILE\"; fails 7", {"max": 5})
         assert endings(ended) == ["failed"] * 2
         assert not list(ended.run_dir.parent.rglob("x"))
 
+    @pytest.mark.long
     def test_a_checkpoint_shows_it(self, bench: Benches) -> None:
         lines = '[ "$CASTOFF_ATTEMPT" -gt 1 ] || touch ckpt/latest; fails 7'
         here = bench("local")
@@ -135,9 +141,11 @@ class TestNever:
         assert (ended.code, endings(ended)) == (code, ["failed"])
         assert f"exit code {code} is among restart.never" in reason(ended, 0)
 
+    @pytest.mark.long
     def test_after_a_success(self, bench: Benches) -> None:
         assert endings(run(bench("srun"), "true", {"max": 3})) == ["done"]
 
+    @pytest.mark.everyday("local")
     @pytest.mark.parametrize("kind", ["local", "srun"])
     def test_after_a_cancellation(self, kind: str, bench: Benches) -> None:
         here = bench(kind)
@@ -154,6 +162,7 @@ class TestNever:
         assert endings(ended) == ["failed"] and reason(ended, 0).endswith("castoff stop was called")
         assert "castoff: not started again: castoff stop was called" in ended.output
 
+    @pytest.mark.long
     def test_a_stop_reaches_an_attempt_that_who_asked_did_not_see(self, bench: Benches) -> None:
         here = bench("srun")
         stop = 'case "$*" in *attempts/0.1*) : >"$CASTOFF_RUN_DIR/stop" ;; esac'
@@ -177,6 +186,7 @@ class TestRequeue:
         assert ["requeue", "12"] in here.calls("scontrol")
         assert "restart.max (1) is used up" in reason(ended, 1)
 
+    @pytest.mark.long
     def test_by_a_chain_of_which_this_is_the_last_job(self, bench: Benches) -> None:
         fields: dict[str, Any] = {"restart": {"max": 1}, "requeue": {"max": 1, "how": "chain"}}
         here = bench("pals")
@@ -189,6 +199,7 @@ class TestRequeue:
         assert "castoff: not requeued: requeue.max (1) is used up" in ended.output
         assert "stopped early" not in ended.output
 
+    @pytest.mark.long
     def test_counts_jobs_and_not_attempts(self, bench: Benches) -> None:
         here = bench("srun")
         fields: dict[str, Any] = {"restart": {"max": 2}, "requeue": {"max": 1}}
@@ -198,12 +209,14 @@ class TestRequeue:
         assert endings(ended) == ["failed", "failed", "resume", "failed", "failed", "failed"], ended.output
         assert here.calls("scontrol").count(["requeue", "12"]) == 1
 
+    @pytest.mark.long
     def test_does_not_follow_a_crash_loop(self, bench: Benches) -> None:
         here = bench("srun")
         ended = run(here, "fails 7", {"max": 5}, requeue={"max": 3})
         assert endings(ended) == ["failed", "failed"]
         assert not [words for words in here.calls("scontrol") if words[0] == "requeue"]
 
+    @pytest.mark.long
     def test_a_copy_follows_the_last_attempt(self, bench: Benches) -> None:
         """PBS: it was submitted as the first attempt began, and its record moves on with the attempts."""
         here = bench("pals")
@@ -225,6 +238,7 @@ exit 7
 """A python that knows torchrun alone, which ends before its rank does."""
 
 
+@pytest.mark.long
 def test_what_torchrun_leaves_is_ended_before_the_next_attempt(bench: Benches) -> None:
     here = bench("srun")
     here.stub("python", TORCHRUN)
@@ -250,6 +264,7 @@ if os.environ["CASTOFF_ATTEMPT"] == "0":
 """
 
 
+@pytest.mark.everyday("local")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_hang_ends_the_attempt_and_names_the_rank_that_differs(
     kind: str, bench: Benches, tmp_path: Path
@@ -284,6 +299,7 @@ printf '%s\\n' 'Thread 1 (idle): "MainThread"' '    in_no_handler (other.py:3)'
 """A py-spy, for the rank that does not handle QUIT alone."""
 
 
+@pytest.mark.long
 def test_behind_a_wrapper_the_program_is_asked(bench: Benches, tmp_path: Path) -> None:
     """timeout would pass QUIT on to all; a forked worker has its parent's handler and its open file."""
     stuck = tmp_path / "stuck.py"
@@ -313,6 +329,7 @@ wait
 """A python that knows torchrun alone."""
 
 
+@pytest.mark.long
 def test_torchrun_itself_is_none_of_its_ranks(bench: Benches, tmp_path: Path) -> None:
     """It has a RANK of its own where castoff starts it on this machine."""
     stuck = tmp_path / "stuck.py"
@@ -326,6 +343,7 @@ def test_torchrun_itself_is_none_of_its_ranks(bench: Benches, tmp_path: Path) ->
     assert place in reason(ended, 0), ended.output
 
 
+@pytest.mark.long
 def test_of_two_ranks_that_differ_both_places_are_named(bench: Benches, tmp_path: Path) -> None:
     stuck = tmp_path / "stuck.py"
     stuck.write_text(STUCK)
@@ -342,6 +360,7 @@ def test_a_stopped_rank_is_the_one_that_hangs(bench: Benches) -> None:
     assert "rank 1 on " in reason(ended, 0) and "is in state T" in reason(ended, 0)
 
 
+@pytest.mark.everyday("local")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_rank_that_has_ended_well_is_not_missing(kind: str, bench: Benches) -> None:
     lines = '[ "$CASTOFF_ATTEMPT" -gt 0 ] || [ "$RANK" -eq 0 ] || exec sleep 1000'
@@ -382,6 +401,7 @@ def test_a_wait_in_the_kernel_in_words(function: str, words: str) -> None:
     assert answer.stdout.strip() == words
 
 
+@pytest.mark.long
 def test_a_host_whose_ranks_have_ended_well_is_kept(bench: Benches) -> None:
     here = three_hosts(bench)
     lines = '[ "$CASTOFF_ATTEMPT" -gt 0 ] || [ "$RANK" -eq 0 ] || { kill -s STOP $$; exec sleep 1000; }'
@@ -406,6 +426,7 @@ def test_output_and_progress_are_signs_of_life(bench: Benches) -> None:
     assert endings(ended) == ["done"], ended.output
 
 
+@pytest.mark.everyday("hydra")
 @pytest.mark.parametrize("kind", ["srun", "pals", "hydra"])
 def test_a_check_of_the_jobs_own_names_the_host(kind: str, bench: Benches) -> None:
     ended = bench(kind).run(ranks_per_node=2, preflight=["echo no scratch here; exit 3"])
@@ -419,6 +440,7 @@ def test_a_check_that_prints_nothing_is_named_alone(bench: Benches) -> None:
     assert re.search(r"test -d /no/such failed with code 1$", ended.output, re.MULTILINE)
 
 
+@pytest.mark.everyday("srun")
 @pytest.mark.parametrize("kind", ["srun", "pals", "hydra", "openmpi"])
 def test_fit_hosts_get_ranks(kind: str, bench: Benches) -> None:
     here = bench(kind)
@@ -476,6 +498,7 @@ def test_a_spare_host_takes_the_place_of_one_that_is_not_fit(bench: Benches) -> 
     assert record["reason"].endswith("failed with code 5: its disk is full")
 
 
+@pytest.mark.long
 def test_a_host_that_slurm_has_taken_out_of_the_job_costs_no_other_host(bench: Benches) -> None:
     """srun then starts nothing on a list with that host, and no host answers."""
     here = three_hosts(bench)
@@ -531,11 +554,13 @@ class TestGuard:
         assert reason(ended, 0) == "x0, the host of the job's script, was lost"
         assert (ended.run_dir / "attempts" / "0.0" / "fence").read_text() == "over\n"
 
+    @pytest.mark.long
     def test_or_requeued(self, bench: Benches) -> None:
         ended, said = self.looks(bench, "x1,x2", "12.batch batch", {"max": 1})
         assert said == "requeue 12\n"
         assert not (ended.run_dir / "attempts" / "0.0" / "ending.json").exists()
 
+    @pytest.mark.long
     @pytest.mark.parametrize(
         ("ending", "does"), [("node-failure", "requeue 12\n"), ("failed", "scancel 12\n")]
     )
@@ -546,14 +571,17 @@ class TestGuard:
         found = self.looks(bench, "x1,x2", "12.batch batch", {"max": 1}, "over", ending)
         assert found[1] == does
 
+    @pytest.mark.long
     def test_a_requeue_without_an_answer_is_not_refused(self, bench: Benches) -> None:
         """As where timeout ended scontrol: a job that may be requeued already is not cancelled."""
         _, said = self.looks(bench, "x1,x2", "12.batch batch", {"max": 1}, code=124)
         assert {*said.splitlines()} == {"requeue 12"}
 
+    @pytest.mark.long
     def test_a_guard_of_an_earlier_attempt_leaves_the_next_alone(self, bench: Benches) -> None:
         assert self.looks(bench, "x1,x2", "12.batch batch", {"max": 1}, fence="next")[1] == ""
 
+    @pytest.mark.long
     @pytest.mark.parametrize(("nodes", "steps"), [("x0,x1,x2", "12.batch batch"), ("x1,x2", "12.4 sh")])
     def test_one_with_a_script_or_somebody_at_work_is_left_alone(
         self, nodes: str, steps: str, bench: Benches
@@ -561,6 +589,7 @@ class TestGuard:
         assert self.looks(bench, nodes, steps)[1] == ""
 
 
+@pytest.mark.long
 def test_a_requeued_job_looks_anew_at_hosts_that_were_set_aside(bench: Benches, tmp_path: Path) -> None:
     here = three_hosts(bench)
     check = f'[ -e {tmp_path}/well ] || [ "$(hostname)" = x0 ]'
@@ -573,6 +602,7 @@ def test_a_requeued_job_looks_anew_at_hosts_that_were_set_aside(bench: Benches, 
     assert endings(ended) == ["resume", "done"], ended.output
 
 
+@pytest.mark.long
 def test_a_host_with_a_stopped_rank_is_replaced(bench: Benches) -> None:
     here = three_hosts(bench)
     lines = '[ "$CASTOFF_ATTEMPT" -gt 0 ] || { [ "$RANK" -ne 1 ] || kill -s STOP $$; exec sleep 1000; }'

@@ -38,6 +38,7 @@ def here(bench: Benches) -> Bench:
     return made
 
 
+@pytest.mark.everyday("lines0-1-false")
 @pytest.mark.parametrize(
     ("lines", "code", "said"),
     [
@@ -104,6 +105,7 @@ def test_a_reason_is_a_record_whatever_it_holds(here: Bench) -> None:
     assert found.reason.partition("this line: ")[2].startswith('echo "a\\b c" | grep -q "üü')
 
 
+@pytest.mark.everyday("setup1")
 @pytest.mark.parametrize("setup", [["export OF_SETUP=setup OF_JOB=setup GONE=setup"], []])
 def test_which_variables_win(bench: Benches, setup: list[str]) -> None:
     """The site's are defaults for setup; an option's and the job's own come after it, and null unsets one."""

@@ -29,6 +29,7 @@ def submitted(here: Bench, **fields: object) -> Ended:
     return Ended(started.process.returncode, output, run)
 
 
+@pytest.mark.everyday("None-sub-pals")
 @pytest.mark.parametrize("kind", others_long(["hydra", "openmpi", "pals", "srun"], ["pals", "srun"]))
 @pytest.mark.parametrize(("workdir", "where"), [(None, "sub"), ("inner", "sub/inner")])
 def test_in_the_snapshot(kind: str, workdir: str | None, where: str, bench: Benches) -> None:
@@ -42,6 +43,7 @@ def test_in_the_snapshot(kind: str, workdir: str | None, where: str, bench: Benc
         assert rank["environ"]["CASTOFF_SUBMIT_DIR"] == str(here.folder)
 
 
+@pytest.mark.everyday("local")
 @pytest.mark.parametrize("kind", ["local", "pals", "srun"])
 def test_without_anybody_who_took_one(kind: str, bench: Benches) -> None:
     here = bench(kind)

@@ -15,6 +15,7 @@ ARRAY = {"array": {"indices": "1,3-5,10-20:5"}}
 SAY = ["sh", "-c", "echo $CASTOFF_ARRAY_INDEX of $CASTOFF_ARRAY_COUNT"]
 
 
+@pytest.mark.everyday("hydra-6-20")
 @pytest.mark.parametrize(
     ("kind", "index", "member"),
     [("srun", 1, 1), ("srun", 15, 15), ("hydra", 0, 1), ("hydra", 3, 5), ("hydra", 6, 20)],
@@ -72,6 +73,7 @@ def test_an_index_that_the_array_has_not(bench: Benches) -> None:
     assert started.process.returncode and "this array has no job of that index" in output
 
 
+@pytest.mark.everyday("hydra")
 @pytest.mark.parametrize("kind", ["srun", "hydra"])
 def test_its_secrets_go_with_the_last_member(kind: str, bench: Benches) -> None:
     """Neither before that nor never: each member looks for the others by their numbers."""

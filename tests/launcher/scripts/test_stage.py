@@ -123,6 +123,7 @@ def test_options_of_setups_own(staging: Callable[..., Staging]) -> None:
     assert ended.code == 0, ended.output
 
 
+@pytest.mark.everyday("local")
 @pytest.mark.parametrize("kind", ONE_NODE)
 def test_archives_folders_and_files(
     kind: str, staging: Callable[..., Staging], system_program: Callable[[str, str], Path]
@@ -156,6 +157,7 @@ def test_archives_folders_and_files(
     assert f"s on {os.uname().nodename}" in ended.output.partition("castoff: staged in ")[2]
 
 
+@pytest.mark.everyday("srun")
 @pytest.mark.parametrize("kind", SEVERAL_NODES)
 def test_each_node_has_its_own(kind: str, staging: Callable[..., Staging]) -> None:
     here = staging(kind, nodes=3)
@@ -172,6 +174,7 @@ NO_STAGING = '#!/bin/sh\ncase $1 in -a | -p) ;; *) exec /bin/cp "$@" ;; esac\n'
 SHOW = 'cat "$CASTOFF_STAGE_DIR/words" >"$PROBE_FOLDER/words-$RANK"'
 
 
+@pytest.mark.long
 def test_uneven_ranks_do_not_make_staging_uneven(staging: Callable[..., Staging]) -> None:
     here = staging("srun", nodes=2)
     ended = here.run(here.item("words"), nodes=2, ranks_per_node=None, ranks=3, command=["sh", "-c", SHOW])
@@ -179,6 +182,7 @@ def test_uneven_ranks_do_not_make_staging_uneven(staging: Callable[..., Staging]
     assert len(list(here.bench.seen.glob("words-*"))) == 3
 
 
+@pytest.mark.long
 def test_many_nodes_are_summed_up(staging: Callable[..., Staging]) -> None:
     here = staging("srun", nodes=33)
     ended = here.run(here.item("words"), nodes=33, command=["true"])
@@ -196,6 +200,7 @@ def environment(folder: Path, **programs: str) -> Path:
     return folder
 
 
+@pytest.mark.everyday("local")
 @pytest.mark.parametrize("kind", ["local", "hydra", "srun"])
 def test_an_environment_is_activated(kind: str, staging: Callable[..., Staging]) -> None:
     """Its programs come first for the ranks, and for nobody else: it may bring an mpiexec of its own."""
@@ -272,6 +277,7 @@ def test_what_is_not_there(staging: Callable[..., Staging]) -> None:
     assert here.bench.calls("srun") == []  # one look is enough
 
 
+@pytest.mark.everyday("srun-words.tar")
 @pytest.mark.parametrize("name", ["words", "words.tar"])
 @pytest.mark.parametrize("kind", others_long(["local", "hydra", "srun"], ["srun"]))
 def test_a_wrong_sum(kind: str, name: str, staging: Callable[..., Staging]) -> None:
@@ -303,6 +309,7 @@ def test_an_environment_that_is_none(staging: Callable[..., Staging]) -> None:
     failed(here, ended, f"{here.source}/env is to be activated, but has no bin")
 
 
+@pytest.mark.everyday("pals")
 @pytest.mark.parametrize("kind", SEVERAL_NODES)
 def test_no_room_on_one_node(kind: str, staging: Callable[..., Staging]) -> None:
     here = staging(kind, nodes=3)
@@ -339,6 +346,7 @@ def test_no_such_storage(staging: Callable[..., Staging]) -> None:
     failed(here, ended, f"there is no folder {gone} that can be written")
 
 
+@pytest.mark.everyday("folder")
 @pytest.mark.parametrize("what", ["folder", "link", "file"])
 def test_a_place_that_is_taken(what: str, staging: Callable[..., Staging]) -> None:
     here = staging("srun")
@@ -377,6 +385,7 @@ def test_a_copy_that_is_short(staging: Callable[..., Staging]) -> None:
     failed(here, ended, f"the copy of {here.source}/tree has 4 files of 12000 bytes, the original 5 of 15000")
 
 
+@pytest.mark.long
 def test_a_link_out_of_the_folder(staging: Callable[..., Staging]) -> None:
     """As in a model's cache: the copy would hold a link to nothing."""
     here = staging("srun")
@@ -400,6 +409,7 @@ exec sleep 86400
 """
 
 
+@pytest.mark.everyday("pals")
 @pytest.mark.parametrize("kind", SEVERAL_NODES)
 def test_one_node_that_fails_ends_the_others(kind: str, staging: Callable[..., Staging]) -> None:
     here = staging(kind, nodes=2)
@@ -422,6 +432,7 @@ def test_a_launcher_that_starts_nothing(staging: Callable[..., Staging]) -> None
 # However it ends
 
 
+@pytest.mark.everyday("*-pals")
 @pytest.mark.parametrize("kind", ONE_NODE)
 @pytest.mark.parametrize(("does", "ending"), [("outcome done", "done"), ("fail 0 3", "failed")])
 def test_it_is_gone_afterwards(kind: str, does: str, ending: str, staging: Callable[..., Staging]) -> None:
@@ -433,6 +444,7 @@ def test_it_is_gone_afterwards(kind: str, does: str, ending: str, staging: Calla
     assert "may still be there" not in ended.output
 
 
+@pytest.mark.everyday("local")
 @pytest.mark.parametrize("kind", others_long(KINDS, ("local", "pals", "srun")))
 def test_it_is_gone_after_a_cancelled_job(kind: str, staging: Callable[..., Staging]) -> None:
     nodes = 3 if kind in SEVERAL_NODES else 1
@@ -452,6 +464,7 @@ def test_it_is_gone_after_a_cancelled_job(kind: str, staging: Callable[..., Stag
     assert "may still be there" not in ended.output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", SEVERAL_NODES)
 def test_it_is_gone_from_every_node(kind: str, staging: Callable[..., Staging]) -> None:
     here = staging(kind, nodes=3)
@@ -473,6 +486,7 @@ def test_term_while_it_is_staged(kind: str, staging: Callable[..., Staging]) -> 
     assert not (ended.run_dir / "attempts" / "0.0" / "failure.json").exists()
 
 
+@pytest.mark.long
 def test_the_last_rank_of_a_node_cleans_it(staging: Callable[..., Staging]) -> None:
     """One that ends early leaves it to the others; no second step is started for it."""
     here = staging("srun", nodes=2)
@@ -570,6 +584,7 @@ def test_a_signal_ends_the_cleaning(
 # Attempts, members, and containers
 
 
+@pytest.mark.long
 def test_each_attempt_stages_anew_and_is_cleaned_before_the_next(staging: Callable[..., Staging]) -> None:
     here = staging("srun")
     asked = 'test "$1" = requeue && ls -d "$STUB_LOCAL"/* >"$PROBE_FOLDER/left-at-requeue"'
@@ -603,6 +618,7 @@ def test_nothing_is_staged_without_being_asked_for(bench: Benches) -> None:
     assert len(here.calls("srun")) == 1
 
 
+@pytest.mark.long
 def test_words_of_a_job_reach_the_shell_as_they_are(staging: Callable[..., Staging]) -> None:
     """Whatever stands in `from` and `to`."""
     here = staging("srun")

@@ -19,6 +19,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+@pytest.mark.everyday("local")
 @pytest.mark.parametrize("kind", ["local", "pals", "srun"])
 def test_run_directory(kind: str, bench: Benches) -> None:
     here = bench(kind, folder="with 'quotes' and \"spaces\"")
@@ -60,6 +61,7 @@ def parent(here: Bench, name: str = "parent") -> Path:
     return folder
 
 
+@pytest.mark.everyday("local")
 @pytest.mark.parametrize("kind", ["local", "pals", "srun"])
 def test_a_parents_run_directory_is_not_believed(kind: str, bench: Benches) -> None:
     here = bench(kind)
@@ -127,6 +129,7 @@ def test_started_again_without_a_count(bench: Benches) -> None:
     assert second.record("ending", "0.1")["ending"] == "done"
 
 
+@pytest.mark.everyday("hydra")
 @pytest.mark.parametrize("kind", ["hydra", "srun"])
 def test_members_of_an_array_share_a_directory(kind: str, bench: Benches) -> None:
     here = bench(kind)
@@ -160,6 +163,7 @@ def test_setup_lines(bench: Benches) -> None:
     assert (seen["environ"]["RANK"], seen["cwd"]) == ("0", str(here.seen))
 
 
+@pytest.mark.everyday("-P")
 @pytest.mark.parametrize("folder", ["-", "-P", "a b", "~x"])
 def test_a_workdir_is_the_folder_of_that_name(folder: str, bench: Benches) -> None:
     here = bench("srun")
@@ -176,6 +180,7 @@ def refused(ended: Ended, text: str) -> None:
     assert text in ended.output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "fix"),
     [("local", "export it first"), ("pals", "qsub -v A_SECRET"), ("srun", "sbatch --export=A_SECRET")],
@@ -196,6 +201,7 @@ def test_env_from(kind: str, fix: str, bench: Benches) -> None:
     assert fix.replace("A_SECRET", "NAME") in script and "it's" not in script
 
 
+@pytest.mark.long
 def test_secrets_file(bench: Benches) -> None:
     here = bench("srun")
     first = here.run()
@@ -205,6 +211,7 @@ def test_secrets_file(bench: Benches) -> None:
     assert here.ranks()[0]["environ"]["A_SECRET"] == "from the file"
 
 
+@pytest.mark.long
 def test_the_wrong_number_of_hosts(bench: Benches) -> None:
     here = bench("srun")
     refused(

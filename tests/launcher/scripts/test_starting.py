@@ -27,6 +27,7 @@ def hung(here: Bench, timeout: str = "2s", **fields: Any) -> Started:
     return here.start(nodes=3, ranks_per_node=2, launcher={"timeout": timeout, **fields}, env=reported)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["srun", "pals"])
 def test_a_node_that_does_not_start(kind: str, bench: Benches) -> None:
     ended = hung(bench(kind)).end()
@@ -37,6 +38,7 @@ def test_a_node_that_does_not_start(kind: str, bench: Benches) -> None:
     assert f"x1{SUFFIX[kind]} (ranks 2, 3)" in last
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["srun", "pals"])
 def test_a_node_that_is_only_slow(kind: str, bench: Benches) -> None:
     """It is told of, and ends nothing."""

@@ -24,6 +24,7 @@ KINDS = others_long(["local", "hydra", "pals", "srun"], ("local", "pals", "srun"
 DIRECTORY = {"hydra": "castoff-7.head", "pals": "castoff-7.head", "srun": "castoff-12"}
 
 
+@pytest.mark.everyday("2-local")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("requeue", others_long([0, 2], [2]))
 def test_asked_to_stop(kind: str, requeue: int, bench: Benches) -> None:
@@ -62,6 +63,7 @@ def test_stopped_then_cancelled(bench: Benches) -> None:
     assert running.end().ending == ("cancelled", 143)
 
 
+@pytest.mark.long
 def test_requeues_count_from_the_first_attempt_of_a_submission(bench: Benches) -> None:
     here = bench("srun")
     run_dir = here.run(requeue={"max": 1}, env={"PROBE": "fail 0 3"}).run_dir
@@ -75,6 +77,7 @@ def test_requeues_count_from_the_first_attempt_of_a_submission(bench: Benches) -
     assert here.ranks()[0]["environ"]["CASTOFF_ATTEMPT"] == "2"
 
 
+@pytest.mark.long
 def test_a_copy_of_a_pbs_job_is_reported_where_counting_began(bench: Benches) -> None:
     here = bench("pals")
     run_dir = here.run(ranks_per_node=1, requeue={"max": 1}, env={"PROBE": "fail 0 3"}).run_dir
@@ -136,6 +139,7 @@ class TestPlanted:
             os.umask(before)
         assert here.run_dir().stat().st_mode & 0o777 == 0o700
 
+    @pytest.mark.everyday("link")
     @pytest.mark.parametrize("kind", ["link", "theirs"])
     def test_named_by_a_submission(self, kind: str, bench: Benches) -> None:
         here = bench("srun")

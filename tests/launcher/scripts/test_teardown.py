@@ -28,6 +28,7 @@ def site_with(here: Bench, *lines: str) -> None:
     here.site = msgspec.structs.replace(here.site, teardown=[*lines])
 
 
+@pytest.mark.everyday("true-ending0-1-local")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ranks", [1, 3])
 @pytest.mark.parametrize(("program", "ending"), [("true", ("done", 0)), ("exit 3", ("failed", 3))])
@@ -46,6 +47,7 @@ def test_it_runs_once_after_the_ranks(
     assert "reason" not in ended.record("ending")
 
 
+@pytest.mark.everyday("0-lines5-None")
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
@@ -158,6 +160,7 @@ def test_while_setup_is_ended(kind: str, bench: Benches) -> None:
     assert (ended.ending, (here.folder / "noted").exists()) == (("cancelled", 143), False), ended.output
 
 
+@pytest.mark.everyday("true-ending0")
 @pytest.mark.parametrize(("program", "ending"), [("true", ("done", 0)), ("exit 3", ("failed", 3))])
 def test_one_that_hangs_does_not_hide_the_ending(
     program: str, ending: tuple[str, int], bench: Benches
@@ -192,6 +195,7 @@ def test_one_that_takes_long_in_a_job_that_is_ended(bench: Benches) -> None:
     assert "reason" not in ended.record("ending")
 
 
+@pytest.mark.everyday("local")
 @pytest.mark.parametrize("kind", ["local", "srun", "pals"])
 def test_before_it_is_started_again(kind: str, bench: Benches) -> None:
     here = bench(kind)
@@ -202,6 +206,7 @@ def test_before_it_is_started_again(kind: str, bench: Benches) -> None:
     assert (kind == "srun") == any(call[0] == "requeue" for call in here.calls("scontrol"))
 
 
+@pytest.mark.everyday("true-local")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("program", ["true", "exit 3"])
 def test_what_was_staged_is_still_there(

@@ -59,6 +59,7 @@ class TestTheRunDirectory:
 class TestProgramsOfTheNodes:
     """The launcher runs them by their path, seconds after they were written."""
 
+    @pytest.mark.everyday("his-1-srun", "*-pals")
     @pytest.mark.parametrize("kind", ["srun", "pals"])
     @pytest.mark.parametrize("nodes", [1, 2])
     @pytest.mark.parametrize("how", ["his", "open", "listed"])
@@ -77,6 +78,7 @@ class TestProgramsOfTheNodes:
         (here.bin / "real" / name).chmod(0o755)
         refused(here.run(ranks_per_node=1, nodes=nodes), here, "castoff: others may have written ")
 
+    @pytest.mark.long
     def test_nor_round_a_rank_of_torchrun(self, bench: Benches) -> None:
         here = bench("local")
         (here.bin / "python").write_text(
@@ -108,6 +110,7 @@ class TestSecrets:
         ended = self.again(here, text, f"{change} $secrets")
         refused(ended, here, "secrets.sh may be another user's, so it is not read")
 
+    @pytest.mark.long
     def test_what_comes_in_their_place_later_is_not_read(self, bench: Benches) -> None:
         here = bench("srun")
         later = f'echo "touch {stolen(here)}" >"$CASTOFF_RUN_DIR/secrets.sh"'
@@ -115,6 +118,7 @@ class TestSecrets:
         assert ended.code == 0 and not stolen(here).exists(), ended.output
         assert here.ranks()[0]["environ"]["A_SECRET"] == "as it\nwas"
 
+    @pytest.mark.everyday("failed-in-setup")
     @pytest.mark.parametrize(
         ("env", "fields", "stay"),
         [

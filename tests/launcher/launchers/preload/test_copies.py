@@ -199,6 +199,7 @@ class TestTheSame:
         assert plain == copy
         assert plain.errors == "[None, None]"
 
+    @pytest.mark.long
     @settings(max_examples=8, deadline=None)
     @given(
         arguments=st.lists(st.binary(max_size=40).filter(lambda one: b"\0" not in one), max_size=5),
@@ -275,6 +276,7 @@ ENDS = {
 
 
 class TestEnds:
+    @pytest.mark.everyday("SIGTERM")
     @pytest.mark.parametrize("text", ENDS.values(), ids=ENDS)
     def test_as_python_does(self, node: Node, text: str) -> None:
         plain, copy = both_ways(node, script(node.folder, text))

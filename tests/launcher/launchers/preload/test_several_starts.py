@@ -12,13 +12,11 @@ import psutil
 import pytest
 
 from castoff.launcher.launchers.local import agent as local_agent
+from tests.launcher.launchers.local import test_endings as endings
 from tests.launcher.launchers.local.conftest import Outcome, Run, Spawn, finish, gone, python
-from tests.launcher.launchers.local.test_endings import TestFailure, TestNobodyIsLeft
 from tests.patience import until
 
 from .conftest import begin_as_copies
-
-__all__ = ["TestFailure", "TestNobodyIsLeft"]
 
 NAMES_AGENT = python("import os; print(os.getppid())")
 
@@ -54,6 +52,16 @@ def agent(spawn: Spawn) -> int:
 def agents(ended: Outcome) -> set[int]:
     assert (ended.code, "starts without" in ended.output) == (0, False), ended
     return {int(line.split()[-1]) for line in ended.output.splitlines()}
+
+
+@pytest.mark.long
+class TestFailure(endings.TestFailure):
+    """Of a later start."""
+
+
+@pytest.mark.long
+class TestNobodyIsLeft(endings.TestNobodyIsLeft):
+    """After a later start."""
 
 
 def test_all_starts_have_one(run: Run, agent: int) -> None:
