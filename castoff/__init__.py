@@ -9,6 +9,7 @@ TYPE_CHECKING = False  # `typing` alone would cost a rank more than all of casto
 if TYPE_CHECKING:
     from typing import Any
 
+    from castoff import trainers as trainers
     from castoff.launcher.api.run import Run as Run
     from castoff.launcher.api.submit import submit as submit
     from castoff.launcher.config.job import JobSpec as JobSpec
@@ -51,17 +52,21 @@ _HOMES = {
 __all__ = list(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
+if not TYPE_CHECKING:  # a type checker would take every name for one that there is
 
-        return version("castoff")
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
 
-    return getattr(import_module(f"castoff.launcher.{_HOMES[name]}"), name)
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("castoff")
+        if name == "trainers":
+            return import_module("castoff.trainers")
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"castoff.launcher.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, "__version__", "trainers"]

@@ -49,7 +49,8 @@ def test_every_public_name(theirs: Path) -> None:
         theirs,
         f"from castoff import {', '.join(castoff.__all__)}",
         f"from castoff.trainers import {', '.join(castoff.trainers.__all__)}",
-        "import castoff.trainers.gnn, castoff.trainers.sedd, castoff.trainers.dpo",
+        "import castoff, castoff.trainers.gnn, castoff.trainers.sedd, castoff.trainers.dpo",
+        "assert castoff.trainers.Task is Task and castoff.submit is submit",
         "print(submit.__module__, Task.__module__)",
     )
     assert done.stdout == "castoff.launcher.api.submit castoff.trainers.task\n", done.stderr

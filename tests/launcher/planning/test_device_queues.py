@@ -14,9 +14,7 @@ from castoff.launcher.interactive.in_allocation import plan_in
 from castoff.launcher.planning.planner import plan
 from castoff.launcher.planning.render import render
 from castoff.launcher.runs.plan import Plan
-from castoff.launcher.schedulers.machine_info import MachineInfo, QueueInfo
 from castoff.launcher.schedulers.pbs.allocation import PbsAllocation
-from castoff.launcher.siting.check import Comparison
 from castoff.launcher.typed.document import dotted
 
 JOB: dict[str, Any] = {
@@ -225,15 +223,6 @@ def test_a_profile_that_contradicts_itself(changed: dict[str, Any], message: str
     found = [f"{dotted(path)}: {text}" for path, text in contradictions(at)]
     assert [one for one in found if one.startswith(message)]
     assert not [*contradictions(lab())]
-
-
-def test_pbs_bounds_the_number_of_chunks() -> None:
-    """resources_max.nodect of such a queue is its most devices, and no difference to the profile."""
-    queues = {"gpu": QueueInfo(1, 2, None, None)}
-    assert not Comparison(lab(), MachineInfo(queues=queues)).differences
-    queues = {"gpu": QueueInfo(1, 4, None, None)}
-    (found,) = Comparison(lab(), MachineInfo(queues=queues)).differences
-    assert (found.field, found.profile, found.scheduler) == ("queues.gpu.max_nodes", "2", "4")
 
 
 def test_an_allocation_of_some_devices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from castoff.launcher.schedulers.machine_info import MachineInfo, NodeKind, Queu
 from castoff.launcher.schedulers.pbs import machine as pbs_limits
 from castoff.launcher.schedulers.slurm import machine as slurm_limits
 from castoff.launcher.siting.check import Comparison
+from tests.launcher.planning.test_device_queues import lab
 
 ANSWERS = Path(__file__).parents[1] / "answers"
 FACT = {"source": "a wiki", "date": "2026-10-01"}
@@ -213,3 +214,13 @@ def test_every_built_in_profile_can_be_compared(name: str) -> None:
     comparison = Comparison(at, LAB if at.scheduler == "slurm" else POLARIS)
     assert comparison.not_compared
     assert all(one.profile and one.scheduler for one in comparison.differences)
+
+
+def test_pbs_bounds_the_number_of_chunks() -> None:
+    """resources_max.nodect of a queue whose `select` counts devices is its most devices: no difference."""
+    profile = lab()
+    queues = {"gpu": QueueInfo(1, 2, None, None)}
+    assert not Comparison(profile, MachineInfo(queues=queues)).differences
+    queues = {"gpu": QueueInfo(1, 4, None, None)}
+    (found,) = Comparison(profile, MachineInfo(queues=queues)).differences
+    assert (found.field, found.profile, found.scheduler) == ("queues.gpu.max_nodes", "2", "4")
