@@ -1,1 +1,0 @@
-CASTOFF_RUN_DIR="$CASTOFF_RUN_DIR" flux batch "--cwd=$CASTOFF_RUN_DIR" "--output=$CASTOFF_RUN_DIR/logs/job-0.log" --setopt=output.mode=append --env=CASTOFF_RUN_DIR '--env=CASTOFF_SUBMITTED_FROM=$PWD' "$CASTOFF_RUN_DIR/job.sh"
