@@ -84,7 +84,7 @@ def test_wheel_carries_templates_and_sites(wheel: Path) -> None:
     assert {path.suffix for path in templates} == {".j2", ".py", ".sh", ".css", ".js", ""}
     assert sites
     assert {f"castoff/{path}" for path in [*templates, *sites]} <= names
-    parts = ("__main__.py", "py.typed", "launcher/siting/test_job.sh", "trainers/__init__.py")
+    parts = ("__main__.py", "py.typed", "launcher/siting/probe_job.sh", "trainers/__init__.py")
     assert {f"castoff/{name}" for name in parts} <= names
     assert [name for name in names if not name.startswith(("castoff/", "castoff-"))] == []
     assert [name for name in names if "__pycache__" in name or "tests" in name] == []

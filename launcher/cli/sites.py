@@ -36,7 +36,7 @@ class _Sites(click.Group):
 
             words = ", ".join(self.commands)
             ctx.fail(
-                f"takes a site's name, or one of {words}; {args[0]!r} is none of these"
+                f"takes a site's name or one of {words}, not {args[0]!r}"
                 + (did_you_mean(args[0], self.commands))
             )
         return "show", self.commands["show"], args
@@ -66,7 +66,7 @@ def command(context: click.Context, as_json: bool) -> None:
 
 
 def _either(as_json: bool) -> bool:
-    """Whether --json stands before or behind the command's name."""
+    """Whether --json was given before or after the verb."""
     parent = click.get_current_context().parent
     return as_json or bool(parent and parent.params.get("as_json"))
 
@@ -88,15 +88,15 @@ def _show(name: str, as_json: bool) -> None:
 @click.option("--update", is_flag=True, help="Write the differences into the profile, or into one of yours.")
 @json_option
 def _check_one(name: str | None, update: bool, as_json: bool) -> int:
-    """Compare a profile's limits and nodes with what the scheduler of this machine says.
+    """Compare a profile's limits and nodes with what the scheduler of this machine reports.
 
-    The exit code is 0 if they agree, 1 if something differs, 2 if that is not known. With --update it is 0
-    where all that differs has been written.
+    The exit code is 0 if they agree, 1 if something differs, 2 if the scheduler gave no answer. With
+    --update, it is 0 if every difference has been written.
     """
     try:
         site = load_site(name)
     except CastoffError as error:
-        error.exit_code = 2  # 1 says that something differs
+        error.exit_code = 2  # 1 means that something differs
         raise
     return _check(site, update, _either(as_json))
 
@@ -106,7 +106,7 @@ command.add_command(probe)
 
 
 def _list(as_json: bool) -> None:
-    """List all profiles; then an error with what is wrong with those that cannot be used."""
+    """List all profiles; then raise an error about those that cannot be used."""
     rows: list[dict[str, str | None]] = []
     broken: list[CastoffError] = []
     search = Search.here()
@@ -123,52 +123,54 @@ def _list(as_json: bool) -> None:
         site, why = choose_site()
         chosen = site.name
     except CastoffError as error:
-        if not any(str(error).startswith(str(one)) for one in broken):
+        if not any(str(error).startswith(str(listed)) for listed in broken):
             broken.append(error)
     if as_json:
         print_json({"sites": rows, "chosen": chosen, "because": why})
     else:
         width = max(len(str(row["name"])) for row in rows)
         for row in rows:
-            about = "cannot be used, see below" if row["error"] else row["description"]
-            click.echo(f"{row['name']:{width}}  {row['from']:8}  {about}")
+            description = "cannot be used, see below" if row["error"] else row["description"]
+            click.echo(f"{row['name']:{width}}  {row['from']:8}  {description}")
         if chosen:
             click.echo(f"without --site: {chosen}, because {why}")
     if broken:
         joint = CastoffError("\n".join(map(str, broken)))
-        joint.exit_code = max(one.exit_code for one in broken)
+        joint.exit_code = max(error.exit_code for error in broken)
         raise joint
 
 
 def _check(site: Site, update: bool, as_json: bool) -> int:
-    from castoff.launcher.schedulers.machine_info import ask  # late, like what it runs
+    from castoff.launcher.schedulers.machine_info import ask  # late, like the modules that answer it
     from castoff.launcher.schedulers.registry import title_of
     from castoff.launcher.siting.check import Comparison
     from castoff.launcher.siting.new import update_profile
 
     info = ask(site)
-    scheduler, found = title_of(site.scheduler), Comparison(site, info)
-    done = update_profile(site, info, found, Search.here()) if update and found.differences else None
-    code = bool(done.left if done else found.differences)
+    scheduler, compared = title_of(site.scheduler), Comparison(site, info)
+    different = compared.differences
+    change = update_profile(site, info, compared, Search.here()) if update and different else None
+    code = int(bool(change.left if change else different))
     if as_json:
-        differences = [difference._asdict() for difference in found.differences]
-        of = {"site": site.name, "scheduler": scheduler, "differences": differences}
-        written = {"written": str(done.path), "left": done.left} if done else {}
-        print_json({**of, "not_compared": found.not_compared, **written})
-        return int(code)
-    for one in found.differences:
-        source = f" ({one.source}, {one.date})" if one.source else ""
-        click.echo(f"{one.field}: {site.name}: {one.profile}{source}; {scheduler}: {one.scheduler}")
-    many = counted(len(found.differences), "difference") if found.differences else "nothing differs"
-    click.echo(f"{site.name} and {scheduler}: {many}")
-    for what in found.not_compared:
-        click.echo(f"not compared: {what}")
-    if done:
-        click.echo(f"wrote {printable(str(done.path))}")
-        for what in done.left:
-            click.echo(f"not written: {what}")
-    elif found.differences:
-        click.echo(
-            f"to write what the scheduler says: castoff sites check {visible_word(site.name)} --update"
-        )
-    return int(code)
+        fields = ("field", "profile", "source", "date", "scheduler")
+        differences = [{name: getattr(difference, name) for name in fields} for difference in different]
+        written = {"written": str(change.path), "left": change.left} if change else {}
+        report = {"site": site.name, "scheduler": scheduler, "differences": differences}
+        print_json({**report, "not_compared": compared.not_compared, **written})
+        return code
+    for difference in different:
+        source = f" ({difference.source}, {difference.date})" if difference.source else ""
+        ours, theirs = f"{site.name}: {difference.profile}{source}", f"{scheduler}: {difference.scheduler}"
+        click.echo(f"{difference.field}: {ours}; {theirs}")
+    count = counted(len(different), "difference") if different else "nothing differs"
+    click.echo(f"{site.name} and {scheduler}: {count}")
+    for value in compared.not_compared:
+        click.echo(f"not compared: {value}")
+    if change:
+        click.echo(f"wrote {printable(str(change.path))}")
+        for value in change.left:
+            click.echo(f"not written: {value}")
+    elif different:
+        name = visible_word(site.name)
+        click.echo(f"to write what the scheduler reports: castoff sites check {name} --update")
+    return code

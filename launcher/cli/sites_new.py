@@ -39,7 +39,7 @@ def _probe_options(function: F) -> F:
 @click.option(
     "--scheduler",
     type=click.Choice(HAVE_DIRECTIVES),
-    help="The one to ask.  [default: the first that is here]",
+    help="The scheduler to ask.  [default: the first that this host has]",
 )
 @click.option("--probe", "also_probe", is_flag=True, help="Then ask a node, as `castoff sites probe` does.")
 @_probe_options
@@ -54,33 +54,33 @@ def new(
     timeout: int,
     overrides: tuple[str, ...],
 ) -> None:
-    """Make a profile of this machine from what its scheduler says: queues, limits, nodes, accounts.
+    """Make a profile of this machine from what its scheduler reports: queues, limits, nodes, accounts.
 
-    What the scheduler does not say stands in it as a question, a line with `# ?`. It goes to your profiles,
-    or with --project to the project's, and never over one that is there.
+    Whatever the scheduler does not report becomes a question in it, a line with `# ?`. The profile is written
+    to your profiles, or with --project to the project's, and never replaces one.
     """
-    # Late, like what it runs.
-    from castoff.launcher.siting.lines import questions_of
+    # Imported late, since a shell that completes options waits for this module.
+    from castoff.launcher.siting.entries import count_questions
     from castoff.launcher.siting.new import destination, proposal, refuse_existing, write_profile
 
     search = Search.here()
     path = destination(name, search, project=project)
     if output is None:
         refuse_existing(path, search)
-    found = proposal(path, search, queue=queue, gpu_type=gpu_type, scheduler=scheduler, project=project)
+    proposed = proposal(path, search, queue=queue, gpu_type=gpu_type, scheduler=scheduler, project=project)
     if output == "-":
-        click.echo(found.text, nl=False)
+        click.echo(proposed.text, nl=False)
         return
     if output is not None:
         path = Path(output)
         if path.exists() or path.is_symlink():
-            raise CastoffError(f"-o: {printable(output)} is there already; name another file, or remove it")
-    write_profile(path, found.text)
+            raise CastoffError(f"-o: {printable(output)} exists already; name another file, or remove it")
+    write_profile(path, proposed.text)
     click.echo(f"wrote      {printable(str(path))}")
-    click.echo(f"node       {found.node}")
+    click.echo(f"node       {proposed.node}")
     if also_probe and output is None:
         _probe(site_named(name, search=search), timeout, overrides)
-    if questions := questions_of(path.read_text(encoding="utf-8")):
+    if questions := count_questions(path.read_text(encoding="utf-8")):
         click.echo(f"open       {counted(questions, 'question')} in it, the lines with `# ?`")
     if output is not None:
         return
@@ -93,21 +93,21 @@ def new(
         click.echo(f"           castoff sites probe {word}   a job that asks one of its nodes")
 
 
-@click.command("probe", short_help="Ask a node what its scheduler does not know.")
+@click.command("probe", short_help="Ask a node for what its scheduler does not know.")
 @click.argument("name", shell_complete=complete_sites)
 @click.option(
     "--run",
     "reference",
-    help="Read what this run of it found, and submit none.",
+    help="Read the answer of this earlier run; submit no job.",
     shell_complete=complete_runs,
 )
 @_probe_options
 def probe(name: str, reference: str | None, timeout: int, overrides: tuple[str, ...]) -> None:
-    """Ask a node what its scheduler does not know, by a job of two minutes, and write it into the profile.
+    """Ask a node for what its scheduler does not know, by a two-minute job, and write it into the profile.
 
-    It learns the sockets and the numbers of their cores, the devices and which cores are beside each, disks
-    of the node's own, modules, the mpiexec, and whether ssh leads from one node to another. --set gives the
-    job what it needs, such as an account.
+    The node reports its sockets and the numbers of their cores, its devices and the cores nearest to each,
+    its own disks, modules, its mpiexec, and whether ssh works between nodes. --set gives the job what it
+    needs, such as an account.
     """
     _probe(site_named(name), timeout, overrides, reference)
 
@@ -117,7 +117,7 @@ def _probe(site: Site, timeout: int, overrides: Sequence[str], reference: str | 
     from castoff.launcher.schedulers.machine_info import ask
     from castoff.launcher.siting.new import probe_profile
     from castoff.launcher.siting.probe import parse
-    from castoff.launcher.siting.test_job import collect, remote_shell, start_probe
+    from castoff.launcher.siting.probe_job import collect, remote_shell, start_probe
 
     word = visible_word(site.name)
     info = ask(site)
@@ -126,22 +126,22 @@ def _probe(site: Site, timeout: int, overrides: Sequence[str], reference: str | 
         report(f"site {site.name}: run {run.id} probes a node; waiting up to {units(timeout)}")
     else:
         run = Index.of(os.environ).find(reference)
-    text, now = collect(run, timeout)
-    if text is None or not now.over:
-        why = f": {now.reason}" if now.reason else ""
-        if now.over:
-            raise CastoffError(
-                f"run {run.id} asked no node, {ending_words(now)}{why}; see castoff logs {run.id}"
-            )
+    answer, status = collect(run, timeout)
+    why = f": {status.reason}" if status.reason else ""
+    if not status.over:
         raise CastoffError(
-            f"run {run.id} is still {now.state}{why}; the profile is without its answer. When it is over: "
+            f"run {run.id} is still {status.state}{why}; the profile is unchanged. When the run is over: "
             f"castoff sites probe {word} --run {run.id}; to do without: castoff cancel {run.id}"
         )
-    facts = parse(text)
+    if answer is None:
+        raise CastoffError(
+            f"run {run.id} asked no node, {ending_words(status)}{why}; see castoff logs {run.id}"
+        )
+    facts = parse(answer)
     change = probe_profile(site, info, facts, remote_shell(site)[1], Search.here())
     click.echo(f"asked      {printable(facts.host)}: {facts.words()}")
-    if now.ending != "done":
-        click.echo(f"but        its ranks did not all start: {ending_words(now)}; see castoff logs {run.id}")
-    click.echo(f"{'wrote' if change.changed else 'as it was':10} {printable(str(change.path))}")
-    for what in change.left:
-        click.echo(f"not written: {what}")
+    if status.ending != "done":
+        click.echo(f"but        not all ranks started: {ending_words(status)}; see castoff logs {run.id}")
+    click.echo(f"{'wrote' if change.changed else 'unchanged':10} {printable(str(change.path))}")
+    for reason in change.left:
+        click.echo(f"not written: {reason}")

@@ -14,7 +14,7 @@ from castoff.launcher.config.job_fields import ShellLine, Word
 from castoff.launcher.errors import CastoffError, InvalidInput, Problem, printable
 from castoff.launcher.runs.records import write_file
 from castoff.launcher.schedulers.registry import OWN
-from castoff.launcher.text.quoting import visible_word
+from castoff.launcher.text.quoting import visible_word, yaml_value, yaml_word
 from castoff.launcher.trust.decision import check
 from castoff.launcher.trust.folders import make_folders
 from castoff.launcher.typed import editing
@@ -133,9 +133,8 @@ def add(entry: Entry, environ: Mapping[str, str]) -> Path:
     fields = {
         name: value for name, value in msgspec.structs.asdict(entry).items() if value and name != "name"
     }
-    block = [f"{entry.name}:", *(f"  {field}: {_yaml(value)}" for field, value in fields.items())]
-    if _PLAIN_KEY.fullmatch(entry.name) is None:
-        block[0] = f'"{entry.name}":'
+    block = [f"{yaml_word(entry.name)}:"]
+    block += [f"  {field}: {yaml_value(value)}" for field, value in fields.items()]
     return _edited(environ, lambda text: editing.put_block(text, (entry.name,), block))
 
 
@@ -147,15 +146,6 @@ def remove(name: str, environ: Mapping[str, str]) -> Path:
     """
     entry_named(name, environ, "castoff on remove")
     return _edited(environ, lambda text: editing.remove(text, (name,)))
-
-
-_PLAIN_KEY = re.compile(r"(?!(?:null|true|false|y|n|yes|no|on|off)$)[A-Za-z][A-Za-z0-9_-]*")
-
-
-def _yaml(value: object) -> str:
-    import json
-
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _edited(environ: Mapping[str, str], edit: Any) -> Path:

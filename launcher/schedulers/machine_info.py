@@ -156,14 +156,20 @@ class MachineInfo(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """One thing that the profile and the scheduler say differently, in words."""
+    """A value of the profile that the scheduler reports otherwise, both in words."""
 
-    field: str
+    path: tuple[str, ...]
+    """The names that lead to the value in the profile."""
     profile: str
     source: str | None
-    """Where the profile has it from."""
+    """The source that the profile cites."""
     date: str | None
     scheduler: str
+
+    @property
+    def field(self) -> str:
+        """The path, as messages write it."""
+        return ".".join(self.path)
 
 
 _ALIKE = 0.03

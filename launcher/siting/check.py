@@ -24,42 +24,48 @@ _NOT_REPORTED = (
 
 
 class Comparison:
-    """A profile's limits beside what its scheduler reports."""
+    """The differences between a profile and what its scheduler reports."""
 
     def __init__(self, site: Site, reported: MachineInfo):
         self.differences: list[Difference] = []
         self.not_compared: list[str] = []
-        """What could not be compared, and why."""
+        """Values that could not be compared, each with the reason."""
         source = reported.sources.get("queues")
-        others = site.other_queues and not _is_listing(site.queues, source)
+        others = site.other_queues and not _is_complete(site.queues, source)
         self._queues("queues", site.queues, others, reported.queues, source)
         if reported.qos is not None:
             self._queues("qos", site.qos, site.other_qos, reported.qos, reported.sources.get("qos"))
         if site.default_queue is not None:
-            self._compare("default_queue", site.default_queue, reported.default_queue)
+            self._compare(("default_queue",), site.default_queue, reported.default_queue)
         if site.default_qos is not None:
-            self.not_compared.append("default_qos: it hangs on the user's account")
-        self._compare(
-            "array.max_count", site.array and site.array.max_count, reported.array_count, site.array
-        )
-        self._nodes(site, reported)
+            self.not_compared.append("default_qos: depends on the user's account")
+        limit = site.array and site.array.max_count
+        self._compare(("array", "max_count"), limit, reported.array_count, site.array)
+        if reported.nodes and not (site.node is None and site.other_nodes is None):
+            self._nodes(site, reported)
         wanted = {"qos": site.qos, "nodes": site.node}
         self.not_compared += [f"{about}: {why}" for about, why in reported.unanswered if wanted.get(about)]
         self.not_compared.append(_NOT_REPORTED)
 
     def _compare(
-        self, field: str, ours: Any, theirs: Any, fact: Fact | None = None, words: Callable[[Any], str] = str
+        self,
+        path: tuple[str, ...],
+        ours: Any,
+        theirs: Any,
+        fact: Fact | None = None,
+        words: Callable[[Any], str] = str,
     ) -> None:
         if ours == theirs:
             return
         if theirs is None:
+            field = ".".join(path)
             self.not_compared.append(f"{field}: {words(ours)}, which the scheduler does not report")
         else:
-            self._differs(field, "nothing" if ours is None else words(ours), words(theirs), fact)
+            self._differs(path, "nothing" if ours is None else words(ours), words(theirs), fact)
 
-    def _differs(self, field: str, ours: str, theirs: str, fact: Fact | None = None) -> None:
+    def _differs(self, path: tuple[str, ...], ours: str, theirs: str, fact: Fact | None = None) -> None:
         source, date = (fact.source, fact.date) if fact else (None, None)
-        self.differences.append(Difference(field, ours, source, date, theirs))
+        self.differences.append(Difference(path, ours, source, date, theirs))
 
     def _queues(
         self,
@@ -69,93 +75,99 @@ class Comparison:
         reported: Mapping[str, QueueInfo],
         source: str | None,
     ) -> None:
+        """`others`: whether the machine may have queues that the profile does not list."""
         for name, queue in known.items():
             listed = reported.get(queue.listed_as or name)
             if listed is None:
-                self._differs(f"{field}.{name}", "listed", "not listed", queue)
+                self._differs((field, name), "listed", "not listed", queue)
             elif queue.submit_to is None:
-                for part, ours in _limits(queue).items():
-                    words = clock if part.endswith("walltime") else str
-                    # A bound of nothing bounds nothing, and no profile can have it.
-                    theirs = getattr(listed, part) or None
-                    if theirs is None and ours is not None and _is_from(queue.source, source, name):
-                        self._differs(f"{field}.{name}.{part}", words(ours), "no limit", queue)
-                        continue
-                    self._compare(f"{field}.{name}.{part}", ours, theirs, queue, words)
+                self._limits((field, name), queue, listed, _is_from(queue.source, source, name))
         listed_names = {queue.listed_as or name for name, queue in known.items()}
         beyond = [name for name, queue in reported.items() if queue.offered and name not in listed_names]
         passing = [name for name in beyond if reported[name].passing]
         if shown := beyond if others else passing:
             self.not_compared.append(f"{field} that the profile does not list: {', '.join(shown)}")
-        if known and not others:  # a site that lists none and takes none chooses it itself
-            for name in [one for one in beyond if one not in passing]:
-                self._differs(f"{field}.{name}", "not listed", "listed")
+        if known and not others:  # a site that lists none and takes none chooses the queue itself
+            for name in beyond:
+                if name not in passing:
+                    self._differs((field, name), "not listed", "listed")
+
+    def _limits(self, path: tuple[str, str], queue: Queue, listed: QueueInfo, lifts: bool) -> None:
+        """`lifts`: whether a limit that the scheduler does not report is no longer in force."""
+        for part, ours in _limits_of(queue).items():
+            words = clock if part.endswith("walltime") else str
+            # A bound of 0 excludes nothing, and no profile can have it.
+            theirs = getattr(listed, part) or None
+            if theirs is None and ours is not None and lifts:
+                self._differs((*path, part), words(ours), "no limit", queue)
+            else:
+                self._compare((*path, part), ours, theirs, queue, words)
 
     def _nodes(self, site: Site, reported: MachineInfo) -> None:
-        """Every kind of nodes that there is beside those that the profile lists, and the other way round."""
-        if not reported.nodes or (site.node is None and site.other_nodes is None):
-            return
-        threads = reported.counts_threads
+        """Compare each kind of nodes with `node` and `other_nodes`."""
+        cores_word = "CPUs" if reported.counts_threads else "cores"
         own = own_kinds(site, reported)
-        listed = [
-            (one, [kind for kind in reported.nodes if _is_other(one, kind)]) for one in site.other_nodes or []
+        others = site.other_nodes or []
+        unknown = [
+            kind
+            for kind in reported.nodes
+            if kind not in own and not any(_is_other(other, kind) for other in others)
         ]
-        known = [*own, *(kind for _, kinds in listed for kind in kinds)]
-        plain = "CPUs" if threads else "cores"
-        unknown = [one for one in reported.nodes if one not in known]
         if site.node is not None and not own:
-            words = _node_words(site.node)
-            self._differs(
-                "node", words, " or ".join(one.words(plain) for one in unknown) or "none", site.node
-            )
-            unknown = [one for one in unknown if site.other_nodes is not None] if len(unknown) > 1 else []
-        near = {queue for kind in own for queue in kind.queues}
+            theirs = " or ".join(kind.words(cores_word) for kind in unknown) or "none"
+            self._differs(("node",), _node_words(site.node), theirs, site.node)
+            if len(unknown) == 1 or site.other_nodes is None:
+                unknown = []  # one of them is the node that was just named
+        own_queues = {queue for kind in own for queue in kind.queues}
         for kind in unknown:
             count = "1 node" if kind.nodes == 1 else f"{kind.nodes} nodes"
-            words = f"{count} with {kind.words(plain)}" + (
-                f" ({', '.join(kind.queues)})" if kind.queues else ""
-            )
-            if site.other_nodes is not None or not kind.queues or near.intersection(kind.queues):
-                self._differs("other_nodes", "not listed", words)
+            queues = f" ({', '.join(kind.queues)})" if kind.queues else ""
+            words = f"{count} with {kind.words(cores_word)}{queues}"
+            if site.other_nodes is not None or not kind.queues or own_queues.intersection(kind.queues):
+                self._differs(("other_nodes",), "not listed", words)
             else:
                 self.not_compared.append(f"nodes of queues where the profile's are not: {words}")
-        for number, (one, kinds) in enumerate(listed):
-            if not kinds:
-                self._differs(f"other_nodes.{number}", _other_words(one), "no such nodes", one)
+        for number, other in enumerate(others):
+            if not any(_is_other(other, kind) for kind in reported.nodes):
+                self._differs(("other_nodes", str(number)), _other_words(other), "no such nodes", other)
 
 
-def _is_listing(known: Mapping[str, Queue], source: str | None) -> bool:
-    """Whether all queues of a profile are the scheduler's own list, as `castoff sites new` writes it."""
+def _is_complete(known: Mapping[str, Queue], source: str | None) -> bool:
+    """Whether a profile's queues are the scheduler's own list, as `castoff sites new` writes it."""
     return bool(known) and all(_is_from(queue.source, source, name) for name, queue in known.items())
 
 
-def _is_from(where: str, source: str | None, name: str) -> bool:
-    """Whether what is known of a queue or QOS is from the scheduler: what it no longer tells is lifted."""
-    return where in (source, f"{source} {name}")
+def _is_from(cited: str, source: str | None, name: str) -> bool:
+    """Whether a queue's limits are the scheduler's: a limit that it no longer reports is then lifted."""
+    return cited in (source, f"{source} {name}")
 
 
 def own_kinds(site: Site, reported: MachineInfo) -> list[NodeKind]:
-    """The kinds that may be the profile's nodes.
+    """The kinds of nodes that may be the profile's `node`.
 
-    Where the profile lists the other kinds and does not know its own nodes' cores or devices, as PBS does not
-    tell them, these are those of the most frequent one.
+    If the profile lists the other kinds but not its own cores or devices (PBS does not report them), these
+    are the kinds with the cores and devices of the most frequent one.
     """
     node = site.node
-    found = [one for one in reported.nodes if node and is_node(node, one, reported.counts_threads)]
-    mine = [one for one in found if not any(_is_other(other, one) for other in site.other_nodes or [])]
-    if node is None or site.other_nodes is None or not mine:
-        return found
+    alike = [kind for kind in reported.nodes if node and is_node(node, kind, reported.counts_threads)]
+    own = [kind for kind in alike if not any(_is_other(other, kind) for other in site.other_nodes or [])]
+    if node is None or site.other_nodes is None or not own:
+        return alike
+    first = own[0]
     return [
-        one
-        for one in mine
-        if (node.sockets or one.cores == mine[0].cores) and (node.devices or one.devices == mine[0].devices)
+        kind
+        for kind in own
+        if (node.sockets or kind.cores == first.cores) and (node.devices or kind.devices == first.devices)
     ]
 
 
 def is_node(node: Node, kind: NodeKind, threads: bool) -> bool:
-    """Whether nodes of a kind are the profile's, as far as both say what they have."""
+    """Whether nodes of a kind may be the profile's; a value that either side lacks decides nothing.
+
+    `threads`: whether the kind's cores may be hardware threads.
+    """
     cores, devices = sum(len(cpus(socket)) for socket in node.sockets), node.device_count
-    if node.sockets and kind.cores not in (cores * each for each in ((1, 2, 4) if threads else (1,))):
+    if node.sockets and kind.cores not in (cores * factor for factor in ((1, 2, 4) if threads else (1,))):
         return False
     tiles = threads and (not kind.devices or devices % kind.devices == 0)
     if node.devices and kind.devices != devices and not tiles:
@@ -174,25 +186,24 @@ def _mebibytes(memory: str | None) -> int | None:
 
 
 def _node_words(node: Node) -> str:
-    cores = sum(len(cpus(socket)) for socket in node.sockets)
-    said = [f"{cores} cores"] if cores else []
-    said += [f"{node.device_count or 'no'} devices"] if node.devices else []
-    return ", ".join([*said, *([node.memory] if node.memory else [])])
+    cores = [f"{len(node.cores)} cores"] if node.sockets else []
+    devices = [f"{node.device_count or 'no'} devices"] if node.devices else []
+    return ", ".join([*cores, *devices, *([node.memory] if node.memory else [])])
 
 
 def _other_words(other: OtherNodes) -> str:
     return NodeKind(other.cores, other.devices, other.device_type, _mebibytes(other.memory)).words()
 
 
-def _limits(queue: Queue) -> dict[str, int | None]:
-    """A queue's as `QueueInfo` has them: of several ranges their outermost bounds."""
+def _limits_of(queue: Queue) -> dict[str, int | None]:
+    """A queue's limits by their names in `QueueInfo`; of several ranges, the outermost bounds."""
 
     def bound(choose: Callable[..., int], part: str) -> int | None:
-        held = [getattr(one, part) for one in queue.ranges or [Range()]]
-        return outermost(choose, [seconds(one) if isinstance(one, str) else one for one in held])
+        bounds = [getattr(accepted, part) for accepted in queue.ranges or [Range()]]
+        return outermost(choose, [seconds(value) if isinstance(value, str) else value for value in bounds])
 
     choices = {"min_nodes": min, "max_nodes": max, "min_walltime": min, "max_walltime": max}
-    bounds = {part: bound(choose, part) for part, choose in choices.items()}
+    limits = {part: bound(choose, part) for part, choose in choices.items()}
     if queue.select_counts == "devices":  # PBS bounds the number of chunks
-        bounds |= {"min_nodes": min(queue.device_counts, default=1), "max_nodes": queue.most_devices}
-    return {**bounds, "max_jobs": queue.max_jobs, "max_devices": queue.max_devices}
+        limits |= {"min_nodes": min(queue.device_counts, default=1), "max_nodes": queue.most_devices}
+    return {**limits, "max_jobs": queue.max_jobs, "max_devices": queue.max_devices}

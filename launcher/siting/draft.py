@@ -1,26 +1,28 @@
-"""A machine's profile from what its scheduler reports, with comments, for a person to complete. Pure.
+"""A machine's profile as data, from what its scheduler reports: fields, comments and questions. Pure.
 
-What the scheduler leaves open stands in it as a question, a line that begins with `# ?`. Nothing is guessed.
+`castoff sites new` prints all of it; `castoff sites check --update` writes single parts into a profile.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Container, Generator, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from castoff.launcher.config.quantities import units
 from castoff.launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo, memory_words
-from castoff.launcher.siting.lines import (
+from castoff.launcher.siting.entries import (
     QUESTION,
-    ask_person,
-    clean,
-    comment,
-    fact,
-    flow,
-    value_text,
+    Comment,
+    Entry,
+    Field,
+    Question,
+    Section,
+    Sections,
+    cited,
+    lines_of,
 )
+from castoff.launcher.text.quoting import yaml_value
 
 _VARIABLES = {
     "CUDA_VISIBLE_DEVICES": r"nvidia|tesla|geforce|quadro|titan|[rg]tx|"
@@ -29,235 +31,216 @@ _VARIABLES = {
     "ROCR_VISIBLE_DEVICES": r"amd|instinct|radeon|gfx[0-9]|mi[0-9]",
     "ZE_AFFINITY_MASK": r"intel|pvc|max_?1[0-9]{3}|ponte",
 }
-"""What limits a process to some devices, by how clusters call the types of these devices."""
+"""The variable that limits a process to some devices, by the names that clusters give their types."""
 
 
 class Draft(NamedTuple):
-    """What a profile is made of beside what the scheduler said."""
+    """The profile to make: its name, its nodes and its origin."""
 
     name: str
     scheduler: str
-    """As profiles call it."""
+    """The scheduler's name in profiles."""
     title: str
-    """As people call it."""
+    """The scheduler's name in prose."""
     date: str
     host: str
-    """Where it was asked."""
+    """The host that asks the scheduler."""
     queue: str | None = None
-    """The queue whose nodes it is for, and that jobs get; None: the default one's."""
+    """The queue whose nodes it describes and that jobs get; None: the default queue."""
     gpu_type: str | None = None
-    """The type of devices that these nodes have; None: any, or none."""
+    """The type of these nodes' devices; None: any type, or no devices."""
     shared: bool = False
-    """Whether others will use it: then it holds nothing of whoever asks."""
+    """Whether others will use the profile, so that it must not name the user's account."""
     login_shell: str = "/bin/bash"
-    """Of whoever asks."""
 
 
-def device_variable(kind: str | None) -> str | None:
-    """The variable that limits a process to devices of that type; None: it is not known."""
+def device_variable(device_type: str | None) -> str | None:
+    """The variable that limits a process to devices of a type; None if the type is unknown."""
     for variable, names in _VARIABLES.items():
-        if kind and re.match(names, kind.lower()):
+        if device_type and re.match(names, device_type.lower()):
             return variable
     return None
 
 
 def chosen_kind(info: MachineInfo, queue: str | None, gpu_type: str | None = None) -> NodeKind | None:
-    """The most frequent kind of nodes of a queue, with devices of a type; None: there is none, or "
-    "nobody says."""
-    fitting = [one for one in info.nodes if queue is None or not one.queues or queue in one.queues]
-    return next((one for one in fitting if gpu_type in (None, one.device_type)), None)
+    """The most frequent kind of nodes that a queue has with devices of a type; None if there is none."""
+    for kind in info.nodes:  # the most frequent first
+        if (queue is None or not kind.queues or queue in kind.queues) and gpu_type in (
+            None,
+            kind.device_type,
+        ):
+            return kind
+    return None
 
 
 def profile_text(draft: Draft, info: MachineInfo) -> str:
     """The whole profile."""
     kind = chosen_kind(info, draft.queue or info.default_queue, draft.gpu_type)
-    parts = [
+    paragraphs = [
         _head(draft, info, kind),
-        node_lines(draft, info, kind),
-        other_nodes_lines(draft, info, [kind]) if kind else (),
+        node_entries(draft, info, kind),
+        other_nodes_entries(draft, info, [kind]) if kind else [],
         _queues(draft, info),
         _qos(draft, info),
         _array(draft, info),
-        _further(draft, info),
+        _directive_values(draft, info),
         _defaults(draft, info, kind),
         _questions(draft, info),
     ]
-    return "\n".join("\n".join(part) + "\n" for part in map(clean, parts) if part)
+    blocks = ("\n".join(lines_of(entries)) for entries in paragraphs)
+    return "\n\n".join(filter(None, blocks)) + "\n"
 
 
-def _head(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterator[str]:
-    title = f"{draft.title} {info.version or ''}".rstrip()
-    yield from comment(
-        f"Made by `castoff sites new {draft.name}` on {draft.date}, from what {title} said on {draft.host}."
+def _head(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterator[Entry]:
+    reporter = f"{draft.title} {info.version or ''}".rstrip()
+    yield Comment(
+        f"Made by `castoff sites new {draft.name}` on {draft.date}, from what {reporter} reported on "
+        f"{draft.host}."
     )
-    yield from comment(
-        f"A line with `{QUESTION}` is a question that it does not answer: answer it in the profile, and "
-        "remove it. "
-        f"`castoff sites check {draft.name}` shows what has changed on the machine since; with --update it "
-        "writes that here."
+    yield Comment(  # whose first words keep the mark from the beginning of a line
+        f"A line with `{QUESTION}` is a question that {draft.title} does not answer: write the answer into "
+        f"the profile and remove the line. `castoff sites check {draft.name}` shows what has changed on the "
+        "machine since then, and writes it here with --update."
     )
-    what = f"the {draft.title} cluster" + (f" {info.name}" if info.name and info.name != draft.name else "")
-    nodes = f", nodes with {kind._replace(memory=None).words(_counted(info))}" if kind else ""
-    yield f"description: {value_text(what + nodes)}"
-    yield f"extends: {draft.scheduler}"
+    cluster = f"the {draft.title} cluster"
+    cluster += f" {info.name}" if info.name and info.name != draft.name else ""
+    nodes = f", nodes with {kind._replace(memory=None).words(_cores_word(info))}" if kind else ""
+    yield Field("description", cluster + nodes)
+    yield Field("extends", draft.scheduler)
     if "bash" not in draft.login_shell:
-        yield from comment(
-            f"Jobs run in bash, and your login shell is {draft.login_shell}: what its files set up, such as "
-            "`module`, bash may not have."
+        yield Comment(
+            f"Jobs run in bash, but your login shell is {draft.login_shell}: bash may lack what that shell's "
+            "files set up, such as `module`."
         )
-        yield from ask_person(
-            "Which lines does bash need for it? They go under", ["setup: [source /etc/profile]"]
-        )
+        yield Question("Which lines set this up for bash? For example:", ["setup: [source /etc/profile]"])
     for field in ("gpu_request", "device_type_resource"):
         if field in info.fields:
-            yield f"{field}: {value_text(info.fields[field])}"
+            yield Field(field, info.fields[field])
 
 
-def _device_type(info: MachineInfo, kind: NodeKind | None) -> str | None:
-    """The type of device that jobs have to ask for, as there are nodes with another one."""
-    types = {one.device_type for one in info.nodes if one.device_type}
-    asked = any(field in info.fields for field in ("gpu_request", "device_type_resource"))
-    return kind.device_type if kind and len(types) > 1 and asked else None
-
-
-def _counted(info: MachineInfo) -> str:
+def _cores_word(info: MachineInfo) -> str:
     return "CPUs" if info.counts_threads else "cores"
 
 
-def node_lines(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterator[str]:
-    """`node`, as nodes of a kind have it."""
+def _like_this(kind: NodeKind, queues: str = "") -> str:
+    features = f"; features: {', '.join(kind.features)}" if kind.features else ""
+    return f"{kind.nodes} like this{queues}{features}"
+
+
+def node_entries(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterator[Entry]:
+    """The section `node` for nodes of a kind; a question if the scheduler reports no nodes."""
     if kind is None:
-        yield from ask_person(
-            f"What does a node have? {draft.title} does not say.",
+        yield Question(
+            f"What does a node have? {draft.title} does not report it.",
             ["node:", '  sockets: ["0-31"]', "  source: lscpu on a node", f"  date: {draft.date}"],
         )
         return
-    where = f" of {', '.join(kind.queues)}" if kind.queues else ""
-    yield f"node:  # {kind.nodes} like this{where}" + (
-        f"; features: {', '.join(kind.features)}" if kind.features else ""
-    )
-    sockets = yield from _sockets(draft, info, kind)
-    yield from _devices(draft, kind, sockets)
+    sockets, entries = _sockets(draft, info, kind)
+    entries += _devices(draft, kind, sockets)
     if kind.whole:
-        yield "  exclusive: true"
+        entries.append(Field("exclusive", True))
     if kind.memory:
-        yield f"  memory: {memory_words(kind.memory)}"
-    yield from fact(info.sources.get("nodes", draft.title), draft.date, 2)
+        entries.append(Field("memory", memory_words(kind.memory)))
+    entries += cited(info.sources.get("nodes", draft.title), draft.date)
+    queues = f" of {', '.join(kind.queues)}" if kind.queues else ""
+    yield Section("node", entries, _like_this(kind, queues))
 
 
-def _sockets(draft: Draft, info: MachineInfo, kind: NodeKind) -> Generator[str, None, int]:
-    """The cores; returns how many sockets the profile has then."""
+def _sockets(draft: Draft, info: MachineInfo, kind: NodeKind) -> tuple[int, list[Entry]]:
+    """The number of sockets that the profile lists, and the fields of their cores."""
     probe = f"`castoff sites probe {draft.name}` finds them; so does `lscpu --extended` on a node"
     if info.counts_threads:
-        yield from ask_person(
-            f"Which physical cores does each socket have? {draft.title} counts {kind.cores} CPUs, which "
-            "may be "
-            f"cores or their hardware threads. Until it is known, ranks are bound to none. {probe}.",
-            ['sockets: ["0-31", "32-63"]'],
-            2,
+        question = (
+            f"Which physical cores does each socket have? {draft.title} counts {kind.cores} CPUs, which may "
+            f"be cores or hardware threads. Until this is known, castoff binds no rank to cores. {probe}."
         )
-        return 0
+        return 0, [Question(question, ['sockets: ["0-31", "32-63"]'])]
     if kind.sockets is None or kind.cores % kind.sockets:
-        listed = [_range(0, kind.cores)]
-        yield from ask_person(
+        sockets = 1
+        question = (
             f"Which cores belong to which socket? {draft.title} does not know: it counts {kind.cores} cores, "
-            f"listed here as one socket. {probe}.",
-            [],
-            2,
+            f"listed here as one socket. {probe}."
         )
     else:
-        each = kind.cores // kind.sockets
-        listed = [_range(at * each, each) for at in range(kind.sockets)]
-        yield from ask_person(
-            "Are its cores numbered so, socket after socket and before their hardware threads? "
-            f"{draft.title} "
-            f"knows how many there are, not their numbers. {probe}.",
-            [],
-            2,
+        sockets = kind.sockets
+        question = (
+            "Are the cores numbered like this, socket after socket and before their hardware threads? "
+            f"{draft.title} knows how many there are, but not their numbers. {probe}."
         )
-    yield f"  sockets: [{', '.join(map(json.dumps, listed))}]"
+    size = kind.cores // sockets
+    cores = [_range(socket * size, size) for socket in range(sockets)]
+    entries: list[Entry] = [Question(question), Field("sockets", cores)]
     if kind.reserved:
-        yield from ask_person(
-            f"Which {kind.reserved} of its cores are kept for the system? {draft.title} gives them to no "
-            "job, "
-            "and refuses one that asks for all.",
-            [f'reserved_cores: "0-{kind.reserved - 1}"'],
-            2,
+        question = (
+            f"Which {kind.reserved} of the cores are reserved for the system? {draft.title} gives them to no "
+            "job, and refuses a job that asks for all cores."
         )
+        entries.append(Question(question, [f'reserved_cores: "0-{kind.reserved - 1}"']))
     if kind.cpus_per_core > 1:
-        yield f"  cpus_per_core: {kind.cpus_per_core}"
-    return len(listed)
+        entries.append(Field("cpus_per_core", kind.cpus_per_core))
+    return sockets, entries
 
 
 def _range(first: int, count: int) -> str:
     return str(first) if count == 1 else f"{first}-{first + count - 1}"
 
 
-def _devices(draft: Draft, kind: NodeKind, sockets: int) -> Iterator[str]:
+def _devices(draft: Draft, kind: NodeKind, sockets: int) -> Iterator[Entry]:
     if not kind.devices:
-        yield f"  devices: {[0] * max(sockets, 1)}"
+        yield Field("devices", [0] * max(sockets, 1))
         return
-    held = [kind.devices] if sockets < 2 else _over(kind, sockets)
-    if held is None:
-        held = [kind.devices // sockets + (at < kind.devices % sockets) for at in range(sockets)]
-        yield from ask_person(
-            f"How many of its {kind.devices} devices belong to each socket? {draft.title} does not say; here "
-            f"they are spread evenly. `castoff sites probe {draft.name}` finds them.",
-            [],
-            2,
+    if sockets < 2:
+        counts = [kind.devices]
+    elif len(kind.device_sockets) == 1 and kind.device_sockets[0] < sockets:
+        counts = [kind.devices if socket == kind.device_sockets[0] else 0 for socket in range(sockets)]
+    else:
+        counts = [kind.devices // sockets + (socket < kind.devices % sockets) for socket in range(sockets)]
+        yield Question(
+            f"How many of its {kind.devices} devices belong to each socket? {draft.title} does not report "
+            f"it; they are spread evenly here. `castoff sites probe {draft.name}` finds them."
         )
     variable = device_variable(kind.device_type)
-    if variable is None:
-        yield from ask_person(
+    if variable is None:  # nothing is written: castoff would set a variable that nobody reads
+        yield Question(
             f"What limits a process to some of its {kind.devices} devices: CUDA_VISIBLE_DEVICES (NVIDIA), "
-            "ROCR_VISIBLE_DEVICES (AMD) or ZE_AFFINITY_MASK (Intel; a device may be a tile)? Without it "
-            "castoff "
-            "gives ranks none. Then",
-            [f"devices: {held}", "device_variable: CUDA_VISIBLE_DEVICES"],
-            2,
+            "ROCR_VISIBLE_DEVICES (AMD) or ZE_AFFINITY_MASK (Intel; a device may be a tile)? Without an "
+            "answer, castoff gives ranks no devices. It belongs under `node`:",
+            [f"devices: {counts}", "device_variable: CUDA_VISIBLE_DEVICES"],
         )
         return
-    yield f"  devices: {held}  # {kind.device_type}"
-    yield f"  device_variable: {variable}"
+    yield Field("devices", counts, kind.device_type or "")
+    yield Field("device_variable", variable)
 
 
-def _over(kind: NodeKind, sockets: int) -> list[int] | None:
-    """How many devices each socket has, where they all belong to one; None: it is not known."""
-    if len(kind.device_sockets) != 1 or kind.device_sockets[0] >= sockets:
-        return None
-    return [kind.devices if at == kind.device_sockets[0] else 0 for at in range(sockets)]
-
-
-def other_nodes_lines(draft: Draft, info: MachineInfo, own: Container[NodeKind]) -> Iterator[str]:
-    """`other_nodes`: every kind but the profile's own."""
-    others = [one for one in info.nodes if one not in own]
+def other_nodes_entries(draft: Draft, info: MachineInfo, own: Container[NodeKind]) -> Iterator[Entry]:
+    """The section `other_nodes`: every kind of nodes that is not among the profile's `own`."""
+    others = [kind for kind in info.nodes if kind not in own]
     if not others:
-        yield "other_nodes: []"
+        yield Field("other_nodes", [])
         return
-    yield from comment(
-        "The other kinds of nodes, which `castoff sites check` compares. This profile plans no jobs for "
-        "them: "
-        "`castoff sites new OTHER-NAME --queue QUEUE` makes a profile for those of a queue, and "
-        "--gpu-type for those "
-        "with such devices."
+    yield Comment(
+        "The other kinds of nodes, which `castoff sites check` compares. castoff plans no jobs for them "
+        "with this profile: `castoff sites new OTHER-NAME --queue QUEUE` makes a profile for the nodes of a "
+        "queue, and --gpu-type for nodes with such devices."
     )
-    yield "other_nodes:"
-    for kind in others:
-        features = f"; features: {', '.join(kind.features)}" if kind.features else ""
-        yield f"  - cores: {kind.cores}  # {kind.nodes} like this{features}"
-        if kind.devices:
-            yield f"    devices: {kind.devices}"
-        if kind.device_type:
-            yield f"    device_type: {value_text(kind.device_type)}"
-        if kind.memory:
-            yield f"    memory: {memory_words(kind.memory)}"
-        if kind.queues:
-            yield f"    queues: {flow(kind.queues)}"
-        yield from fact(info.sources.get("nodes", ""), draft.date, 4)
+    yield Sections("other_nodes", [[*_other_node(draft, info, kind)] for kind in others])
 
 
-def _queues(draft: Draft, info: MachineInfo) -> Iterator[str]:
-    routed = {one: name for name, queue in info.queues.items() for one in queue.routes_to}
+def _other_node(draft: Draft, info: MachineInfo, kind: NodeKind) -> Iterator[Entry]:
+    yield Field("cores", kind.cores, _like_this(kind))
+    if kind.devices:
+        yield Field("devices", kind.devices)
+    if kind.device_type:
+        yield Field("device_type", kind.device_type)
+    if kind.memory:
+        yield Field("memory", memory_words(kind.memory))
+    if kind.queues:
+        yield Field("queues", list(kind.queues))
+    yield from cited(info.sources.get("nodes", ""), draft.date)
+
+
+def _queues(draft: Draft, info: MachineInfo) -> Iterator[Entry]:
+    routed = {target for queue in info.queues.values() for target in queue.routes_to}
     listed = {
         name: queue
         for name, queue in info.queues.items()
@@ -265,136 +248,125 @@ def _queues(draft: Draft, info: MachineInfo) -> Iterator[str]:
     }
     hidden = sorted(name for name in info.queues if name not in listed)
     if hidden:
-        yield from comment(f"Left out, as hidden, shut or a reservation's: {', '.join(hidden)}.")
+        yield Comment(f"Left out, because hidden, closed or for a reservation: {', '.join(hidden)}.")
     if info.default_queue:
-        yield f"default_queue: {value_text(info.default_queue)}"
+        yield Field("default_queue", info.default_queue)
     if listed and info.lists_all_queues and not hidden:
-        yield "other_queues: false"
+        yield Field("other_queues", False)
     if listed:
-        yield "queues:"
-    for name, queue in listed.items():
-        for line in queue_lines(draft, info, "queues", name, queue):
-            yield f"  {line}"
+        entries = [queue_entry(draft, info, "queues", name, queue) for name, queue in listed.items()]
+        yield Section("queues", entries)
 
 
-def _qos(draft: Draft, info: MachineInfo) -> Iterator[str]:
-    mine = info.user.qos if info.user else ()
-    listed = {name: one for name, one in (info.qos or {}).items() if (name in mine if mine else one.offered)}
+def _qos(draft: Draft, info: MachineInfo) -> Iterator[Entry]:
+    allowed = info.user.qos if info.user else ()
+    listed = {
+        name: qos for name, qos in (info.qos or {}).items() if (name in allowed if allowed else qos.offered)
+    }
     if not listed:
         return
-    if mine and not draft.shared:
-        yield from comment("Those that your accounts may use.")
+    if allowed and not draft.shared:
+        yield Comment("The QOS that your accounts may use.")
     if info.user and info.user.default_qos in listed:
-        yield f"default_qos: {value_text(info.user.default_qos)}"
-    yield "qos:"
-    for name, one in listed.items():
-        for line in queue_lines(draft, info, "qos", name, one):
-            yield f"  {line}"
+        yield Field("default_qos", info.user.default_qos)
+    yield Section("qos", [queue_entry(draft, info, "qos", name, qos) for name, qos in listed.items()])
 
 
-def queue_lines(draft: Draft, info: MachineInfo, field: str, name: str, queue: QueueInfo) -> Iterator[str]:
-    """An entry of `queues` or of `qos`."""
-    source = info.sources.get(field, draft.title)
-    source = f"{source} {name}" if field == "queues" else source
-    yield f"{value_text(name)}:" + (f"  # {'; '.join(queue.notes)}" if queue.notes else "")
-    routed = [one for one, other in info.queues.items() if name in other.routes_to]
-    if field == "queues" and routed and not queue.offered:
-        yield f"  submit_to: {value_text(routed[0])}"
+def queue_entry(draft: Draft, info: MachineInfo, field: str, name: str, queue: QueueInfo) -> Section:
+    """An entry of `queues` or of `qos`, which `field` names."""
+    entries: list[Entry] = []
+    routing = next((other for other, about in info.queues.items() if name in about.routes_to), None)
+    if field == "queues" and routing and not queue.offered:
+        entries.append(Field("submit_to", routing))
     else:
-        ranges = ranges_of(queue, info)
-        if len(ranges) == 1:
-            yield f"  ranges: {ranges_text(ranges)}"
-        elif ranges:
-            yield "  ranges:  # of the queues behind it"
-            yield from (f"    - {ranges_text([one])[1:-1]}" for one in ranges)
+        if ranges := ranges_of(queue, info):
+            entries.append(Field("ranges", ranges, "of the queues behind it" if len(ranges) > 1 else ""))
         if queue.max_jobs:
-            yield f"  max_jobs: {queue.max_jobs}"
+            entries.append(Field("max_jobs", queue.max_jobs))
         if queue.max_devices:
-            yield f"  max_devices: {queue.max_devices}"
-    yield from fact(source, draft.date, 2)
+            entries.append(Field("max_devices", queue.max_devices))
+    entries += cited(source_of(info, field, name, draft.title), draft.date)
+    return Section(name, entries, "; ".join(queue.notes))
+
+
+def source_of(info: MachineInfo, field: str, name: str, otherwise: str = "") -> str:
+    """The source to cite for a queue or a QOS."""
+    source = info.sources.get(field, otherwise)
+    return f"{source} {name}" if field == "queues" else source
 
 
 def ranges_of(queue: QueueInfo, info: MachineInfo) -> list[dict[str, Any]]:
-    """What a queue takes together; one that routes takes what each of those takes, within its own bounds."""
-    behind = [info.queues[one] for one in queue.routes_to if one in info.queues]
-    found: list[dict[str, Any]] = []
-    for one in behind or [queue]:
-        bounds = queue._replace(
-            min_nodes=max(one.min_nodes or 1, queue.min_nodes or 1),
-            max_nodes=min(filter(None, (one.max_nodes, queue.max_nodes)), default=None),
-            min_walltime=max(one.min_walltime or 0, queue.min_walltime or 0),
-            max_walltime=min(filter(None, (one.max_walltime, queue.max_walltime)), default=None),
+    """The ranges of a queue; of a routing queue, those of the queues behind it, within its own bounds."""
+    behind = [info.queues[name] for name in queue.routes_to if name in info.queues]
+    ranges: list[dict[str, Any]] = []
+    for target in behind or [queue]:
+        bounds = _bounds(
+            max(target.min_nodes or 1, queue.min_nodes or 1),
+            min(filter(None, (target.max_nodes, queue.max_nodes)), default=None),
+            max(target.min_walltime or 0, queue.min_walltime or 0),
+            min(filter(None, (target.max_walltime, queue.max_walltime)), default=None),
         )
-        limits = limits_of(bounds)
-        if limits not in found:
-            found.append(limits)
-    return [] if {} in found else found
+        if bounds not in ranges:
+            ranges.append(bounds)
+    return [] if {} in ranges else ranges
 
 
-def limits_of(queue: QueueInfo) -> dict[str, Any]:
-    """A range of a profile, without what bounds nothing."""
-    nodes = {"min_nodes": (queue.min_nodes or 1) > 1 and queue.min_nodes, "max_nodes": queue.max_nodes}
-    times = {"min_walltime": queue.min_walltime, "max_walltime": queue.max_walltime}
-    return {name: bound for name, bound in nodes.items() if bound} | {
-        name: units(bound) for name, bound in times.items() if bound
+def _bounds(
+    min_nodes: int, max_nodes: int | None, min_walltime: int, max_walltime: int | None
+) -> dict[str, Any]:
+    """A range of a profile, without bounds that exclude nothing."""
+    bounds = {
+        "min_nodes": min_nodes if min_nodes > 1 else None,
+        "max_nodes": max_nodes,
+        "min_walltime": min_walltime and units(min_walltime),
+        "max_walltime": max_walltime and units(max_walltime),
     }
+    return {name: bound for name, bound in bounds.items() if bound}
 
 
-def ranges_text(ranges: list[dict[str, Any]]) -> str:
-    """Ranges in one line."""
-    return (
-        "["
-        + ", ".join("{" + ", ".join(f"{name}: {one}" for name, one in each.items()) + "}" for each in ranges)
-        + "]"
-    )
-
-
-def _array(draft: Draft, info: MachineInfo) -> Iterator[str]:
+def _array(draft: Draft, info: MachineInfo) -> Iterator[Entry]:
     if info.array_count:
-        yield "array:"
-        yield f"  max_count: {info.array_count}"
-        yield from fact(info.sources.get("array", ""), draft.date, 2)
+        source = cited(info.sources.get("array", ""), draft.date)
+        yield Section("array", [Field("max_count", info.array_count), *source])
 
 
-def _further(draft: Draft, info: MachineInfo) -> Iterator[str]:
-    """Values of directives."""
-    held: Mapping[str, Mapping[str, Any]] = info.fields.get("directive_values", {})
-    if held:
-        yield "directive_values:"
-    for name, values in held.items():
-        yield f"  {value_text(name)}:"
-        yield f"    among: {flow(values['among'])}"
-        yield f"    separator: {value_text(values['separator'])}"
-        yield from fact(info.sources.get("directive_values", ""), draft.date, 4)
+def _directive_values(draft: Draft, info: MachineInfo) -> Iterator[Entry]:
+    directives: Mapping[str, Mapping[str, Any]] = info.fields.get("directive_values", {})
+    source = cited(info.sources.get("directive_values", ""), draft.date)
+    entries = [
+        Section(name, [*(Field(field, values[field]) for field in ("among", "separator")), *source])
+        for name, values in directives.items()
+    ]
+    if entries:
+        yield Section("directive_values", entries)
 
 
-def _defaults(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterator[str]:
+def _defaults(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterator[Entry]:
     user = info.user
     account = user and (user.default_account or next(iter(user.accounts), None))
-    if account and draft.shared:
-        yield from comment(
+    entries: list[Entry] = []
+    if user and account and draft.shared:
+        yield Comment(
             "Jobs without `account` are charged to the default account of whoever submits them. To name one "
-            "for all who use this project:"
+            "for everyone who uses this project:"
         )
-        yield f"# defaults: {{account: {value_text(account)}}}"
-    mine = bool(account) and not draft.shared
-    queue = draft.queue not in (None, info.default_queue)
-    device_type = _device_type(info, kind)
-    if mine or queue or device_type:
-        yield "defaults:"
-    if mine and user:
-        several = f"yours are {', '.join(user.accounts)}" if len(user.accounts) > 1 else "your only one"
-        yield f"  account: {value_text(account)}  # {several}"
-    if queue:
-        yield f"  queue: {value_text(draft.queue)}"
-    if device_type:
-        yield f"  device_type: {value_text(device_type)}"
+        yield Comment(f"defaults: {yaml_value({'account': account})}")
+    elif user and account:
+        note = f"yours are {', '.join(user.accounts)}" if len(user.accounts) > 1 else "your only one"
+        entries.append(Field("account", account, note))
+    if draft.queue not in (None, info.default_queue):
+        entries.append(Field("queue", draft.queue))
+    types = {node.device_type for node in info.nodes if node.device_type}
+    can_ask = any(field in info.fields for field in ("gpu_request", "device_type_resource"))
+    if kind and kind.device_type and len(types) > 1 and can_ask:  # else a job may get the other type
+        entries.append(Field("device_type", kind.device_type))
+    if entries:
+        yield Section("defaults", entries)
 
 
-def _questions(draft: Draft, info: MachineInfo) -> Iterator[str]:
+def _questions(draft: Draft, info: MachineInfo) -> Iterator[Entry]:
     for about, why in info.unanswered:
-        if about in info.lacks:
-            continue
-        yield from ask_person(f"Nothing is known of what was asked about {about}: {why}", [])
+        if about not in info.lacks:
+            yield Question(f"Nothing is known about {about}, because the query failed: {why}")
     for question, answer in info.questions:
-        yield from ask_person(question, [line.replace("DATE", draft.date) for line in answer])
+        yield Question(question, [line.replace("DATE", draft.date) for line in answer])

@@ -1,4 +1,4 @@
-"""A profile of this machine from what its scheduler reports: where it goes, and whether it is valid."""
+"""Asks the scheduler, and writes profiles: new ones, and changes of a user's own, once they are valid."""
 
 from __future__ import annotations
 
@@ -36,23 +36,21 @@ class Proposal(NamedTuple):
     path: Path
     text: str
     site: Site
-    """What it says once it is resolved."""
+    """The site that the text describes."""
     node: str
     """The nodes that it is for, in words, and whether there are others."""
-    title: str
-    """Of the scheduler, as people call it."""
 
 
 def destination(name: str, search: Search, *, project: bool) -> Path:
-    """Where a new profile of that name goes: to the user's, or to the project's.
+    """The file for a new profile: among the user's profiles, or the project's.
 
     Raises:
-        CastoffError: there is no project, or no file can have that name.
+        CastoffError: there is no project, or the name is not allowed.
     """
     if not _NAME.fullmatch(name):
         raise CastoffError(
-            f"{printable(name)}: is no name for a site: it takes letters, digits, - _ and ., as in "
-            "cluster-a100"
+            f"{printable(name)}: is not a name for a site, which may have letters, digits, `-`, `_` and `.`, "
+            "as in cluster-a100"
         )
     if project and search.project is None:
         raise CastoffError("--project: there is no project here; to make this folder one: mkdir .castoff")
@@ -60,19 +58,19 @@ def destination(name: str, search: Search, *, project: bool) -> Path:
 
 
 def refuse_existing(path: Path, search: Search) -> None:
-    """See that there is no profile of a new one's name, which would hide it or be lost.
+    """Refuse a name that a profile already has: one of the two would be hidden or lost.
 
     Raises:
-        CastoffError: there is one, here or built in.
+        CastoffError: a file or a built-in profile has that name.
     """
     name = path.stem
     known = search.profiles().get(name, [])
     if known or os.path.lexists(path):
-        kind, there = known[0] if known else ("", path)
-        where = "comes with castoff" if kind == "built-in" else f"is there already, {printable(str(there))}"
+        origin, file = known[0] if known else ("", path)
+        where = "comes with castoff" if origin == "built-in" else f"exists already, {printable(str(file))}"
         raise CastoffError(
-            f"site {name}: {where}; `castoff sites check {name}` says what has changed since, and writes it "
-            f"with --update; or choose another name, or print it: castoff sites new {name} -o -"
+            f"site {name}: {where}; `castoff sites check {name}` shows what has changed since then, and "
+            f"writes it with --update; or choose another name, or print it: castoff sites new {name} -o -"
         )
 
 
@@ -85,14 +83,14 @@ def proposal(
     scheduler: str | None,
     project: bool,
 ) -> Proposal:
-    """The profile of this machine, which `path` would hold.
+    """A profile of this machine for the file `path`, which is not written.
 
-    `queue`: the one whose nodes it is for; None: the default one, or one with devices of `gpu_type`.
-    `scheduler`: None: the first that is here.
+    `queue`: the queue whose nodes it is for; None: the default queue, or one with devices of `gpu_type`.
+    `scheduler`: None: the first that this host has.
 
     Raises:
         QueryFailed: there is no scheduler, or it does not answer.
-        CastoffError: it has no such queue, or no such devices there.
+        CastoffError: the scheduler has no such queue, or the queue has no such devices.
     """
     name, why, *others = _scheduler(search, scheduler)
     report(f"site {path.stem}: asks {title_of(name)}: {why}")
@@ -101,7 +99,7 @@ def proposal(
     except QueryFailed as failure:
         if others:
             raise QueryFailed(
-                f"{failure}\nhere is also: {others[0]}; to ask that: --scheduler {others[0]}"
+                f"{failure}\nthis host also has {others[0]}; to ask that: --scheduler {others[0]}"
             ) from None
         raise
     queue = _queue(queue, gpu_type, info, title_of(name))
@@ -117,26 +115,25 @@ def proposal(
         login_shell=_login_shell(),
     )
     text = profile_text(draft, info)
-    return Proposal(path, text, sound(path, text, search), _node_words(draft, info), draft.title)
+    return Proposal(path, text, validated(path, text, search), _node_words(draft, info))
 
 
 class Change(NamedTuple):
-    """A profile that has been changed."""
+    """The outcome of a change to a profile."""
 
     path: Path
     left: list[str]
-    """What could not be written, and why."""
-    changed: bool = True
-    """Whether its text is another one now."""
+    """Values that could not be written, each with the reason."""
+    changed: bool
+    """Whether the profile's text differs from before."""
 
 
-def update_profile(site: Site, info: MachineInfo, found: Comparison, search: Search) -> Change:
-    """Write what differs into the nearest profile of that name; where that came with castoff, into one that
-    extends it.
+def update_profile(site: Site, info: MachineInfo, comparison: Comparison, search: Search) -> Change:
+    """Write the differences into the nearest profile of that name. A built-in profile stays: a new profile
+    of the user's extends it.
 
     Raises:
-        InvalidInput: with what the scheduler says, the profile would contradict itself; it is as it was.
-        CastoffError: it cannot be read or written.
+        CastoffError: the profile cannot be read or written, or would not be valid; then it is unchanged.
     """
     path, text = _own(site, search)
     draft = Draft(
@@ -147,54 +144,52 @@ def update_profile(site: Site, info: MachineInfo, found: Comparison, search: Sea
         host=socket.gethostname(),
         queue=site.default_queue,
     )
-    new = updated(text, site, info, found, draft, lambda text: sound(path, text, search))
+    new = updated(text, site, info, comparison, draft, lambda text: validated(path, text, search))
     return _changed(path, text, new, search, title_of(site.scheduler))
 
 
 def probe_profile(
     site: Site, info: MachineInfo, facts: NodeFacts, remote_setup: Sequence[str], search: Search
 ) -> Change:
-    """Write what a node said into the profile that `update_profile` would change.
+    """Write a node's facts into the profile that `update_profile` would change.
 
     Raises:
-        InvalidInput: with that, the profile would contradict itself; it is as it was.
-        CastoffError: it cannot be read or written.
+        CastoffError: the profile cannot be read or written, or would not be valid; then it is unchanged.
     """
     path, text = _own(site, search)
-    own = [one.cores for one in info.nodes if site.node and is_node(site.node, one, info.counts_threads)]
-    new = merged(text, site, facts, time.strftime("%Y-%m-%d"), remote_setup, own or None)
+    node, threads = site.node, info.counts_threads
+    cpu_counts = [kind.cores for kind in info.nodes if node and is_node(node, kind, threads)]
+    new = merged(text, site, facts, time.strftime("%Y-%m-%d"), remote_setup, cpu_counts or None)
     return _changed(path, text, new, search, facts.host)
 
 
 def _changed(path: Path, before: str, new: Updated, search: Search, who: str) -> Change:
-    """Write a profile's new text, if it is sound."""
+    """Write a profile's new text, if it is valid; `who` reported the new values."""
     if changed := new.text != before:
         try:
-            sound(path, new.text, search)
+            validated(path, new.text, search)
         except InvalidInput as problem:
             raise CastoffError(
-                f"{printable(str(path))}: is as it was: with what {printable(who)} says it would not be "
-                "right, so "
-                f"change it by hand\n{problem}"
+                f"{printable(str(path))}: is unchanged: with what {printable(who)} reports it would not be "
+                f"valid, so change it by hand\n{problem}"
             ) from None
         write_profile(path.resolve(), new.text)
     return Change(path, new.left, changed)
 
 
 def _own(site: Site, search: Search) -> tuple[Path, str]:
-    """The nearest profile of a site's name and its text; instead of one that came with castoff, one to "
-    "be made."""
-    kind, path = search.profiles()[site.name][0]
-    if kind != "built-in":
+    """The nearest profile of a site's name, and its text; instead of a built-in one, one that extends it."""
+    origin, path = search.profiles()[site.name][0]
+    if origin != "built-in":
         return path, path.read_text(encoding="utf-8")
     return dict(search.folders())["user"] / f"{site.name}.yaml", f"extends: {site.name}\n"
 
 
-def sound(path: Path, text: str, search: Search) -> Site:
-    """What a profile says that has not been written yet.
+def validated(path: Path, text: str, search: Search) -> Site:
+    """The site that a profile describes whose text is not written yet.
 
     Raises:
-        InvalidInput: with every problem that it has.
+        InvalidInput: with every problem of the profile.
     """
     site = Site.load(path.stem, search=replace(search, draft=(path, text)))
     check_profile(site)
@@ -202,12 +197,14 @@ def sound(path: Path, text: str, search: Search) -> Site:
 
 
 def write_profile(path: Path, text: str) -> None:
-    """Write a profile, whole.
+    """Write a profile, with the line ends of the file that it replaces.
 
     Raises:
-        CastoffError: it cannot be written there, or somebody else could change it there.
+        CastoffError: the file cannot be written, or somebody else could change it.
     """
     try:
+        if path.exists() and b"\r\n" in path.read_bytes():
+            text = text.replace("\n", "\r\n")
         make_folders(path.parent, 0o755)
         check(path.parent)
         write_file(path, text, 0o644)
@@ -216,17 +213,17 @@ def write_profile(path: Path, text: str) -> None:
 
 
 def _scheduler(search: Search, named: str | None) -> list[str]:
-    """The scheduler to ask, why it, and the names of others that are here."""
+    """The scheduler to ask, the reason for it, and the names of others that this host has."""
     if named is not None:
         return [named, "--scheduler names it"]
-    found = [(name, why) for name in HAVE_DIRECTIVES if (why := scheduler_of(name).found_on(search.environ))]
-    if not found:
+    signs = {name: scheduler_of(name).found_on(search.environ) for name in HAVE_DIRECTIVES}
+    names = [name for name, sign in signs.items() if sign]
+    if not names:
         raise QueryFailed(
-            "no scheduler is here: no Flux instance answers, and neither sbatch nor PBS's qsub is on "
-            "PATH; run "
-            "this on a login node of the machine"
+            "this host has no scheduler: no Flux instance answers, and neither sbatch nor PBS's qsub is on "
+            "PATH; run this on a login node of the machine"
         )
-    return [*found[0], *(name for name, _ in found[1:])]
+    return [names[0], str(signs[names[0]]), *names[1:]]
 
 
 def _queue(queue: str | None, gpu_type: str | None, info: MachineInfo, title: str) -> str | None:
@@ -238,18 +235,18 @@ def _queue(queue: str | None, gpu_type: str | None, info: MachineInfo, title: st
         )
     if gpu_type is None or chosen_kind(info, queue or info.default_queue, gpu_type):
         return queue
-    found = chosen_kind(info, queue, gpu_type)
-    if found and found.queues:
-        return found.queues[0]
-    types = {one.device_type: one for one in info.nodes if one.device_type}
-    there = ", ".join(
-        f"{name} (in {', '.join(one.queues)})" if one.queues else name for name, one in types.items()
+    kind = chosen_kind(info, queue, gpu_type)
+    if kind and kind.queues:
+        return kind.queues[0]
+    types = {kind.device_type: kind.queues for kind in info.nodes if kind.device_type}
+    listed = ", ".join(
+        f"{name} (in {', '.join(queues)})" if queues else name for name, queues in types.items()
     )
     where = f" in queue {queue}" if queue else ""
     hint = "" if gpu_type in types else did_you_mean(gpu_type, types)
     raise CastoffError(
-        f"--gpu-type: is {printable(gpu_type)}, and no nodes{where} have such{hint}; "
-        + (f"there are: {there}" if there else f"{title} names no types of GPUs")
+        f"--gpu-type: is {printable(gpu_type)}, but no node{where} has such GPUs{hint}; "
+        + (f"there are: {listed}" if listed else f"{title} names no types of GPUs")
     )
 
 
@@ -257,7 +254,7 @@ def _node_words(draft: Draft, info: MachineInfo) -> str:
     queue = draft.queue or info.default_queue
     kind = chosen_kind(info, queue, draft.gpu_type)
     if kind is None:
-        return f"{draft.title} does not say what a node has"
+        return f"unknown: {draft.title} does not report what a node has"
     words = f"{kind.words('CPUs' if info.counts_threads else 'cores')}, the most frequent"
     words += f" of queue {queue}" if queue else ""
     others = len(info.nodes) - 1

@@ -1,11 +1,11 @@
-"""What a node reported to `castoff sites probe`, and a profile with it. Pure."""
+"""The facts that a node reported to `castoff sites probe`, and a profile with them. Pure."""
 
 from __future__ import annotations
 
-import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from castoff.launcher.config.job_fields import LauncherName
 from castoff.launcher.config.quantities import CPULIST_PATTERN, cpulist, cpus
@@ -14,172 +14,166 @@ from castoff.launcher.config.site_fields import Node
 from castoff.launcher.errors import printable
 from castoff.launcher.launchers.commands import LAUNCHERS, named_by
 from castoff.launcher.schedulers.machine_info import memory_words
-from castoff.launcher.siting.lines import QUESTION
+from castoff.launcher.siting.entries import QUESTION
 from castoff.launcher.siting.update import Updated
 from castoff.launcher.typed.editing import has, put, put_block
 
 _SOURCE = "castoff sites probe"
+
+_QUESTION_LINES = re.compile(rf"^ *{re.escape(QUESTION)} .*\n(?: *#   .*\n)*", re.MULTILINE)
 
 _VENDORS = {
     "0x10de": "CUDA_VISIBLE_DEVICES",
     "0x1002": "ROCR_VISIBLE_DEVICES",
     "0x8086": "ZE_AFFINITY_MASK",
 }
-"""What limits a process to some devices, by who makes them as PCI numbers makers."""
+"""The variable that limits a process to some devices, by their vendor's number on the PCI bus."""
 
-_NOT_DISKS = (
-    "tmpfs",
-    "devtmpfs",
-    "overlay",
-    "nfs",
-    "nfs4",
-    "lustre",
-    "gpfs",
-    "beegfs",
-    "fuse",
-    "ceph",
-    "autofs",
-)
+_NOT_DISKS = re.compile("tmpfs|devtmpfs|overlay|nfs|nfs4|lustre|gpfs|beegfs|fuse|ceph|autofs")
 
 _OF_INTEREST = re.compile(r"torch|conda|python|frameworks|cuda|rocm|nccl|rccl|oneapi|mpi", re.IGNORECASE)
 _MODULES_SHOWN = 40
 
 
 class Device(NamedTuple):
-    """A device as PCI has it."""
+    """A device on the PCI bus."""
 
     address: str
     vendor: str
     parts: int
-    """Devices of ours that it is: tiles."""
+    """The number of devices that castoff counts for it: its tiles."""
     near: tuple[int, ...]
-    """The CPUs beside it."""
+    """The nearest CPUs."""
 
 
 class NodeFacts(NamedTuple):
-    """What a node has."""
+    """The hardware and the programs of a node."""
 
     host: str
     sockets: list[list[int]]
-    """The first CPU of each core."""
+    """The first CPU of each core, by socket."""
     memory: int | None
     """MiB."""
     devices: list[Device]
-    """By their numbers."""
+    """In the order of their numbers."""
     disk: str | None
-    """A folder on a disk of its own that is not /tmp."""
+    """A folder on a disk of the node that does not hold /tmp."""
     mpiexec: LauncherName | None
-    """The flavour of the one on PATH."""
+    """The launcher whose mpiexec is on PATH."""
     modules: list[str]
     reached: Mapping[str, list[str]]
-    """The other hosts of the job, and how each was reached: by ssh, by the scheduler's own means."""
+    """The other hosts of the job, with the ways that reached each: `ssh`, `remote` (the remote shell)."""
     remote_shell: str | None
-    """The program that is the scheduler's own means."""
-    whole: bool
-    """Whether it came to its end."""
+    """The scheduler's own program that starts commands on other hosts."""
 
     @property
     def cores(self) -> int:
-        """Physical ones."""
+        """The number of physical cores."""
         return sum(map(len, self.sockets))
 
     def words(self) -> str:
-        """What it has, in a line."""
-        said = [
+        """The facts on one line."""
+        facts = [
             f"{len(self.sockets)} sockets" if len(self.sockets) != 1 else "1 socket",
             f"{self.cores} cores",
+            f"{len(self.devices) or 'no'} devices on its PCI bus",
         ]
-        said += [f"{len(self.devices) or 'no'} devices on its PCI bus"]
-        said += [f"disk {self.disk}"] if self.disk else []
-        said += [f"mpiexec of {self.mpiexec}"] if self.mpiexec else []
+        facts += [f"disk {self.disk}"] if self.disk else []
+        facts += [f"mpiexec of {self.mpiexec}"] if self.mpiexec else []
         if self.reached:
-            said.append("ssh to another host is " + ("closed" if self.closed else "open"))
-        return ", ".join(said)
+            facts.append("ssh to another host is " + ("closed" if self.ssh_fails else "open"))
+        return ", ".join(facts)
 
     @property
-    def closed(self) -> bool:
-        """Whether a host was not reached by ssh."""
+    def ssh_fails(self) -> bool:
+        """Whether ssh did not reach one of the other hosts."""
         return any("ssh" not in ways for ways in self.reached.values())
 
     @property
-    def opens(self) -> bool:
-        """Whether the scheduler's own means reaches every host."""
+    def has_remote_shell(self) -> bool:
+        """Whether the scheduler's remote shell reached every other host."""
         return bool(self.remote_shell) and all("remote" in ways for ways in self.reached.values())
 
 
 def parse(text: str) -> NodeFacts:
-    """What `probe.sh` has written; whatever is missing or odd is not known."""
-    parts: dict[str, list[str]] = {}
-    held: list[str] = []
+    """The output of `probe_job.sh`; a section that is missing or unreadable counts as unknown."""
+    sections: dict[str, list[str]] = {}
+    lines: list[str] = []
     for line in text.splitlines():
         if line.startswith("== "):
-            held = parts.setdefault(line[3:].strip(), [])
+            lines = sections.setdefault(line[3:].strip(), [])
         else:
-            held.append(line.strip())
-    memory = re.search(r"MemTotal:\s*(\d+) kB", "\n".join(parts.get("memory", [])))
-    says = " ".join(line for line in parts.get("mpiexec", []) if not line.startswith("/"))  # but its path
+            lines.append(line.strip())
+    memory = re.search(r"MemTotal:\s*(\d+) kB", "\n".join(sections.get("memory", [])))
+    # The first line is its path, which may hold another launcher's name.
+    version = " ".join(line for line in sections.get("mpiexec", []) if not line.startswith("/"))
+    modules = [line for line in sections.get("modules", []) if line and not line.endswith(":")]
+    shells = [line for line in sections.get("remote", []) if re.fullmatch(r"/[\w./+-]+", line)]
     return NodeFacts(
-        host=printable(next(iter(parts.get("host", [])), "a node")),
-        sockets=_sockets(parts.get("cpus", [])),
+        host=printable(next(iter(sections.get("host", [])), "a node")),
+        sockets=_sockets(sections.get("cpus", [])),
         memory=int(memory[1]) // 1024 if memory else None,
-        devices=_devices(parts),
-        disk=_disk(parts.get("disks", [])),
-        mpiexec=named_by(says),
-        modules=[printable(line) for line in parts.get("modules", []) if line and not line.endswith(":")],
-        reached={name[6:]: ways for name, ways in parts.items() if name.startswith("reach ")},
-        remote_shell=next((one for one in parts.get("remote", []) if re.fullmatch(r"/[\w./+-]+", one)), None),
-        whole="end" in parts,
+        devices=_devices(sections),
+        disk=_disk(sections.get("disks", [])),
+        mpiexec=named_by(version),
+        modules=[*map(printable, modules)],
+        reached={name[6:]: ways for name, ways in sections.items() if name.startswith("reach ")},
+        remote_shell=next(iter(shells), None),
     )
 
 
 def _sockets(lines: Sequence[str]) -> list[list[int]]:
-    """Of each socket the first CPU of every core: `CPU,core,socket,node` a line."""
-    firsts: dict[tuple[str, str], int] = {}
+    """The first CPU of every core, by socket, from lines of `CPU,core,socket,node`."""
+    first_cpus: dict[tuple[str, str], int] = {}
     for line in lines:
-        if found := re.match(r"([0-9]{1,4}),([0-9]{1,4}),([0-9]{0,4})(?:,|$)", line):
-            core = (found[3] or "0", found[2])
-            firsts[core] = min(int(found[1]), firsts.get(core, 1 << 30))
-    found_sockets: dict[str, list[int]] = {}
-    for (socket, _), cpu in firsts.items():
-        found_sockets.setdefault(socket, []).append(cpu)
-    return sorted(sorted(one) for one in found_sockets.values())
+        if row := re.match(r"([0-9]{1,4}),([0-9]{1,4}),([0-9]{0,4})(?:,|$)", line):
+            core = (row[3] or "0", row[2])
+            first_cpus[core] = min(int(row[1]), first_cpus.get(core, 1 << 30))
+    sockets: dict[str, list[int]] = {}
+    for (socket, _), cpu in first_cpus.items():
+        sockets.setdefault(socket, []).append(cpu)
+    return sorted(map(sorted, sockets.values()))
 
 
-def _devices(parts: Mapping[str, list[str]]) -> list[Device]:
-    """In the order of the vendor's own numbers, where that is known of all; else of their addresses."""
-    found: dict[str, Device] = {}
-    for line in parts.get("devices", []):
+def _devices(sections: Mapping[str, list[str]]) -> list[Device]:
+    """The devices in the order of the vendor's numbers if every number is known, else of the addresses."""
+    devices: dict[str, Device] = {}
+    for line in sections.get("devices", []):
         words = line.split()
         if len(words) >= 3 and words[1] in _VENDORS and re.fullmatch("[1-9][0-9]?", words[2]):
             near = tuple(cpus(words[3])) if len(words) > 3 and re.search(CPULIST_PATTERN, words[3]) else ()
-            found[words[0].lower()] = Device(words[0].lower(), words[1], int(words[2]), near)
-    vendors = {one.vendor for one in found.values()}
-    if len(vendors) > 1:  # a small one for a screen beside those that compute
-        most = max(vendors, key=lambda vendor: sum(one.vendor == vendor for one in found.values()))
-        found = {address: one for address, one in found.items() if one.vendor == most}
-    for order in (_of_nvidia(parts.get("nvidia", [])), _of_kfd(parts.get("kfd", []))):
-        if sorted(order) == sorted(found):
-            return [found[address] for address in order]
-    return [found[address] for address in sorted(found)]
+            devices[words[0].lower()] = Device(words[0].lower(), words[1], int(words[2]), near)
+    # A small device for a screen may be of another vendor than those that compute.
+    counts = Counter(device.vendor for device in devices.values())
+    devices = {
+        address: device for address, device in devices.items() if device.vendor == counts.most_common(1)[0][0]
+    }
+    for order in (_nvidia_order(sections.get("nvidia", [])), _kfd_order(sections.get("kfd", []))):
+        if sorted(order) == sorted(devices):
+            return [devices[address] for address in order]
+    return [devices[address] for address in sorted(devices)]
 
 
-def _of_nvidia(lines: Sequence[str]) -> list[str]:
+def _nvidia_order(lines: Sequence[str]) -> list[str]:
     return [line.split(",")[0].strip().lower()[-12:] for line in lines if ":" in line]
 
 
-def _of_kfd(lines: Sequence[str]) -> list[str]:
-    found = (re.fullmatch(r"\S+ ([0-9]{1,5}) ([0-9]{1,5})", line) for line in lines)
-    numbers = [(int(one[1]), int(one[2])) for one in found if one]
+def _kfd_order(lines: Sequence[str]) -> list[str]:
+    rows = (re.fullmatch(r"\S+ ([0-9]{1,5}) ([0-9]{1,5})", line) for line in lines)
+    numbers = [(int(row[1]), int(row[2])) for row in rows if row]
     return [f"{domain:04x}:{at >> 8:02x}:{at >> 3 & 31:02x}.{at & 7}" for domain, at in numbers]
 
 
 def _disk(lines: Sequence[str]) -> str | None:
-    """The largest of the folders on a disk of the node's that is not where /tmp is."""
-    found = [line.split(maxsplit=3) for line in lines]
-    rows = [one for one in found if len(one) == 4 and one[1] not in _NOT_DISKS and ":" not in one[0]]
-    usual = {device for device, *_, at in rows if at in ("/tmp", "/var/tmp")}
-    own = [(int(free), at) for device, _, free, at in rows if free.isdecimal() and device not in usual]
-    return max(own)[1] if own else None
+    """The folder with the most free space on a disk of the node that does not hold /tmp.
+
+    Each line has the device, the type of its file system, the free space and the folder.
+    """
+    rows = [row for row in (line.split(maxsplit=3) for line in lines) if len(row) == 4]
+    disks = [row for row in rows if not _NOT_DISKS.fullmatch(row[1]) and ":" not in row[0]]
+    usual = {device for device, *_, folder in disks if folder in ("/tmp", "/var/tmp")}
+    free = [(int(row[2]), row[3]) for row in disks if row[2].isdecimal() and row[0] not in usual]
+    return max(free)[1] if free else None
 
 
 def merged(
@@ -188,45 +182,46 @@ def merged(
     facts: NodeFacts,
     date: str,
     remote_setup: Sequence[str] = (),
-    cpus_there: Collection[int] | None = None,
+    cpu_counts: Collection[int] | None = None,
 ) -> Updated:
-    """The text of a site's own profile with what a node said.
+    """The text of a site's own profile with the facts of a node.
 
-    `cpus_there`: how many CPUs the profile's nodes may have, which may be cores or hardware threads, as the
-    scheduler says; None: nobody says.
-    `remote_setup`: the lines that have mpiexec reach other hosts by the scheduler's means, whose program they
-    call REMOTE_SHELL.
+    `cpu_counts`: the numbers of CPUs, cores or hardware threads, that the scheduler reports for the profile's
+    nodes; None: it reports none.
+    `remote_setup`: the lines by which mpiexec reaches other hosts by the scheduler's program, which they call
+    REMOTE_SHELL.
     """
     left: list[str] = []
-    expected = sum(len(cpus(one)) for one in site.node.sockets) if site.node else 0
+    expected = len(site.node.cores) if site.node else 0
     if not facts.sockets:
-        left.append(f"node: lscpu on {facts.host} says nothing")
-    elif expected not in (0, facts.cores) or not _may_be(facts, cpus_there):
-        there = expected or " or ".join(f"{one} CPUs" for one in cpus_there or ())
+        left.append(f"node: lscpu on {facts.host} reports nothing")
+    elif expected not in (0, facts.cores) or not _may_have(facts.cores, cpu_counts):
+        cores = expected or " or ".join(f"{count} CPUs" for count in cpu_counts or ())
         left.append(
-            f"node: {facts.host} has {facts.cores} cores, and the profile's nodes have {there}: it is one "
-            "of another kind; name a queue or a constraint that leads to the right ones"
+            f"node: {facts.host} has {facts.cores} cores, and the profile's nodes have {cores}: it is of "
+            "another kind; name a queue or a constraint that leads to the right nodes"
         )
     else:
         text = _with_node(text, site.node, facts, date, left)
     if facts.disk and site.local_storage is None:
-        text = put(text, ("local_storage",), json.dumps(facts.disk, ensure_ascii=False))
-    text = _starting(text, site, facts, remote_setup, left)
+        text = put(text, ("local_storage",), facts.disk)
+    text = _with_launcher(text, site, facts, remote_setup, left)
     return Updated(_with_modules(text, facts, date), left)
 
 
-def _may_be(facts: NodeFacts, cpus_there: Collection[int] | None) -> bool:
-    return cpus_there is None or any(facts.cores * each in cpus_there for each in (1, 2, 4))
+def _may_have(cores: int, cpu_counts: Collection[int] | None) -> bool:
+    """Whether a node of these cores has one of the numbers of CPUs, with 1, 2 or 4 threads per core."""
+    return cpu_counts is None or any(cores * threads in cpu_counts for threads in (1, 2, 4))
 
 
 def _with_node(text: str, node: Node | None, facts: NodeFacts, date: str, left: list[str]) -> str:
-    """The text with the fields of `node`; what the profile inherits as it is here is not repeated."""
-    fields: dict[str, list[str] | list[int] | str] = dict(_node(facts))
+    """The text with the fields of `node`, except those that the profile inherits with the same value."""
+    fields = dict(_node_fields(facts))
     if node and node.devices and "devices" not in fields and len(node.devices) != len(facts.sockets):
         if len(facts.sockets) > 1:
             left.append(
-                f"node: {facts.host} has {len(facts.sockets)} sockets, and the profile's devices are of "
-                f"{len(node.devices)}; it does not say which are whose"
+                f"node: {facts.host} has {len(facts.sockets)} sockets, and the profile has devices for "
+                f"{len(node.devices)}; the node does not report which socket each device belongs to"
             )
             return text
         fields["devices"] = [node.device_count]
@@ -238,102 +233,88 @@ def _with_node(text: str, node: Node | None, facts: NodeFacts, date: str, left: 
         if has(text, ("node", field)) or node is None or getattr(node, field) != value
     }
     for field, value in new.items():
-        text = put(text, ("node", field), value if isinstance(value, str) else json.dumps(value))
-    text = answered(text, "cores", but="devices")
-    text = answered(text, "device") if facts.devices and "devices" in fields else text
+        text = put(text, ("node", field), value)
+    text = without_questions(text, "cores", but="devices")
+    text = without_questions(text, "device") if facts.devices and "devices" in fields else text
     if new:
         source = node.source if node else ""
         cited = source if _SOURCE in source else f"{source}; {_SOURCE}" if source else _SOURCE
-        text = put(text, ("node", "source"), json.dumps(cited, ensure_ascii=False))
+        text = put(text, ("node", "source"), cited)
         text = put(text, ("node", "date"), date)
     return text
 
 
-def _node(facts: NodeFacts) -> Iterator[tuple[str, list[str] | list[int] | str]]:
-    """The fields of `node`."""
+def _node_fields(facts: NodeFacts) -> Iterator[tuple[str, Any]]:
+    """The fields of `node` that a node reports."""
     yield "sockets", [*map(cpulist, facts.sockets)]
-    if not facts.devices:
+    devices = [(_socket_of(facts.sockets, device), device) for device in facts.devices]
+    homes = [(socket, device) for socket, device in devices if socket is not None]
+    if not homes or len(homes) < len(devices):  # none, or some are near several sockets, or near unknown CPUs
         return
-    homes = [_home(facts.sockets, one) for one in facts.devices]
-    numbers = [0] * len(facts.sockets)
-    for home, one in zip(homes, facts.devices, strict=True):
-        if home is None:
-            return  # beside several sockets, or none that is known
-        numbers[home] += one.parts
-    yield "devices", numbers
+    counts = [0] * len(facts.sockets)
+    for socket, device in homes:
+        counts[socket] += device.parts
+    yield "devices", counts
     yield "device_variable", _VENDORS[facts.devices[0].vendor]
     near = [
-        [core for core in facts.sockets[home] if core in one.near]
-        for home, one in zip(homes, facts.devices, strict=True)
-        if home is not None
-        for _ in range(one.parts)
+        [core for core in facts.sockets[socket] if core in device.near]
+        for socket, device in homes
+        for _ in range(device.parts)
     ]
     if any(len(cores) < max(map(len, facts.sockets)) for cores in near):
         yield "device_cores", [*map(cpulist, near)]
 
 
-def _home(sockets: list[list[int]], device: Device) -> int | None:
-    at = [number for number, cores in enumerate(sockets) if not set(cores).isdisjoint(device.near)]
-    return at[0] if len(at) == 1 else None
+def _socket_of(sockets: list[list[int]], device: Device) -> int | None:
+    """The one socket that a device is near to."""
+    near = [number for number, cores in enumerate(sockets) if not set(cores).isdisjoint(device.near)]
+    return near[0] if len(near) == 1 else None
 
 
-def _starting(text: str, site: Site, facts: NodeFacts, remote_setup: Sequence[str], left: list[str]) -> str:
-    """How mpiexec reaches other hosts, where the site has one."""
+def _with_launcher(
+    text: str, site: Site, facts: NodeFacts, remote_setup: Sequence[str], left: list[str]
+) -> str:
+    """The text with the node's mpiexec and its way to other hosts, if the site starts ranks by mpiexec."""
     if not LAUNCHERS[site.launcher].is_mpiexec:
         return text
     if facts.mpiexec:
-        text = answered(text, "mpiexec")
+        text = without_questions(text, "mpiexec")
     if facts.mpiexec and facts.mpiexec != site.launcher:
         text = put(text, ("launcher",), facts.mpiexec)
-    if not facts.closed or not LAUNCHERS[facts.mpiexec or site.launcher].reaches_by_ssh:
+    if not facts.ssh_fails or not LAUNCHERS[facts.mpiexec or site.launcher].reaches_by_ssh:
         return text
-    if not facts.opens:
-        left.append(
-            f"ssh from {facts.host} does not reach {', '.join(facts.reached)}: mpiexec may not start "
-            "ranks there"
-        )
+    unreached = f"ssh from {facts.host} does not reach {', '.join(facts.reached)}"
+    if not facts.has_remote_shell:
+        left.append(f"{unreached}: mpiexec may not start ranks there")
     elif has(text, ("setup",)) or site.setup:
         left.append(
-            f"ssh from {facts.host} does not reach {', '.join(facts.reached)}: mpiexec needs lines in "
-            "`setup`, "
-            "which the profile has already (docs/how-to/pbs.md, When mpiexec does not reach a host)"
+            f"{unreached}: mpiexec needs lines in `setup`, which the profile has already "
+            "(docs/how-to/pbs.md, When mpiexec does not reach a host)"
         )
     else:
         lines = [line.replace("REMOTE_SHELL", str(facts.remote_shell)) for line in remote_setup]
-        comment = f"  # mpiexec reaches hosts by the scheduler: ssh to them is closed ({_SOURCE})"
+        comment = f"  # mpiexec reaches hosts by the scheduler, because ssh to them is closed ({_SOURCE})"
         text = put_block(text, ("setup",), [f"setup:{comment}", "  - |-", *(f"    {line}" for line in lines)])
     return text
 
 
-def answered(text: str, about: str, but: str = "(?!)") -> str:
-    """The text without the questions that hold a pattern `about` and none that they are not to hold."""
-    lines = text.split("\n")
-    kept: list[str] = []
-    at = 0
-    while at < len(lines):
-        end = at + 1
-        if lines[at].lstrip().startswith(QUESTION):
-            while end < len(lines) and lines[end].lstrip().startswith("#   "):
-                end += 1
-            question = " ".join(lines[at:end])
-            if re.search(about, question) and not re.search(but, question):
-                at = end
-                continue
-        kept += lines[at:end]
-        at = end
-    return "\n".join(kept)
+def without_questions(text: str, about: str, but: str = "(?!)") -> str:
+    """The text without the questions that match the pattern `about` and not the pattern `but`."""
+
+    def kept(question: re.Match[str]) -> str:
+        is_answered = re.search(about, question[0]) and not re.search(but, question[0])
+        return "" if is_answered else question[0]
+
+    return _QUESTION_LINES.sub(kept, text)
 
 
 def _with_modules(text: str, facts: NodeFacts, date: str) -> str:
-    """The modules that a training may want, as a comment at the end."""
-    head = "# Modules of interest on "
-    lines = text.rstrip("\n").split("\n")
-    if any(line.startswith(head) for line in lines):  # of an earlier time
-        at = next(number for number, line in enumerate(lines) if line.startswith(head))
-        end = next((n for n in range(at, len(lines)) if not lines[n].startswith("#")), len(lines))
-        lines = "\n".join([*lines[:at], *lines[end:]]).rstrip("\n").split("\n")
-    chosen = [one for one in facts.modules if _OF_INTEREST.search(one)][:_MODULES_SHOWN]
-    if chosen:
-        lines += ["", f"{head}{facts.host} ({_SOURCE}, {date}); name what jobs load under example_setup:"]
-        lines += [f"#   {one}" for one in chosen]
-    return "\n".join(lines).rstrip("\n") + "\n"
+    """The text with the modules that a training may need, as a comment at the end."""
+    title = "# Modules of interest on "
+    # An earlier probe may have left such a comment.
+    text = re.sub(rf"^{title}.*\n(?:#.*\n?)*", "", text, flags=re.MULTILINE).rstrip("\n")
+    modules = [module for module in facts.modules if _OF_INTEREST.search(module)][:_MODULES_SHOWN]
+    if modules:
+        text += f"\n\n{title}{facts.host} ({_SOURCE}, {date}); name what jobs load under example_setup:"
+        text += "".join(f"\n#   {module}" for module in modules)
+    return text + "\n"

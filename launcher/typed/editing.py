@@ -1,14 +1,13 @@
-"""Changing single values of a YAML text that people keep: every other byte stays, their comments with it.
+"""Changing single values of a YAML text that people keep: every other line stays, with its comments.
 
-A library that reads and writes whole documents ties a comment to the value before it, and loses it with that
-value. Here a change is one of lines, and afterwards the text is read again: it must say what was meant, and
-nothing else may say anything new.
+A library that reads and writes whole documents (ruamel.yaml was tried) ties a comment to the value before it
+and loses both together, and rewrites line breaks and spaces elsewhere. Here a change replaces lines, and the
+result is read again: it must say what was meant, and nothing else may have changed.
 """
 
 from __future__ import annotations
 
 import copy
-import json
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,175 +15,175 @@ from typing import Any, NamedTuple
 import yaml
 
 from castoff.launcher.errors import CastoffError
+from castoff.launcher.text.quoting import yaml_value, yaml_word
 from castoff.launcher.typed.composing import CoreLoader, compose
 from castoff.launcher.typed.document import Document
 
 Path = tuple[str, ...]
 
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _INDENT = "  "
 
 
 class CannotEdit(CastoffError):
-    """A text is written in a way in which a value cannot be changed alone; people can."""
+    """The text is written in a way in which only a person can change a value without changing others."""
 
 
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     line: int
     column: int
 
 
-class _Found(NamedTuple):
-    """A path as far as the text has it."""
+class _Spot(NamedTuple):
+    """The innermost part of a path that the text has."""
 
     parent: yaml.MappingNode | None
-    """The innermost mapping that is there; None: the text holds nothing."""
+    """The innermost mapping on the path; None: the text has no value at all."""
     key: yaml.Node | None
-    """The path's own key in it, if it is there."""
+    """The path's last key, if the text has it."""
     value: yaml.Node | None
     depth: int
-    """How many of the path's keys lead to the parent."""
+    """The number of the path's keys that lead to `parent`."""
 
 
-def put(text: str, path: Path, value: str) -> str:
-    """The text with a value at a path of keys: one line of YAML. Mappings that are missing are made.
+def put(text: str, path: Path, value: Any) -> str:
+    """The text with plain data at a path of keys. Missing mappings are added.
 
     Raises:
-        CannotEdit: it cannot be put there without changing more.
+        CannotEdit: that would change other values.
     """
-    found = _find(text, path)
-    key, here = _key(path[-1]), found.value
-    if found.key is None or here is None:
-        edited = _insert(text, found, path[found.depth :], [f"{key}: {value}"], value)
-    else:
-        lines = text.split("\n")
-        start, end = _Place(found.key.end_mark.line, found.key.end_mark.column), _end(lines, found.key, here)
-        colon = lines[start.line].index(":", start.column) + 1
-        head, tail = lines[start.line][:colon], lines[end.line][end.column :]
-        edited = _joined([*lines[: start.line], f"{head} {value}{tail}", *lines[end.line + 1 :]])
-    return _verified(text, edited, path, _data("\n".join([f"{key}: {value}"]))[path[-1]])
+    return _put(text, path, [f"{yaml_word(path[-1])}: {yaml_value(value)}"], value)
 
 
 def put_block(text: str, path: Path, lines: Sequence[str]) -> str:
-    """The text with a mapping or a list at a path; `lines` are its key's and its own, with their comments.
+    """The text with a mapping or a list at a path; `lines` begin with the path's last key.
 
     Raises:
-        CannotEdit: it cannot be put there without changing more.
+        CannotEdit: that would change other values.
     """
-    found = _find(text, path)
-    meant = _data("\n".join(lines))[path[-1]]
-    if found.key is None or found.value is None:
-        return _verified(text, _insert(text, found, path[found.depth :], lines, None), path, meant)
-    if found.parent is None or found.parent.flow_style:
-        raise _cannot(path)
+    return _put(text, path, lines, _data("\n".join(lines))[path[-1]])
+
+
+def _put(text: str, path: Path, lines: Sequence[str], meant: Any) -> str:
+    spot = _find(text, path)
+    if spot.parent is None or spot.key is None or spot.value is None:
+        return _verified(text, _insert(text, spot, path[spot.depth :], lines), path, meant)
     old = text.split("\n")
-    start, end = found.key.start_mark, _end(old, found.key, found.value)
-    block = [" " * start.column + line if line else line for line in lines]
+    start, end = spot.key.start_mark, _end(old, spot.key, spot.value)
+    if len(lines) == 1:  # the text's own key stays, and a comment behind the value
+        colon = old[start.line].index(":", spot.key.end_mark.column) + 1
+        value = lines[0][len(yaml_word(path[-1])) + 1 :]
+        block = [old[start.line][:colon] + value + old[end.line][end.column :]]
+    elif spot.parent.flow_style:
+        raise _cannot(path)
+    else:
+        block = _indented(lines, start.column)
     return _verified(text, _joined([*old[: start.line], *block, *old[end.line + 1 :]]), path, meant)
 
 
 def remove(text: str, path: Path) -> str:
-    """The text without a key and its value; as it is where there is none.
+    """The text without a key and its value; unchanged if it has no such key.
 
     Raises:
-        CannotEdit: it cannot be taken away without changing more.
+        CannotEdit: that would change other values.
     """
-    found = _find(text, path)
-    if found.key is None or found.value is None or found.parent is None:
+    spot = _find(text, path)
+    if spot.parent is None or spot.key is None or spot.value is None:
         return text
-    if len(found.parent.value) == 1 and len(path) > 1:
+    if len(spot.parent.value) == 1 and len(path) > 1:
         return remove(text, path[:-1])
-    if found.parent.flow_style:
+    if spot.parent.flow_style:
         raise _cannot(path)
     lines = text.split("\n")
-    end = _end(lines, found.key, found.value)
-    edited = _joined([*lines[: found.key.start_mark.line], *lines[end.line + 1 :]])
+    end = _end(lines, spot.key, spot.value)
+    edited = _joined([*lines[: spot.key.start_mark.line], *lines[end.line + 1 :]])
     return _verified(text, edited, path, None)
 
 
 def has(text: str, path: Path) -> bool:
-    """Whether a text says something at a path."""
+    """Whether a text has a key at a path."""
     return _find(text, path).key is not None
 
 
-def _find(text: str, path: Path) -> _Found:
+def _find(text: str, path: Path) -> _Spot:
     node = compose(text, "profile", CoreLoader)
     if node is None:
-        return _Found(None, None, None, 0)
+        return _Spot(None, None, None, 0)
     for depth, name in enumerate(path):
         if not isinstance(node, yaml.MappingNode):
             raise _cannot(path)
         pair = next((pair for pair in node.value if pair[0].value == name), None)
-        if pair is None or (depth < len(path) - 1 and _is_empty(pair[1])):
-            return _Found(node, None, None, depth)
-        if depth == len(path) - 1:
-            return _Found(node, pair[0], pair[1], depth)
-        if _is_alias(*pair):
+        is_last = depth == len(path) - 1
+        if pair is None or (not is_last and _is_empty(pair[1])):
+            return _Spot(node, None, None, depth)
+        key, value = pair
+        if is_last:
+            return _Spot(node, key, value, depth)
+        if _is_alias(key, value):
             raise _cannot(path)
-        node = pair[1]
+        node = value
     raise _cannot(path)
 
 
-def _insert(text: str, found: _Found, rest: Path, lines: Sequence[str], value: str | None) -> str:
-    """Text with new lines at the end of the mapping that is there; or in its braces."""
-    for name in reversed(rest[:-1]):
-        lines = [f"{_key(name)}:", *(_INDENT + line if line else line for line in lines)]
+def _insert(text: str, spot: _Spot, missing: Path, lines: Sequence[str]) -> str:
+    """The text with new lines at the end of the innermost mapping, or with a value inside its braces.
+
+    `missing`: the keys of the path that the text does not have.
+    """
     old = text.split("\n")
-    if found.parent is None:
+    if spot.parent is not None and spot.parent.flow_style:
+        if len(lines) > 1:
+            raise _cannot(missing)
+        entry = lines[0]
+        for name in reversed(missing[:-1]):
+            entry = f"{yaml_word(name)}: {{{entry}}}"
+        line, brace = spot.parent.end_mark.line, spot.parent.end_mark.column - 1
+        comma = ", " if spot.parent.value else ""
+        old[line] = old[line][:brace] + comma + entry + old[line][brace:]
+        return _joined(old)
+    for name in reversed(missing[:-1]):
+        lines = [f"{yaml_word(name)}:", *_indented(lines, len(_INDENT))]
+    if spot.parent is None:
         return _joined([*text.rstrip("\n").split("\n"), *lines] if text.strip() else lines)
-    if found.parent.flow_style:
-        if value is None:
-            raise _cannot(rest)
-        inner = value
-        for name in reversed(rest[1:]):
-            inner = f"{{{_key(name)}: {inner}}}"
-        end = found.parent.end_mark
-        at, comma = end.column - 1, ", " if found.parent.value else ""
-        line = old[end.line]
-        return _joined(
-            [
-                *old[: end.line],
-                f"{line[:at]}{comma}{_key(rest[0])}: {inner}{line[at:]}",
-                *old[end.line + 1 :],
-            ]
-        )
-    key, last = found.parent.value[-1]
-    indent, after = found.parent.start_mark.column, _end(old, key, last).line + 1
-    empty = next((pair for pair in found.parent.value if pair[0].value == rest[0]), None)
-    if empty is not None:  # a key without a value
-        after = empty[0].start_mark.line
-        old = [*old[:after], *old[after + 1 :]]
-    block = [" " * indent + line if line else line for line in lines]
-    apart = [""] if indent == 0 and len(block) > 1 and "" in old[:-1] else []
-    return _joined([*old[:after], *apart, *block, *old[after:]])
+    indent, after = spot.parent.start_mark.column, _end(old, *spot.parent.value[-1]).line + 1
+    empty = next((key for key, _ in spot.parent.value if key.value == missing[0]), None)
+    if empty is not None:  # a key without a value, which the new lines repeat
+        after = empty.start_mark.line
+        del old[after]
+    block = _indented(lines, indent)
+    blank = [""] if indent == 0 and len(block) > 1 and "" in old[:-1] else []
+    return _joined([*old[:after], *blank, *block, *old[after:]])
 
 
-def _end(lines: list[str], key: yaml.Node, value: yaml.Node) -> _Place:
-    """Where a value ends, without the comments behind it."""
+def _indented(lines: Sequence[str], indent: int) -> list[str]:
+    return [" " * indent + line if line else line for line in lines]
+
+
+def _end(lines: list[str], key: yaml.Node, value: yaml.Node) -> _Position:
+    """The end of a value, before a comment behind it."""
+    line, column = key.end_mark.line, key.end_mark.column
     if _is_alias(key, value):
-        line = key.end_mark.line
-        found = re.compile(r":\s*\*[^\s,\]}]+").match(lines[line], key.end_mark.column)
-        if found is None:
-            raise CannotEdit("it is an alias that stands in a line of its own")
-        return _Place(line, found.end())
+        alias = re.compile(r":\s*\*[^\s,\]}]+").match(lines[line], column)
+        if alias is None:
+            raise CannotEdit("its alias is on a line of its own; change it by hand")
+        return _Position(line, alias.end())
     if isinstance(value, yaml.CollectionNode) and not value.flow_style and value.value:
         last = value.value[-1]
         return _end(lines, *last) if isinstance(last, tuple) else _end(lines, key, last)
     if _is_empty(value):
-        return _Place(key.end_mark.line, lines[key.end_mark.line].index(":", key.end_mark.column) + 1)
-    end = _Place(value.end_mark.line, value.end_mark.column)
-    if isinstance(value, yaml.ScalarNode) and value.style in ("|", ">"):
+        return _Position(line, lines[line].index(":", column) + 1)
+    end = _Position(value.end_mark.line, value.end_mark.column)
+    if isinstance(value, yaml.ScalarNode) and value.style in ("|", ">"):  # whose mark is behind blank lines
         line = end.line if end.column else end.line - 1
         while line > value.start_mark.line and not lines[line].strip():
             line -= 1
-        return _Place(line, len(lines[line]))
+        return _Position(line, len(lines[line]))
     return end
 
 
 def _is_alias(key: yaml.Node, value: yaml.Node) -> bool:
-    """Whether a value is another's, by its name: then it has the places of that one."""
-    there, here = value.start_mark, key.start_mark
-    return (there.line, there.column) < (here.line, here.column)
+    """Whether a value is an alias: then it has the position of its anchor, which is before the key."""
+    anchor, name = value.start_mark, key.start_mark
+    return (anchor.line, anchor.column) < (name.line, name.column)
 
 
 def _is_empty(value: yaml.Node) -> bool:
@@ -192,22 +191,22 @@ def _is_empty(value: yaml.Node) -> bool:
 
 
 def _verified(before: str, after: str, path: Path, meant: Any) -> str:
-    """The edited text, of which it is known that it says what was meant and nothing else."""
-    wanted = copy.deepcopy(_data(before) or {})
-    inner = wanted
+    """The edited text, if it says what was meant and everything else as before."""
+    expected = copy.deepcopy(_data(before) or {})
+    parent = expected
     for name in path[:-1]:
-        if inner.get(name) is None:
-            inner[name] = {}
-        inner = inner[name]
-    if meant is None and path[-1] in inner and not has(after, path):
-        del inner[path[-1]]
+        if parent.get(name) is None:
+            parent[name] = {}
+        parent = parent[name]
+    if meant is None and path[-1] in parent and not has(after, path):
+        del parent[path[-1]]
     else:
-        inner[path[-1]] = meant
+        parent[path[-1]] = meant
     try:
-        held = _data(after) or {}
+        data = _data(after) or {}
     except CastoffError as error:
         raise _cannot(path) from error
-    if held != wanted:
+    if data != expected:
         raise _cannot(path)
     return after
 
@@ -219,10 +218,6 @@ def _data(text: str) -> Any:
 def _joined(lines: Sequence[str]) -> str:
     text = "\n".join(lines)
     return text if text.endswith("\n") else text + "\n"
-
-
-def _key(name: str) -> str:
-    return name if _PLAIN.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
 def _cannot(path: Path) -> CannotEdit:

@@ -156,6 +156,14 @@ class TestUpdate:
         assert answer.returncode == 0, answer.stderr
         assert path.is_symlink() and "gone" not in (tmp_path / "kept.yaml").read_text()
 
+    def test_line_ends_stay(self, castoff: Castoff, answering: Answers, tmp_path: Path) -> None:
+        path = profile(tmp_path, "lab", "")
+        path.write_bytes(LAB.replace("\n", "\r\n").encode())
+        answer = castoff("sites", "check", "lab", "--update", env=answering("slurm-accounting"))
+        assert answer.returncode == 0, answer.stderr
+        text = path.read_bytes()
+        assert b"max_walltime: 30m" in text and text.count(b"\n") == text.count(b"\r\n") > 5
+
     def test_what_would_not_be_right(self, castoff: Castoff, answering: Answers, tmp_path: Path) -> None:
         """Other fields of the profile may not go with what the scheduler says: it stays as it was."""
         text = LAB + "node: {sockets: ['0-31'], source: s, date: 2026-01-01}\n"
@@ -164,7 +172,7 @@ class TestUpdate:
         nodes = "echo '2|1|8|8|20000|(null)|(null)'"
         answer = castoff("sites", "check", "lab", "--update", env=answering("slurm-accounting", sinfo=nodes))
         assert answer.returncode == 1 and path.read_text() == text
-        assert f"{path}: is as it was: with what Slurm says" in answer.stderr
+        assert f"{path}: is unchanged: with what Slurm reports" in answer.stderr
         assert "options.less.reserved_cores: is 30, which no socket has" in answer.stderr
 
     def test_for_programs(self, castoff: Castoff, answering: Answers, tmp_path: Path) -> None:
@@ -209,7 +217,7 @@ class TestNew:
         (users / "lab.yaml").write_text("mine")
         answer = castoff("sites", "new", "lab", env=lab)
         assert (answer.returncode, answer.stdout) == (1, "")
-        assert f"site lab: is there already, {users / 'lab.yaml'}; `castoff sites check lab`" in answer.stderr
+        assert f"site lab: exists already, {users / 'lab.yaml'}; `castoff sites check lab`" in answer.stderr
         assert (users / "lab.yaml").read_text() == "mine"
         answer = castoff("sites", "new", "perlmutter", env=lab)
         assert answer.returncode == 1 and "site perlmutter: comes with castoff" in answer.stderr
@@ -223,7 +231,7 @@ class TestNew:
         assert castoff("sites", "new", "lab", "-o", "lab.yaml", env=lab).returncode == 0
         assert (tmp_path / "lab.yaml").read_text().startswith("# Made by `castoff sites new lab` on ")
         answer = castoff("sites", "new", "lab", "-o", "lab.yaml", env=lab)
-        assert answer.returncode == 1 and "-o: lab.yaml is there already" in answer.stderr
+        assert answer.returncode == 1 and "-o: lab.yaml exists already" in answer.stderr
 
     def test_for_a_project(self, castoff: Castoff, lab: dict[str, str], tmp_path: Path) -> None:
         """Which others share: it holds no account."""
@@ -250,7 +258,7 @@ class TestNew:
         answer = castoff(*words, "a100", env=lab)
         assert answer.returncode == 1
         assert (
-            "--gpu-type: is a100, and no nodes in queue long have such; there are: a100 (in debug, gpu)"
+            "--gpu-type: is a100, but no node in queue long has such GPUs; there are: a100 (in debug, gpu)"
             in answer.stderr
         )
         answer = castoff("sites", "new", "other", "--gpu-type", "a10", env=lab)
@@ -270,7 +278,7 @@ class TestNew:
         environ = {"PATH": str(tmp_path / "nothing"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
         answer = castoff("sites", "new", "lab", env=environ)
         assert (answer.returncode, answer.stdout) == (2, "")
-        assert "no scheduler is here" in answer.stderr and "on a login node" in answer.stderr
+        assert "this host has no scheduler" in answer.stderr and "on a login node" in answer.stderr
         assert not users.exists()
 
     def test_one_that_does_not_answer(
@@ -283,7 +291,7 @@ class TestNew:
         answer = castoff("sites", "new", "lab", env=environ)
         assert (answer.returncode, answer.stdout) == (2, "")
         assert "Unable to contact slurm controller" in answer.stderr
-        assert "here is also: pbs; to ask that: --scheduler pbs" in answer.stderr
+        assert "this host also has pbs; to ask that: --scheduler pbs" in answer.stderr
         assert not users.exists()
 
     def test_pbs(self, castoff: Castoff, answering: Answers, tmp_path: Path, users: Path) -> None:

@@ -45,7 +45,7 @@ class TestPolaris:
         comparison = Comparison(Site.load("polaris", search=Search({}, None)), POLARIS)
         assert fields(comparison) == ["queues.debug-scaling.max_jobs", "array.max_count"]
         assert comparison.differences[0] == (
-            "queues.debug-scaling.max_jobs",
+            ("queues", "debug-scaling", "max_jobs"),
             "1",
             "polaris/running-jobs/index, table of queues",
             "2026-08-19",
@@ -167,8 +167,8 @@ class TestNodes:
     def test_a_host_that_shrank(self) -> None:
         """Others like it hid it: it is where this profile's jobs go."""
         comparison = Comparison(self.at(), NOTHING._replace(nodes=[self.WHOLE, self.SHRUNKEN]))
-        ((field, ours, *_, theirs),) = comparison.differences
-        assert (field, ours) == ("other_nodes", "not listed")
+        ((path, ours, *_, theirs),) = comparison.differences
+        assert (path, ours) == (("other_nodes",), "not listed")
         assert theirs == "1 node with 4 cores, 2 a100, 24000M (main)"
 
     @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from castoff.launcher.schedulers.pbs import machine as pbs
 from castoff.launcher.schedulers.slurm import machine as slurm
 from castoff.launcher.siting.check import Comparison
 from castoff.launcher.siting.draft import Draft, device_variable, profile_text
-from castoff.launcher.siting.lines import questions_of
+from castoff.launcher.siting.entries import count_questions
 
 ANSWERS = Path(__file__).parents[1] / "answers"
 TITLES = {"slurm": "Slurm", "pbs": "PBS", "flux": "Flux"}
@@ -118,7 +118,7 @@ class TestSlurm:
     def test_what_it_did_not_answer_is_asked(self) -> None:
         why = "`sacctmgr show qos`: sacctmgr failed with exit code 1: no accounting"
         text = text_of(LAB._replace(qos=None, user=None, unanswered=(("qos", why),)))
-        assert f"# ? Nothing is known of what was asked about qos: {why}"[:90] in text
+        assert f"# ? Nothing is known about qos, because the query failed: {why}"[:90] in text
         assert "qos:\n" not in text and "account:" not in text
         assert "# ? Nothing" not in text_of(PLAIN._replace(unanswered=(("qos", why),))), "it has none"
 
@@ -144,7 +144,7 @@ class TestSlurm:
 
     def test_cores_that_no_job_gets(self) -> None:
         text = text_of(LAB._replace(nodes=[GPUS._replace(reserved=8)]))
-        assert "# ? Which 8 of its cores are kept for the system?" in text
+        assert "# ? Which 8 of the cores are reserved for the system?" in text
 
     def test_nodes_that_are_whole(self) -> None:
         node = site_of(LAB._replace(nodes=[GPUS._replace(whole=True)])).node
@@ -181,12 +181,13 @@ class TestPolaris:
         text = text_of(POLARIS, "pbs")
         for question in ("Which physical cores", "What limits a process", "Which account", "Which mpiexec"):
             assert f"# ? {question}" in text
-        assert questions_of(text) == 5
+        assert count_questions(text) == 5
         node = site_of(POLARIS, "pbs").node
         assert node is not None and (node.sockets, node.devices) == ([], []), "nothing is guessed"
 
     def test_reservations_are_left_out(self) -> None:
-        assert "# Left out, as hidden, shut or a reservation's: R640002, old." in text_of(POLARIS, "pbs")
+        left_out = "# Left out, because hidden, closed or for a reservation: R640002, old."
+        assert left_out in text_of(POLARIS, "pbs")
 
 
 @pytest.mark.parametrize(
@@ -223,3 +224,12 @@ def test_words_of_a_scheduler_are_only_words() -> None:
     assert list(site.queues) == odd
     assert (site.default_queue, site.defaults.account, list(site.qos)) == ("null", "null", ["yes"])
     assert "\x1b" not in text_of(info) and "\x07" not in text_of(info)
+
+
+def test_long_lists_and_lists_of_sections() -> None:
+    """What does not fit on a line is a list of one item on each."""
+    targets = {f"q{size}": QueueInfo(size, 2 * size, 300, 3600 * size) for size in (1, 10, 100)}
+    queues = {"route": QueueInfo(routes_to=tuple(targets)), **targets}
+    text = text_of(LAB._replace(queues=queues, nodes=[GPUS, GPUS._replace(cores=8)]))
+    assert "    ranges:  # of the queues behind it\n      - {max_nodes: 2, min_walltime: 5m" in text
+    assert "other_nodes:\n  - cores: 8  # 1 like this\n    devices: 4\n" in text

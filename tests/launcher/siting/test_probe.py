@@ -12,8 +12,8 @@ from castoff.launcher.config.site import Search, Site
 from castoff.launcher.schedulers.machine_info import MachineInfo, NodeKind
 from castoff.launcher.schedulers.pbs.machine import REMOTE_SETUP
 from castoff.launcher.siting.draft import Draft, profile_text
-from castoff.launcher.siting.lines import questions_of
-from castoff.launcher.siting.probe import answered, merged, parse
+from castoff.launcher.siting.entries import count_questions
+from castoff.launcher.siting.probe import merged, parse, without_questions
 from castoff.launcher.siting.update import Updated
 
 PATH = Path("/nowhere/castoff/sites/here.yaml")
@@ -134,14 +134,14 @@ class TestNodes:
         """As the BIOS of some makers numbers them; a scheduler does not tell."""
         info = MachineInfo(nodes=[NodeKind(8, 2, "a100", sockets=2)], sources={"nodes": "sinfo"})
         text = profile_text(Draft("here", "slurm", "Slurm", "2026-11-26", "login1"), info)
-        assert questions_of(text) == 2
+        assert count_questions(text) == 2
         beside = devices("0x10de", ["0,2,4,6", "1,3,5,7"])
         said = f"== cpus\n{cpus(2, 4, interleaved=True)}\n== devices\n{beside}\n"
         new = merge(text, said)
         node = site_of(new.text).node
         assert node is not None and node.sockets == ["0,2,4,6", "1,3,5,7"]
         assert (node.devices, node.source) == ([1, 1], "sinfo; castoff sites probe")
-        assert questions_of(new.text) == 0, "they are answered"
+        assert count_questions(new.text) == 0, "they are answered"
 
     def test_devices_that_a_job_may_not_see_are_on_the_bus(self) -> None:
         """nvidia-smi shows those of the job; then they are numbered as their addresses are."""
@@ -153,7 +153,7 @@ class TestNodes:
         info = MachineInfo(nodes=[NodeKind(4, 2, sockets=1)], sources={"nodes": "sinfo"})
         text = profile_text(Draft("here", "slurm", "Slurm", "2026-11-26", "login1"), info)
         new = merge(text, f"== cpus\n{cpus(1, 4)}\n== end\n")
-        assert "# ? What limits a process" in new.text and "# ? Are its cores" not in new.text
+        assert "# ? What limits a process" in new.text and "# ? Are the cores" not in new.text
 
     def test_a_node_of_another_kind(self) -> None:
         """Nothing of it is the profile's."""
@@ -185,7 +185,7 @@ class TestNodes:
         node = site_of(merge(text, f"== cpus\n{cpus(1, 8)}\n").text).node
         assert node is not None and (node.sockets, node.devices) == (["0-7"], [4])
         new = merge(text, f"== cpus\n{cpus(4, 2)}\n")
-        assert new.text == text and "has 4 sockets, and the profile's devices are of 2" in new.left[0]
+        assert new.text == text and "has 4 sockets, and the profile has devices for 2" in new.left[0]
 
     def test_a_small_device_for_a_screen(self) -> None:
         said = f"== cpus\n{cpus(1, 8)}\n== devices\n0000:01:00.0 0x8086 1 0-15\n" + "".join(
@@ -256,7 +256,7 @@ def test_a_second_time_changes_nothing() -> None:
 
 def test_a_node_that_says_nothing() -> None:
     new = merge(BARE, "")
-    assert (new.text, new.left) == (BARE, ["node: lscpu on a node says nothing"])
+    assert (new.text, new.left) == (BARE, ["node: lscpu on a node reports nothing"])
 
 
 @given(st.lists(st.sampled_from(POLARIS.splitlines()), max_size=30), st.text(max_size=20))
@@ -268,4 +268,7 @@ def test_whatever_a_node_says(lines: list[str], odd: str) -> None:
 def test_answered_questions() -> None:
     text = "a: 1\n  # ? How many cores?\n  #   And which?\n  #     x: 1\n  # mine\n"
     text += "# ? Which devices have cores?\nb: 2\n"
-    assert answered(text, "cores", but="devices") == "a: 1\n  # mine\n# ? Which devices have cores?\nb: 2\n"
+    assert (
+        without_questions(text, "cores", but="devices")
+        == "a: 1\n  # mine\n# ? Which devices have cores?\nb: 2\n"
+    )

@@ -123,7 +123,7 @@ def test_other_cores_and_devices() -> None:
     assert node is not None
     assert (node.sockets, node.devices) == (["0-3", "4-7"], [1, 1])
     assert (node.reserved_cores, node.ranks_per_device) == ("0", 2)
-    assert "# ? Are its cores numbered so" in new.text, "what is not known now is asked"
+    assert "# ? Are the cores numbered like this" in new.text, "what is not known now is asked"
     assert "# whose it is" in new.text and "ask Ann" in new.text
 
 

@@ -47,7 +47,7 @@ def changed(before: str, after: str) -> tuple[list[str], list[str]]:
 class TestPut:
     def test_a_value_that_is_there(self) -> None:
         """The comment behind it stays."""
-        after = put(TEXT, ("queues", "gpu", "ranges"), "[{max_nodes: 4}]")
+        after = put(TEXT, ("queues", "gpu", "ranges"), [{"max_nodes": 4}])
         assert changed(TEXT, after) == (
             ["    ranges: [{max_nodes: 8, max_walltime: 24h}]  # by day"],
             ["    ranges: [{max_nodes: 4}]  # by day"],
@@ -55,40 +55,40 @@ class TestPut:
 
     def test_a_new_one_goes_behind_the_last(self) -> None:
         """And before the comments of what follows."""
-        after = put(TEXT, ("queues", "gpu", "max_jobs"), "4")
+        after = put(TEXT, ("queues", "gpu", "max_jobs"), 4)
         assert "    date: 2026-11-20\n    max_jobs: 4\n" in after
         after = put(TEXT, ("defaults", "queue"), "gpu")
         assert "  account: x   # mine\n  queue: gpu\nsetup:" in after
 
     def test_in_braces(self) -> None:
         assert '"odd name": {source: mail, date: 2026-01-01, max_jobs: 3}' in put(
-            TEXT, ("queues", "odd name", "max_jobs"), "3"
+            TEXT, ("queues", "odd name", "max_jobs"), 3
         )
-        assert "other: {a: {b: 3}}" in put(TEXT, ("other", "a", "b"), "3")
+        assert "other: {a: {b: 3}}" in put(TEXT, ("other", "a", "b"), 3)
 
     def test_mappings_that_are_not_there(self) -> None:
         assert put(TEXT, ("node", "memory"), "3G").endswith("other: {}\n\nnode:\n  memory: 3G\n")
-        assert "  empty:\n    max_jobs: 3\n" in put(TEXT, ("queues", "empty", "max_jobs"), "3")
-        assert put("# nothing yet\n", ("a", "b"), "1") == "# nothing yet\na:\n  b: 1\n"
-        assert put("extends: x", ("a", "b"), "1") == "extends: x\na:\n  b: 1\n"
+        assert "  empty:\n    max_jobs: 3\n" in put(TEXT, ("queues", "empty", "max_jobs"), 3)
+        assert put("# nothing yet\n", ("a", "b"), 1) == "# nothing yet\na:\n  b: 1\n"
+        assert put("extends: x", ("a", "b"), 1) == "extends: x\na:\n  b: 1\n"
 
     def test_a_value_of_several_lines(self) -> None:
-        assert "  account: x   # mine\nsetup: [x]\n\nother: {}" in put(TEXT, ("setup",), "[x]")
+        assert "  account: x   # mine\nsetup: [x]\n\nother: {}" in put(TEXT, ("setup",), ["x"])
 
     def test_an_alias_becomes_a_value(self) -> None:
         text = "a: &one\n  x: 1\nb: *one  # the same\nc: 2\n"
-        assert put(text, ("b",), "{x: 3}") == "a: &one\n  x: 1\nb: {x: 3}  # the same\nc: 2\n"
+        assert put(text, ("b",), {"x": 3}) == "a: &one\n  x: 1\nb: {x: 3}  # the same\nc: 2\n"
 
     @pytest.mark.parametrize("path", [("b", "x"), ("c", "x"), ("l", "x")])
     def test_what_cannot_be_changed_alone(self, path: tuple[str, ...]) -> None:
         """Through an alias, or in what is no mapping."""
         with pytest.raises(CannotEdit, match=f"{path[0]}.x: cannot be changed alone"):
-            put("a: &one\n  x: 1\nb: *one\nc: 2\nl: [1]\n", path, "3")
+            put("a: &one\n  x: 1\nb: *one\nc: 2\nl: [1]\n", path, 3)
 
     def test_an_anchor_that_others_use(self) -> None:
         """A change of the one would change the others."""
         with pytest.raises(CannotEdit):
-            put("a: &one\n  x: 1\nb: *one\n", ("a", "x"), "3")
+            put("a: &one\n  x: 1\nb: *one\n", ("a", "x"), 3)
 
 
 class TestBlocks:
@@ -162,7 +162,7 @@ def test_any_text(data: dict[str, Any], choice: st.DataObject, number: int) -> N
     for name in path[:-1]:
         inner = inner[name]
     inner[path[-1]] = number
-    after = put(text, path, str(number))
+    after = put(text, path, number)
     assert Document.parse(after, "t").data == wanted
     comments = [line for line in text.splitlines() if line.startswith("# about")]
     assert [line for line in after.splitlines() if line.startswith("# about")] == comments

@@ -1,4 +1,4 @@
-"""A short job that reports a node's hardware: a run whose script queries its first host."""
+"""The job of `castoff sites probe`: its script queries the first of its hosts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from castoff.launcher.status.watch import wait
 from castoff.launcher.submission.submit import submit
 
 _WALLTIME = 120
-"""Seconds: a node answers within some; where other hosts or modules do not, it takes up to a minute."""
+"""Seconds: a node answers within a few, and within a minute if other hosts or modules do not answer."""
 
 _ANSWER = "probe"
 
-# What fails in there is no failure of the job, and the job's own traps stay outside.
+# A query that fails must not fail the job: the subshell has neither the job's traps nor its options.
 _SETUP = """(trap - ERR DEBUG; set +eETu
 castoff_remote={remote}
 castoff_hosts=$(castoff_scheduler_hosts 2>/dev/null)
@@ -31,35 +31,35 @@ castoff_hosts=$(castoff_scheduler_hosts 2>/dev/null)
 
 
 def remote_shell(site: Site) -> tuple[str, Sequence[str]]:
-    """The scheduler's own way to another host of a job, and the setup lines that give it to mpiexec, if "
-    "any."""
+    """The scheduler's program that starts commands on other hosts, and the setup lines by which mpiexec uses
+    it; both are empty for a scheduler without one.
+    """
     machine = import_module(f"castoff.launcher.schedulers.{site.scheduler}.machine")
     return getattr(machine, "REMOTE_SHELL", ""), getattr(machine, "REMOTE_SETUP", ())
 
 
 def probe_job(site: Site, info: MachineInfo, overrides: Sequence[str] = ()) -> JobSpec:
-    """The job: on two nodes where the queue and the machine have them, for one to try to reach the other.
+    """The job. It has two nodes if the queue and the machine have them: one tries to reach the other.
 
     Raises:
         InvalidInput: an override is wrong.
     """
     queue = site.queues.get(site.defaults.queue or site.default_queue or "")
     ranges = (queue.ranges if queue else None) or [Range()]
-    count = sum(
-        one.nodes for one in info.nodes if site.node is None or is_node(site.node, one, info.counts_threads)
-    )
-    wanted = 2 if count != 1 else 1
-    best = min(ranges, key=lambda one: (one.min_nodes > wanted, one.min_nodes))
-    nodes = max(best.min_nodes, min(wanted, best.max_nodes or wanted))
-    program = Path(__file__).with_name("test_job.sh").read_text(encoding="utf-8")
+    node = site.node
+    kinds = [kind for kind in info.nodes if node is None or is_node(node, kind, info.counts_threads)]
+    wanted = 1 if sum(kind.nodes for kind in kinds) == 1 else 2  # 0: the scheduler reports no nodes
+    accepted = min(ranges, key=lambda bounds: (bounds.min_nodes > wanted, bounds.min_nodes))
+    nodes = max(accepted.min_nodes, min(wanted, accepted.max_nodes or wanted))
+    program = Path(__file__).with_name("probe_job.sh").read_text(encoding="utf-8")
     fields = {
         "name": "castoff-probe",
-        # A rank starts and its log is written: so each host was reached, and sees the run's folder.
+        # A rank on each host shows that the launcher reaches it and that it sees the run's folder.
         "command": ["sh", "-c", 'test -e "$CASTOFF_RUN_DIR/job.sh"'],
         "setup": [_SETUP.format(remote=remote_shell(site)[0], program=program, answer=_ANSWER)],
         "nodes": nodes,
         "ranks_per_node": 1,
-        "walltime": units(max(_WALLTIME, seconds(best.min_walltime or "0s"))),
+        "walltime": units(max(_WALLTIME, seconds(accepted.min_walltime or "0s"))),
         "grace": "5s",
         "launcher": {"timeout": "30s"},
     }
@@ -69,24 +69,24 @@ def probe_job(site: Site, info: MachineInfo, overrides: Sequence[str] = ()) -> J
 def start_probe(
     site: Site, info: MachineInfo, overrides: Sequence[str] = (), runs_dir: Path | None = None
 ) -> RunDirectory:
-    """Submit it.
+    """Submit the job.
 
     Raises:
-        InvalidInput: the site does not take such a job, as where it needs an account.
-        CastoffError: it cannot be submitted.
+        InvalidInput: the site does not accept such a job, for example without an account.
+        CastoffError: the job cannot be submitted.
     """
     return submit(probe_job(site, info, overrides), site, runs_dir=runs_dir)
 
 
 def collect(run: RunDirectory, timeout: float) -> tuple[str | None, RunStatus]:
-    """What a run of it has written, if anything, and its status, when it is over or after `timeout` seconds.
+    """The node's answer, if the run has written one, and the run's status: at its end or after `timeout` s.
 
     Raises:
-        CastoffError: something in its directory cannot be read.
+        CastoffError: a file of its directory cannot be read.
     """
-    now = wait(run, timeout)
-    texts = sorted((run.path / "attempts").glob(f"0.*/{_ANSWER}"))
+    status = wait(run, timeout)
+    answers = sorted((run.path / "attempts").glob(f"0.*/{_ANSWER}"))
     try:
-        return (texts[-1].read_text(encoding="utf-8", errors="replace") if texts else None), now
+        return (answers[-1].read_text(encoding="utf-8", errors="replace") if answers else None), status
     except OSError as error:
-        raise CastoffError(f"{texts[-1]}: cannot be read: {error.strerror}") from error
+        raise CastoffError(f"{answers[-1]}: cannot be read: {error.strerror}") from error

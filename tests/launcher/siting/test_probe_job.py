@@ -15,8 +15,8 @@ from castoff.launcher.planning.planner import decide
 from castoff.launcher.planning.render import rendered
 from castoff.launcher.preflight.syntax import check_syntax
 from castoff.launcher.schedulers.machine_info import MachineInfo, NodeKind
-from castoff.launcher.siting import test_job as probe
-from castoff.launcher.siting.test_job import probe_job
+from castoff.launcher.siting import probe_job as job
+from castoff.launcher.siting.probe_job import probe_job
 
 PATH = Path("/nowhere/castoff/sites/here.yaml")
 NODES = MachineInfo(nodes=[NodeKind(8, nodes=5)])
@@ -79,7 +79,7 @@ def run(script: Path, **env: str) -> dict[str, list[str]]:
 
 
 class TestProgram:
-    PROGRAM = Path(probe.__file__).with_name("test_job.sh")
+    PROGRAM = Path(job.__file__).with_name("probe_job.sh")
 
     def test_shellcheck_finds_nothing(self) -> None:
         checker = Path(sys.executable).with_name("shellcheck")

@@ -1,5 +1,5 @@
-# What a node has, for `castoff sites probe`; each section begins with a line of ==. Nothing in here may end the
-# job or hold it up: what is missing says nothing.
+# Queries a node for `castoff sites probe`; each section begins with a line of ==. Nothing here may end the job
+# or delay it: a query that fails prints nothing.
 set +eu
 castoff_say() { printf '== %s\n' "$*"; }
 castoff_soon() { timeout -k 1 "$@" </dev/null 2>/dev/null; }
