@@ -48,7 +48,7 @@ def command(script: Path, output: Path | None, ranks: bool, driver: bool) -> int
         read_script,
     )
     from castoff.launcher.importing.writing import job_file
-    from castoff.launcher.runs.records import write_file
+    from castoff.launcher.process import files
 
     if ranks and driver:
         raise CastoffError("--ranks and --driver exclude each other: give one of the two")
@@ -76,7 +76,7 @@ def command(script: Path, output: Path | None, ranks: bool, driver: bool) -> int
         click.echo(text, nl=False)
     else:
         try:
-            write_file(output, text, 0o644)
+            files.replace(output, text, 0o644)
         except OSError as error:
             raise CastoffError(f"{printable(str(output))}: cannot be written: {error.strerror}") from error
         click.echo(

@@ -12,7 +12,7 @@ from castoff.launcher.cli.job_options import load_site
 from castoff.launcher.cli.offers import site_option
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.planning.render import example_job
-from castoff.launcher.runs.records import write_file
+from castoff.launcher.process import files
 from castoff.launcher.text.quoting import visible_word
 
 
@@ -27,7 +27,7 @@ def command(path: Path, site_name: str | None) -> None:
     if os.path.lexists(path):
         raise CastoffError(f"{shown}: is there already; name another file, or remove it")
     try:
-        write_file(path, text, 0o644)
+        files.replace(path, text, 0o644)
     except OSError as error:
         raise CastoffError(f"{shown}: cannot be written: {error.strerror}") from error
     chosen = f" --site {visible_word(site_name)}" if site_name else ""

@@ -96,14 +96,14 @@ def write_output(name: str, text: str, mode: int) -> None:
     Raises:
         CastoffError: it cannot be written.
     """
-    from castoff.launcher.runs.records import write_file
+    from castoff.launcher.process import files
 
     path = Path(name)
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
             path.write_text(text, encoding="utf-8", errors="surrogateescape")
         else:
-            write_file(Path(os.path.realpath(path)), text, mode)  # a link stays one
+            files.replace(Path(os.path.realpath(path)), text, mode)  # a link stays one
     except OSError as error:
         raise CastoffError(f"{printable(name)}: cannot be written: {error.strerror}") from error
 

@@ -28,9 +28,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import cloudpickle
 from submitit.core import logger
 from submitit.core.utils import DelayedSubmission, UncompletedJobError
 
+from castoff.launcher.process import files
 from castoff.launcher.ranks import RankEnv
 
 _LOOK_EVERY = 1.0
@@ -48,7 +50,7 @@ def can_resume(function: Callable[..., Any]) -> bool:
 
 def request_resume(outcome: Path) -> None:
     """Ask for the job to be resumed; its script decides whether and when."""
-    _replace(outcome, lambda draft: draft.write_text("resume\n", encoding="utf-8"))
+    files.replace(outcome, "resume\n")
 
 
 class Stopping:
@@ -135,7 +137,8 @@ class Stopping:
         following = self._submission._checkpoint_function()
         if following is None:
             raise UncompletedJobError("asked to stop, but checkpoint() returned None: it cannot be resumed")
-        _replace(self._pickle, following.dump)
+        with files.replacing(self._pickle) as file:
+            cloudpickle.dump(following, file)
         request_resume(self._outcome)
         log.info("saved; the script decides when this resumes")
         if self._place.world_size == 1:
@@ -144,7 +147,7 @@ class Stopping:
             timer.start()
             raise SystemExit(0)
         at = time.time() + 2 * self._look_every + 1
-        _replace(self._leaving, lambda draft: draft.write_text(f"{at}\n", encoding="utf-8"))
+        files.replace(self._leaving, f"{at}\n")
         _leave_at(at)
 
     # The other ranks
@@ -163,15 +166,6 @@ class Stopping:
                 return float(file.read() or 0) or None
         except OSError:  # as on a full disk; it is asked again
             return None
-
-
-def _replace(path: Path, write: Callable[[Path], Any]) -> None:
-    """Replace a file as a whole."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    write(draft)
-    with draft.open("rb") as file:
-        os.fsync(file.fileno())
-    draft.replace(path)
 
 
 def _leave_at(moment: float) -> None:

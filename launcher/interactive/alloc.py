@@ -26,11 +26,11 @@ from castoff.launcher.interactive.in_allocation import find
 from castoff.launcher.interactive.terminal import run_on_terminal
 from castoff.launcher.planning.planner import decide
 from castoff.launcher.planning.render import filters_for, template_folder
+from castoff.launcher.process import files
 from castoff.launcher.process.attached import Ended, run_attached
 from castoff.launcher.runs.directory import check_folder
 from castoff.launcher.runs.env_from import SECRETS, secrets
 from castoff.launcher.runs.plan import Plan
-from castoff.launcher.runs.records import write_file
 from castoff.launcher.runs.run import runs_folder
 from castoff.launcher.schedulers.base import QueuedScheduler
 from castoff.launcher.schedulers.command import command_environment
@@ -179,12 +179,12 @@ def _folder(runs: Path, asked: Request, hidden: str) -> Path:
         make_folders(runs, 0o755)
         check_folder(runs)
         folder = Path(tempfile.mkdtemp(prefix=".alloc-", dir=runs))  # 0700
-        write_file(folder / ".gitignore", "*\n")
-        write_file(folder / "enter.sh", asked.script, 0o700)
+        files.replace(folder / ".gitignore", "*\n")
+        files.replace(folder / "enter.sh", asked.script, 0o700)
         if hidden:
-            write_file(folder / SECRETS, hidden)
+            files.replace(folder / SECRETS, hidden)
         if asked.jupyter:
-            write_file(folder / "token", f"{os.urandom(24).hex()}\n")
+            files.replace(folder / "token", f"{os.urandom(24).hex()}\n")
     except OSError as error:
         raise CastoffError(
             f"{runs}: cannot be written: {error.strerror}; --runs-dir names another"

@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 
 from castoff.launcher.errors import printable
+from castoff.launcher.process import files
 from castoff.launcher.remote.code import Travelling
 from castoff.launcher.remote.entries import Entry
 from castoff.launcher.remote.pending import state_folder
-from castoff.launcher.runs.records import write_file
 from castoff.launcher.runs.snapshot import files_words
 from castoff.launcher.text.words import size_words
 
@@ -50,7 +50,7 @@ def remember(entry: Entry, code: Travelling, environ: Mapping[str, str]) -> None
     with contextlib.suppress(OSError):
         path = _file(environ)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_file(path, msgspec.json.encode(kept).decode())
+        files.replace(path, msgspec.json.encode(kept).decode())
 
 
 def listed(code: Travelling) -> list[str]:

@@ -12,7 +12,7 @@ import msgspec
 
 from castoff.launcher.config.job_fields import ShellLine, Word
 from castoff.launcher.errors import CastoffError, InvalidInput, Problem, printable
-from castoff.launcher.runs.records import write_file
+from castoff.launcher.process import files
 from castoff.launcher.schedulers.registry import OWN
 from castoff.launcher.text.quoting import visible_word, yaml_value, yaml_word
 from castoff.launcher.trust.decision import check
@@ -153,7 +153,7 @@ def _edited(environ: Mapping[str, str], edit: Any) -> Path:
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         make_folders(path.parent)
-        write_file(Path(os.path.realpath(path)), edit(text), 0o600)
+        files.replace(Path(os.path.realpath(path)), edit(text), 0o600)
     except OSError as error:
         raise CastoffError(f"{path}: cannot be written: {error.strerror}") from error
     except UnicodeDecodeError:

@@ -22,6 +22,7 @@ import msgspec
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Search, Site
 from castoff.launcher.errors import CastoffError
+from castoff.launcher.process import files
 from castoff.launcher.process.locks import is_locked
 from castoff.launcher.remote import frames
 from castoff.launcher.remote.code_store import Store
@@ -49,7 +50,7 @@ from castoff.launcher.runs import provenance
 from castoff.launcher.runs.directory import draft_of, is_run_directory
 from castoff.launcher.runs.drafts import RunExists
 from castoff.launcher.runs.index import Index
-from castoff.launcher.runs.records import decode, write, write_file
+from castoff.launcher.runs.records import decode, write
 from castoff.launcher.runs.run import LOCK, RUNS_FOLDER, RunDirectory
 from castoff.launcher.schedulers.choice import check_profile, choose_site, not_described, profile
 from castoff.launcher.submission.submit import dry_run, submit
@@ -295,7 +296,7 @@ def _describe_code(draft: Path, order: Order) -> None:
     write(draft / "code.json", code)
     (draft / "code.diff").unlink(missing_ok=True)
     if order.diff is not None:
-        write_file(draft / "code.diff", order.diff.decode(errors="surrogateescape"))
+        files.replace(draft / "code.diff", order.diff.decode(errors="surrogateescape"))
 
 
 def _result(run: RunDirectory, *, was_there: bool) -> Submitted:

@@ -27,6 +27,7 @@ from castoff.launcher.preflight.named_files import (
     program,
 )
 from castoff.launcher.preflight.syntax import check_syntax
+from castoff.launcher.process import files
 from castoff.launcher.remote.code import Progress, Travelling, parts, to_send_words, travelling
 from castoff.launcher.remote.entries import Entry
 from castoff.launcher.remote.frames import Known, Lacking, Order, Stored, Submitted, Unexpected, Which
@@ -35,7 +36,6 @@ from castoff.launcher.remote.pending import pending, state_folder, unanswered
 from castoff.launcher.remote.variables import remember
 from castoff.launcher.runs.env_from import secrets
 from castoff.launcher.runs.plan import Plan
-from castoff.launcher.runs.records import write_file
 from castoff.launcher.schedulers.choice import check_profile, profile
 from castoff.launcher.trust.folders import make_folders
 from castoff.launcher.typed.suggestion import did_you_mean
@@ -103,7 +103,7 @@ def reported_site(session: Session, entry: Entry, environ: Mapping[str, str]) ->
     text = msgspec.json.encode({"of": _of(entry), "site": hello.site}).decode()
     with contextlib.suppress(OSError):  # it is asked for again then
         make_folders(path.parent)
-        write_file(path, text)
+        files.replace(path, text)
     return site
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
+from castoff.launcher.process import files
 from castoff.launcher.remote.entries import Entry
 from castoff.launcher.remote.pending import state_folder
-from castoff.launcher.runs.records import write_file
 from castoff.launcher.trust.folders import make_folders
 
 
@@ -38,7 +38,7 @@ def remember(entry: Entry, names: Iterable[str], environ: Mapping[str, str]) -> 
         except (OSError, msgspec.MsgspecError):
             kept = {}
         kept[entry.host] = sorted(known.union(names))
-        write_file(path, msgspec.json.encode(kept).decode())
+        files.replace(path, msgspec.json.encode(kept).decode())
 
 
 def _read(environ: Mapping[str, str]) -> dict[str, list[str]]:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from castoff.launcher.process import files
 from castoff.launcher.runs.git import Git, GitError
 from castoff.launcher.runs.records import read as read_record
-from castoff.launcher.runs.records import write, write_file
+from castoff.launcher.runs.records import write
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.secret_files import secret_part
 from castoff.launcher.runs.snapshot import Names, Taken, files_words, take
@@ -98,7 +99,7 @@ def record(
         code.snapshot = take(run_path, directory, snapshot, environ, is_code=is_code)
     write(run_path / "code.json", code)
     if code.diff_bytes:
-        write_file(run_path / "code.diff", b"".join(diff.texts).decode(errors="surrogateescape"))
+        files.replace(run_path / "code.diff", b"".join(diff.texts))
 
 
 def read(run: RunDirectory) -> Code | None:

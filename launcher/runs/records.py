@@ -6,7 +6,6 @@ not there.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ import msgspec
 from castoff.launcher.config.array_indices import INDICES_PATTERN, MOST_MEMBERS, indices
 from castoff.launcher.config.quantities import END
 from castoff.launcher.errors import CastoffError
+from castoff.launcher.process import files
 from castoff.launcher.runs.directory import names_in
 from castoff.launcher.runs.script import head_of, scheduler_in
 
@@ -339,7 +339,7 @@ def write(path: Path, record: msgspec.Struct) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    write_file(path, encode(record) + "\n")
+    files.replace(path, encode(record) + "\n")
 
 
 def encode(record: msgspec.Struct, indent: int | None = 2) -> str:
@@ -348,29 +348,6 @@ def encode(record: msgspec.Struct, indent: int | None = 2) -> str:
     import json
 
     return json.dumps(msgspec.to_builtins(record), indent=indent, separators=separators)
-
-
-def write_file(path: Path, text: str, mode: int = 0o600) -> None:
-    """Write a file so that it is either there whole or not at all.
-
-    A link or a device in its place is replaced, never written through. Bytes that are not UTF-8,
-    which Python holds as surrogates, are written as they were.
-
-    Raises:
-        OSError: it cannot be written there.
-    """
-    # Not derived from the file's own name, which may be as long as names can be.
-    draft = path.with_name(f".castoff-{os.urandom(6).hex()}")
-    try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        with contextlib.suppress(OSError):  # it is not there: renamed, or never made
-            draft.unlink()
 
 
 _ABOUT = r"(?m)^# (\S[^\n]*) on (\S+): "

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from castoff.launcher.config.site import Search, Site
 from castoff.launcher.errors import CastoffError, InvalidInput, printable, report
-from castoff.launcher.runs.records import write_file
+from castoff.launcher.process import files
 from castoff.launcher.schedulers.choice import check_profile
 from castoff.launcher.schedulers.machine_info import MachineInfo, QueryFailed, ask_scheduler
 from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, scheduler_of, title_of
@@ -207,7 +207,7 @@ def write_profile(path: Path, text: str) -> None:
             text = text.replace("\n", "\r\n")
         make_folders(path.parent, 0o755)
         check(path.parent)
-        write_file(path, text, 0o644)
+        files.replace(path, text, 0o644)
     except OSError as error:
         raise CastoffError(f"{printable(str(path))}: cannot be written: {error.strerror}") from error
 

@@ -13,12 +13,13 @@ import msgspec
 
 from castoff.launcher.config.array_indices import members_range
 from castoff.launcher.errors import CastoffError, report
+from castoff.launcher.process import files
 from castoff.launcher.process.locks import locked
 from castoff.launcher.runs.directory import check_folder, check_trusted
 from castoff.launcher.runs.env_from import SECRETS, secrets
 from castoff.launcher.runs.index import record_runs
 from castoff.launcher.runs.owner import mark_of, other_host
-from castoff.launcher.runs.records import Facts, Submission, ending_of, set_aside_hosts, write_file
+from castoff.launcher.runs.records import Facts, Submission, ending_of, set_aside_hosts
 from castoff.launcher.runs.run import LOCK, STOP, RunDirectory
 from castoff.launcher.runs.script import head_of
 from castoff.launcher.schedulers.base import QueuedScheduler
@@ -216,7 +217,7 @@ def _renew_secrets(run: RunDirectory, names: list[str], environ: Mapping[str, st
         os.utime(path)  # it is this submission's now, so whoever ended before it does not count
     elif names:
         try:
-            write_file(path, secrets(names, environ))
+            files.replace(path, secrets(names, environ))
         except CastoffError as error:
             raise CastoffError(f"{error}; castoff keeps no values of a run that is over") from None
 

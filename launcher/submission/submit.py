@@ -23,12 +23,13 @@ from castoff.launcher.planning.planner import decide
 from castoff.launcher.planning.render import Script, rendered
 from castoff.launcher.preflight.presence import check_in_snapshot, check_present
 from castoff.launcher.preflight.syntax import check_syntax
+from castoff.launcher.process import files
 from castoff.launcher.runs import provenance
 from castoff.launcher.runs.drafts import Draft, new_run
 from castoff.launcher.runs.env_from import SECRETS, secrets
 from castoff.launcher.runs.index import record_runs
 from castoff.launcher.runs.plan import Plan
-from castoff.launcher.runs.records import Submission, encode, write_file
+from castoff.launcher.runs.records import Submission, encode
 from castoff.launcher.runs.removal import sweep
 from castoff.launcher.runs.run import RunDirectory, runs_folder
 from castoff.launcher.runs.script import head_of
@@ -199,8 +200,8 @@ def recorded(
     with new_run(decided.name, folder, run_id) as draft:
         try:
             for name, text in texts.items():
-                write_file(draft.run.path / name, text)
-            write_file(draft.run.script, script, 0o700)
+                files.replace(draft.run.path / name, text)
+            files.replace(draft.run.script, script, 0o700)
             provenance.record(
                 draft.run.path,
                 Path(record.directory or "."),

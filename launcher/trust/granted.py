@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.process import files
 from castoff.launcher.text.quoting import visible_word
 from castoff.launcher.trust.folders import make_folders
 from castoff.launcher.trust.paths import weaknesses
@@ -66,10 +67,8 @@ def withdraw(folder: Path, environ: Mapping[str, str]) -> Path:
     if not names:
         raise CastoffError(f"{folder}: is not trusted, so nothing changes; `castoff trust` lists what is")
     lines = b"".join(os.fsencode(one) + b"\n" for one in known if one not in names)
-    beside = path.with_name(".trusted")
     try:
-        beside.write_bytes(lines)
-        beside.replace(path)
+        files.replace(path, lines)
     except OSError as error:
         raise CastoffError(f"{path}: cannot be written: {error.strerror}") from error
     return names.pop()

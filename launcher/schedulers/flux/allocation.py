@@ -16,8 +16,8 @@ import msgspec
 from castoff.launcher.config.quantities import cpus
 from castoff.launcher.config.site_fields import Node
 from castoff.launcher.errors import CastoffError
+from castoff.launcher.process import files
 from castoff.launcher.ranks.hostlist import expand
-from castoff.launcher.runs.records import write_file
 from castoff.launcher.schedulers.base_allocation import Allocation, no_hosts
 from castoff.launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of
 from castoff.launcher.schedulers.flux import JOB_VARIABLES, NAME, TITLE
@@ -75,7 +75,7 @@ class FluxAllocation(Allocation):
     def narrowed(self, nodes: int, environ: Mapping[str, str], run: Path, directory: str) -> dict[str, str]:
         """The same, as no variable names hosts; a file tells the script of those in use, if some are not."""
         if nodes < len(self.hosts):
-            write_file(run / f"hosts-{self.job}", "".join(f"{host}\n" for host in self.hosts[:nodes]))
+            files.replace(run / f"hosts-{self.job}", "".join(f"{host}\n" for host in self.hosts[:nodes]))
         return {**environ}
 
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from castoff.launcher.errors import CastoffError
+from castoff.launcher.process import files
 from castoff.launcher.process.own_program import own_program
 from castoff.launcher.runs.directory import check_trusted
 from castoff.launcher.runs.owner import mark_of, owns_latest_submission, pid_of
-from castoff.launcher.runs.records import Ending, ending_of, write, write_file
+from castoff.launcher.runs.records import Ending, ending_of, write
 from castoff.launcher.runs.run import SETTLED, RunDirectory
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def cancel(run: RunDirectory, member: int | None = None) -> None:
     """
     check_trusted(run.path)
     try:
-        write_file(run.path / (_CANCEL if member is None else f"{_CANCEL}-{member}"), "")
+        files.replace(run.path / (_CANCEL if member is None else f"{_CANCEL}-{member}"), "")
     except OSError as error:
         raise CastoffError(
             f"{run.path}: cannot be written; {run.id} is still active: {error.strerror}"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from castoff.launcher.config.site_fields import Node
+from castoff.launcher.process import files
 from castoff.launcher.ranks.hostlist import read_nodefile
-from castoff.launcher.runs.records import write_file
 from castoff.launcher.schedulers.base_allocation import Allocation, no_hosts
 from castoff.launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of
 from castoff.launcher.schedulers.pbs import NAME, TITLE
@@ -45,7 +45,7 @@ class PbsAllocation(Allocation):
         changed = {**environ, "PBS_O_WORKDIR": directory}
         if nodes < len(self.hosts):
             path = run / "nodefile"
-            write_file(path, "".join(f"{host}\n" for host in self.hosts[:nodes]))
+            files.replace(path, "".join(f"{host}\n" for host in self.hosts[:nodes]))
             changed["PBS_NODEFILE"] = str(path)
         return changed
 

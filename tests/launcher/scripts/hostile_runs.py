@@ -14,9 +14,9 @@ import yaml
 from castoff import JobSpec, Plan, Site
 from castoff.launcher.config.site import Search
 from castoff.launcher.errors import CastoffError
+from castoff.launcher.process import files
 from castoff.launcher.runs.drafts import new_run
 from castoff.launcher.runs.env_from import secrets
-from castoff.launcher.runs.records import write_file
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.schedulers.local import control as local
 from castoff.launcher.submission import submit as submission
@@ -253,7 +253,7 @@ class Trial:
                 folder = self.run.path
                 environ[b"CASTOFF_SUBMITTED_FROM"] = os.fsencode(self.submit_folder)
         else:
-            write_file(script, self.script)
+            files.replace(script, self.script)
             environ |= secrets
             words = [str(self.case.member)] if self.case.kind == "local" and "array" in self.fields else []
         environ |= {os.fsencode(name): os.fsencode(value) for name, value in self._told().items()}
@@ -314,8 +314,8 @@ class Trial:
             ):
                 return submission.submit(self.spec, self.site, runs_dir=runs, environ=reported)
         with new_run(self.plan.name, runs) as draft:
-            write_file(draft.run.script, self.script, 0o700)
-            write_file(draft.run.path / "secrets.sh", secrets(self.plan.env_from, reported))
+            files.replace(draft.run.script, self.script, 0o700)
+            files.replace(draft.run.path / "secrets.sh", secrets(self.plan.env_from, reported))
             return draft.publish()
 
 
