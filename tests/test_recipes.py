@@ -72,7 +72,10 @@ def test_a_job_field_takes_two_or_three() -> None:
     named = [*files_of(recipe("job field"))]
     assert named[:2] == ["launcher/config/job.py", "launcher/schedulers/NAME/directives.py"]
     assert {"launcher/runs/plan.py", "templates/head.sh.j2"} <= {*named}
-    lists = {"launcher/schedulers/slurm/directives.py": "HANDLES", "launcher/runs/plan.py": "OF_EVERY_SCRIPT"}
+    lists = {
+        "launcher/schedulers/slurm/sbatch_directives.py": "HANDLES",
+        "launcher/runs/plan.py": "OF_EVERY_SCRIPT",
+    }
     for file, name in lists.items():
         assert re.search(rf"^{name} = ", (CHECKOUT / file).read_text(encoding="utf-8"), re.MULTILINE)
         assert f"`{name}`" in recipe("job field")

@@ -141,7 +141,7 @@ def _list(as_json: bool) -> None:
 
 
 def _check(site: Site, update: bool, as_json: bool) -> int:
-    from castoff.launcher.schedulers.machine_info import ask  # late, like the modules that answer it
+    from castoff.launcher.schedulers.machine_questions import ask  # late, like the modules that answer it
     from castoff.launcher.schedulers.registry import title_of
     from castoff.launcher.siting.check import Comparison
     from castoff.launcher.siting.new import update_profile

@@ -114,7 +114,7 @@ def probe(name: str, reference: str | None, timeout: int, overrides: tuple[str, 
 
 def _probe(site: Site, timeout: int, overrides: Sequence[str], reference: str | None = None) -> None:
     from castoff.launcher.runs.index import Index
-    from castoff.launcher.schedulers.machine_info import ask
+    from castoff.launcher.schedulers.machine_questions import ask
     from castoff.launcher.siting.new import probe_profile
     from castoff.launcher.siting.probe import parse
     from castoff.launcher.siting.probe_job import collect, remote_shell, start_probe

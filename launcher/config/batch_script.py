@@ -12,24 +12,23 @@ from castoff.launcher.errors import shown
 from castoff.launcher.typed.document import FieldPath
 from castoff.launcher.typed.structure import fields_of
 
-TAKES = frozenset(
+OF_RANKS = frozenset(
     {
         *(
-            "script",
-            "name",
-            "nodes",
-            "cores_per_rank",
-            "devices_per_rank",
-            "device_type",
-            "memory",
-            "walltime",
+            "command",
+            "ranks_per_node",
+            "ranks",
+            "binding",
+            "setup",
+            "teardown",
+            "snapshot",
+            "python",
+            "shell",
         ),
-        *("grace", "signal", "account", "queue", "qos", "constraint", "reservation", "select", "exclude"),
-        *("exclusive", "mail", "env", "env_from", "inherit", "options", "workdir", "directives", "array"),
-        *("after", "requeue"),
+        *("launcher", "container", "stage", "restart", "preflight", "templates"),
     }
 )
-"""Fields of a job that holds a script; the others say how castoff starts ranks."""
+"""Fields that say how castoff starts ranks: a job that holds a script has none of them."""
 
 _DIRECTIVE = re.compile(r"#(?:SBATCH|PBS)\b|#[ \t]*flux:")
 _SHEBANG = re.compile(r"#!\s*(\S.*)")
@@ -42,7 +41,7 @@ def problems(spec: msgspec.Struct, script: str | None) -> Iterator[tuple[FieldPa
     for name, field in fields_of(type(spec)).items():
         default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
         given = getattr(spec, name)
-        if name not in TAKES and given not in (default, LauncherOptions(driver=True)):
+        if name in OF_RANKS and given not in (default, LauncherOptions(driver=True)):
             yield (name,), "excludes script, which castoff runs as it is: drop one of the two"
     if not script.strip():
         yield ("script",), "is empty: write the lines that the job runs"

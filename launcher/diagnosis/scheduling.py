@@ -16,7 +16,8 @@ from castoff.launcher.errors import CastoffError
 from castoff.launcher.schedulers.base import QueuedScheduler
 from castoff.launcher.schedulers.base_queue import user_name
 from castoff.launcher.schedulers.command import SchedulerUnreachable, run_to_end
-from castoff.launcher.schedulers.machine_info import MachineInfo, QueryFailed, QueueInfo, ask, questions_of
+from castoff.launcher.schedulers.machine_info import MachineInfo, QueueInfo
+from castoff.launcher.schedulers.machine_questions import QueryFailed, ask, questions_of
 from castoff.launcher.text.quoting import visible_word
 from castoff.launcher.text.words import counted
 from castoff.launcher.typed.suggestion import nearest

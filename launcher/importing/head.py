@@ -7,7 +7,7 @@ from typing import NamedTuple
 from castoff.launcher.config.batch_script import directive_lines
 from castoff.launcher.importing.imported import Entry, brief
 from castoff.launcher.launchers.foreign.asked import Asked
-from castoff.launcher.schedulers.reading import ScriptReader
+from castoff.launcher.schedulers.script_reader import ScriptReader
 
 
 class Head(NamedTuple):

@@ -20,8 +20,8 @@ from castoff.launcher.launchers.foreign import lines
 from castoff.launcher.launchers.foreign.asked import Asked
 from castoff.launcher.launchers.foreign.line import Launch
 from castoff.launcher.planning import mpi_modules
-from castoff.launcher.schedulers.reading import ScriptReader
 from castoff.launcher.schedulers.registry import scheduler_of
+from castoff.launcher.schedulers.script_reader import ScriptReader
 
 WITHOUT_PARSER = "tree-sitter, which reads bash, is not installed (pip install 'castoff[import]')"
 

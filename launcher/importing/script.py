@@ -12,8 +12,8 @@ from castoff.launcher.importing.lifting import lifted
 from castoff.launcher.importing.refusals import NotAScript, check
 from castoff.launcher.importing.sizes import Unproven, of_each_node
 from castoff.launcher.importing.validity import check_lifted, make_valid
-from castoff.launcher.schedulers.reading import REQUEUE, ScriptReader
 from castoff.launcher.schedulers.registry import readers, scheduler_of
+from castoff.launcher.schedulers.script_reader import REQUEUE, ScriptReader
 
 Wish: TypeAlias = Literal["ranks", "driver"]
 

@@ -8,29 +8,15 @@ from typing import Any
 
 import yaml
 
+from castoff.launcher.config.job import JobSpec
 from castoff.launcher.errors import printable
 from castoff.launcher.importing.imported import Entry, Imported, nested
+from castoff.launcher.typed.structure import fields_of
 
 _WIDTH = 110
 
-_ORDER = (
-    *("name", "command", "nodes", "ranks_per_node", "cores_per_rank", "devices_per_rank", "device_type"),
-    *("memory", "exclusive", "walltime", "signal", "account", "queue", "qos", "constraint", "reservation"),
-    *(
-        "exclude",
-        "select",
-        "mail",
-        "shell",
-        "inherit",
-        "setup",
-        "env",
-        "workdir",
-        "launcher",
-        "array",
-        "after",
-    ),
-    *("requeue", "directives", "script"),
-)
+_ORDER = sorted(fields_of(JobSpec), key=lambda name: (name != "name", name in ("directives", "script")))
+"""A job's name, then its fields as they are declared; a script is long, and comes last."""
 
 
 def job_file(result: Imported, source: str, site: str) -> str:

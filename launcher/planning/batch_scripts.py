@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from castoff.launcher.config.batch_script import TAKES, interpreter
+from castoff.launcher.config.batch_script import OF_RANKS, interpreter
 from castoff.launcher.config.defaults import EffectiveJob
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.schedulers.base import Scheduler
-from castoff.launcher.schedulers.directives import says_its_size
-from castoff.launcher.typed.structure import fields_of
+from castoff.launcher.schedulers.dialect import says_its_size
 
 DELIMITER = "CASTOFF_SCRIPT"
 
@@ -22,7 +21,7 @@ def as_driver(agreed: EffectiveJob, given: JobSpec, scheduler: Scheduler) -> Eff
     """
     if given.script is None:
         return agreed
-    own = {name: getattr(given, name) for name in fields_of(JobSpec) if name not in TAKES}
+    own = {name: getattr(given, name) for name in OF_RANKS}
     launcher = msgspec.structs.replace(given.launcher, driver=True)
     as_one = {"launcher": launcher, "command": interpreter(given.script), "name": given.name or "script"}
     spec = msgspec.structs.replace(agreed.spec, **own | as_one, env=dict(given.env))

@@ -15,6 +15,7 @@ from castoff.launcher.config.site_fields import Node, OtherNodes, Queue
 from castoff.launcher.errors import shown
 from castoff.launcher.schedulers.base import QueuedScheduler, Scheduler
 from castoff.launcher.schedulers.fields import refused_of_job
+from castoff.launcher.schedulers.table import bound_problems
 from castoff.launcher.text.words import counted
 from castoff.launcher.typed.suggestion import did_you_mean, setting
 
@@ -149,6 +150,8 @@ def _others(spec: JobSpec, site: Site, own: Scheduler) -> _Found:
         fix = f"use {copy}, with which each member resumes by itself, or drop one of the two"
         yield "requeue.how", f"is chain, but array's members would have to wait for each other: {fix}"
     yield from refused_of_job(spec, site, own)
+    if own.dialect:
+        yield from bound_problems(own.dialect.fields, spec, own.title)
 
 
 def _queue(spec: JobSpec, site: Site, scheduler: Scheduler, kind: Kind, walltime: int | None) -> _Found:

@@ -41,7 +41,7 @@ from castoff.launcher.planning.raw_directives import directive_problems, section
 from castoff.launcher.runs.plan import AS_THEY_ARE, ContainerPlan, Plan, SignalPlan
 from castoff.launcher.schedulers.base import Scheduler
 from castoff.launcher.schedulers.choice import check_profile
-from castoff.launcher.schedulers.directives import own_dependency
+from castoff.launcher.schedulers.dialect import own_dependency
 from castoff.launcher.schedulers.fields import ignored, launcher_named
 
 DEFAULT_GRACE = 120

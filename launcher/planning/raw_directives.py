@@ -14,7 +14,7 @@ from castoff.launcher.config.site_fields import Values
 from castoff.launcher.errors import shown
 from castoff.launcher.launchers.base import Request
 from castoff.launcher.schedulers.base import Scheduler
-from castoff.launcher.schedulers.directives import Dialect
+from castoff.launcher.schedulers.dialect import Dialect
 from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, title_of
 from castoff.launcher.typed.suggestion import did_you_mean, setting
 
@@ -67,7 +67,7 @@ def _wrong(name: str, value: str | bool, dialect: Dialect, under: str, spec: Job
     """What is wrong with one; `under` says where its document has the job's fields, as in `defaults.`"""
     if len(name) == 1 and not dialect.has_letters:
         return "is a short flag; write the long one, as in nodelist for w"
-    fields = {**dialect.owned, **dialect.typed}
+    fields = dialect.said_by_fields
     if spec.script is not None:
         own = dialect.sizes | dialect.streams | dialect.own_to_scripts
         fields = {field: of_job for field, of_job in fields.items() if field not in own}

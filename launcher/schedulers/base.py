@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from castoff.launcher.launchers.base import Request
     from castoff.launcher.schedulers.base_allocation import Allocation
     from castoff.launcher.schedulers.base_queue import Queue
-    from castoff.launcher.schedulers.directives import Dialect, Directives
+    from castoff.launcher.schedulers.dialect import Dialect, Directives
+    from castoff.launcher.schedulers.machine_info import Machine
     from castoff.launcher.schedulers.submit_request import SubmitCommand, SubmitRequest
 
 
@@ -35,7 +36,7 @@ class Scheduler(ABC):
     launchers: ClassVar[tuple[LauncherName, ...]]
     """What starts ranks inside its allocations, the usual one first."""
     dialect: ClassVar[Dialect | None] = None
-    """What its directives may be; None: it has none."""
+    """Its directives; None: it has none."""
 
     has_queue: ClassVar[bool] = False
     """Whether it takes scripts, as a `QueuedScheduler` does."""
@@ -65,8 +66,10 @@ class Scheduler(ABC):
     (`OF_EVERY_SCRIPT`), is refused."""
     ignores: ClassVar[frozenset[str]] = frozenset()
     """Fields that a job may set all the same, and that have no effect: the plan says so."""
+    ignores_requests: ClassVar[bool] = False
+    """Whether it ignores every field that another scheduler's directives say."""
     handles_of_site: ClassVar[frozenset[str]] = frozenset()
-    """The same of a profile's fields, beside `fields.OF_SITES`."""
+    """The same of a profile's fields, beside `fields.OF_SITES` and `OF_QUEUED_SITES`."""
     instead: ClassVar[Mapping[str, str]] = {}
     """What to do in place of a field that is refused, where dropping it is not all."""
 
@@ -84,7 +87,10 @@ class Scheduler(ABC):
 
     def directives(self, spec: JobSpec, site: Site, request: Request) -> Directives:
         """A job's directives, in the order in which a person would write them."""
-        return []
+        from castoff.launcher.schedulers.dialect import layered  # late: launch needs none of it
+        from castoff.launcher.schedulers.table import Job
+
+        return layered(self.dialect, Job(spec, site, request)) if self.dialect else []
 
     def contradictions(self, spec: JobSpec, site: Site, request: Request) -> Iterable[tuple[str, str]]:
         """Raw directives that contradict what the job asks for: fields and messages."""
@@ -121,6 +127,10 @@ class QueuedScheduler(Scheduler):
     """What the submit command says where a job may have been taken all the same."""
     remedies: ClassVar[Mapping[str, str]] = {}
     """What to do about a refusal: patterns of the submit command's words, and sentences with their group."""
+    remote_shell: ClassVar[str] = ""
+    """Its own command that runs another on a host of a job; empty: it has none."""
+    remote_setup: ClassVar[Sequence[str]] = ()
+    """Lines of a job's setup that have mpiexec reach other hosts by that."""
     forbidden_path_patterns: ClassVar[Mapping[str, str]]
     """Patterns that a run directory's path must not match, each with the reason."""
 
@@ -190,6 +200,10 @@ class QueuedScheduler(Scheduler):
 
         `patience`: seconds for an answer.
         """
+
+    @abstractmethod
+    def machine(self) -> Machine:
+        """How it is asked about its machine."""
 
     def is_array(self, job: str, planned: int | None) -> bool:
         """Whether a job's id is an array's; `planned`: how many members were."""

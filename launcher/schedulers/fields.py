@@ -18,6 +18,8 @@ from castoff.launcher.config.site import Site
 from castoff.launcher.launchers.commands import LAUNCHERS
 from castoff.launcher.runs.plan import OF_EVERY_SCRIPT
 from castoff.launcher.schedulers.base import Scheduler
+from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, scheduler_of
+from castoff.launcher.schedulers.table import requests
 from castoff.launcher.typed.structure import fields_of
 
 OF_SITES = frozenset(
@@ -112,14 +114,25 @@ def launcher_named(spec: JobSpec, site: Site, scheduler: Scheduler) -> LauncherN
     return name if name and counts else site.launcher
 
 
+def without_effect(scheduler: Scheduler) -> frozenset[str]:
+    """The fields that a job may set all the same, and that have no effect there."""
+    if not scheduler.ignores_requests:
+        return scheduler.ignores
+    tables = (one.dialect.fields for one in map(scheduler_of, HAVE_DIRECTIVES) if one.dialect)
+    others = frozenset().union(*map(requests, tables))
+    return scheduler.ignores | others - scheduler.handles - scheduler.instead.keys()
+
+
 def ignored(spec: JobSpec, site: Site, scheduler: Scheduler) -> list[str]:
     """The fields that a job sets and that have no effect on this scheduler.
 
     Not directives of other schedulers alone.
     """
     handled = OF_EVERY_SCRIPT | scheduler.handles
-    names = (one for one in given(spec) if _is_listed(one.name, scheduler.ignores))
-    found = dict.fromkeys(_as_a_whole(one, handled) for one in names)
+    found: dict[str, None] = {}
+    if others := _unlisted_names(spec, handled):  # only then are other schedulers' tables loaded
+        names = (one for one in others if _is_listed(one.name, without_effect(scheduler)))
+        found = dict.fromkeys(_as_a_whole(one, handled) for one in names)
     launcher = launcher_named(spec, site, scheduler)
     if spec.launcher.name not in (None, launcher):
         found["launcher.name"] = None
@@ -132,21 +145,31 @@ def ignored(spec: JobSpec, site: Site, scheduler: Scheduler) -> list[str]:
 
 def refused_of_job(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[tuple[str, str]]:
     """The fields that a job sets and that are not handled there, each with what to do instead."""
-    fields = _unlisted(spec, OF_EVERY_SCRIPT | scheduler.handles | scheduler.ignores)
-    for field in fields:
+    handled = OF_EVERY_SCRIPT | scheduler.handles
+    if not _unlisted(spec, handled):
+        return
+    for field in _unlisted(spec, handled | without_effect(scheduler)):
         fix = scheduler.instead.get(field, "drop it")
         yield field, f"is not supported by {scheduler.title}, which {site.name} runs: {fix}"
 
 
+def of_sites(scheduler: Scheduler) -> frozenset[str]:
+    """The fields of a profile that are handled there."""
+    return OF_SITES | scheduler.handles_of_site | (OF_QUEUED_SITES if scheduler.has_queue else frozenset())
+
+
 def refused_of_site(site: Site, scheduler: Scheduler) -> Iterator[tuple[str, str]]:
     """The same of a profile."""
-    for field in _unlisted(site, OF_SITES | scheduler.handles_of_site):
+    for field in _unlisted(site, of_sites(scheduler)):
         yield field, f"is not supported by {scheduler.title}, the scheduler of this site: drop it"
 
 
+def _unlisted_names(fields: msgspec.Struct, listed: frozenset[str]) -> list[Given]:
+    return [one for one in given(fields) if not _is_listed(one.name, listed)]
+
+
 def _unlisted(fields: msgspec.Struct, listed: frozenset[str]) -> list[str]:
-    found = (one for one in given(fields) if not _is_listed(one.name, listed))
-    return list(dict.fromkeys(_as_a_whole(one, listed) for one in found))
+    return list(dict.fromkeys(_as_a_whole(one, listed) for one in _unlisted_names(fields, listed)))
 
 
 def _is_listed(name: str, listed: frozenset[str]) -> bool:

@@ -2,28 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 from typing import Any, NamedTuple
-
-from castoff.launcher.config.site import Site
-from castoff.launcher.errors import CastoffError
-from castoff.launcher.schedulers.base_queue import user_name
-from castoff.launcher.schedulers.command import SchedulerUnreachable, answer_of
-from castoff.launcher.schedulers.registry import queued
-
-_PATIENCE = 60.0
-"""Seconds for each answer: a large machine has many nodes."""
-
-
-class QueryFailed(CastoffError):
-    """The scheduler is not here, or did not answer. As of diff, 2 is trouble and 1 a difference."""
-
-    exit_code = 2
-
 
 USER = "<user>"
 """In a question's words: the name of whoever asks."""
@@ -176,6 +156,15 @@ _ALIKE = 0.03
 """By how much nodes of one kind may differ in the memory that they report."""
 
 
+class Machine(NamedTuple):
+    """How a scheduler is asked about its machine."""
+
+    questions: Sequence[Question]
+    parse: Callable[[Mapping[str, str]], MachineInfo]
+    """What the answers say, each under its question's `about`. For an answer that it cannot read it raises
+    ValueError or another error of Python's own."""
+
+
 def same_memory(one: int | None, other: int | None) -> bool:
     """Whether two sizes are one and the same kind's; what is unknown is like anything."""
     return one is None or other is None or abs(one - other) <= _ALIKE * max(one, other)
@@ -213,65 +202,3 @@ def outermost(choose: Callable[..., int], bounds: Iterable[int | None]) -> int |
     """Of several bounds the one that takes most, by min or max; None: there is none."""
     held = list(bounds)
     return None if None in held else choose(held, default=None)
-
-
-def ask(site: Site, environ: Mapping[str, str] = os.environ, *, patience: float = _PATIENCE) -> MachineInfo:
-    """What the scheduler of this machine says, which is taken for the site's.
-
-    `patience`: seconds for each answer.
-
-    Raises:
-        QueryFailed: its programs are not here, or it does not answer; with its own words.
-    """
-    if queued(site.scheduler) is None:
-        raise QueryFailed(f"site {site.name}: has no scheduler that could be asked; castoff itself is it")
-    return ask_scheduler(site.scheduler, environ, about=f"site {site.name}", patience=patience)
-
-
-def questions_of(name: str) -> Sequence[Question]:
-    """What a scheduler is asked about its machine."""
-    questions: Sequence[Question] = import_module(f"castoff.launcher.schedulers.{name}.machine").QUESTIONS
-    return questions
-
-
-def _answer(question: Question, patience: float, environ: Mapping[str, str]) -> tuple[str | None, str]:
-    """What a question's command prints; else why it does not."""
-    argv = [word.replace(USER, user_name(str(os.geteuid()))) for word in question.argv]
-    try:
-        return answer_of(argv, patience, environ), ""
-    except SchedulerUnreachable as why:
-        return None, f"`{shlex.join(argv)}`: {why}"
-
-
-def ask_scheduler(
-    name: str, environ: Mapping[str, str] = os.environ, *, about: str, patience: float = _PATIENCE
-) -> MachineInfo:
-    """The same of a scheduler of which there is no profile yet; messages say what it was asked `about`.
-
-    Raises:
-        QueryFailed: as `ask` does.
-    """
-    machine = import_module(f"castoff.launcher.schedulers.{name}.machine")
-    questions = questions_of(name)
-    answers: dict[str, str] = {}
-    unanswered: list[tuple[str, str]] = []
-    with ThreadPoolExecutor(len(questions)) as pool:  # one that hangs keeps no other waiting
-        asked = [(one, pool.submit(_answer, one, patience, environ)) for one in questions]
-    for question, future in asked:
-        answer, failure = future.result()
-        if answer is not None:
-            answers[question.about] = answer
-        elif not question.optional:
-            raise QueryFailed(f"{about}: {failure}")
-        else:
-            unanswered.append((question.about, failure))
-    if not any(answer.strip() for answer in answers.values()):
-        commands = ", ".join(f"`{shlex.join(question.argv)}`" for question in questions)
-        raise QueryFailed(f"{about}: nothing comes out of {commands}")
-    try:
-        info: MachineInfo = machine.parse(answers)
-        return info._replace(unanswered=tuple(unanswered))
-    except (ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
-        raise QueryFailed(
-            f"{about}: what {questions[0].argv[0]} and the others answer cannot be read: {error!r}"
-        ) from error

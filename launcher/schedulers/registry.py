@@ -14,7 +14,7 @@ from castoff.launcher.schedulers.base import QueuedScheduler, Scheduler
 from castoff.launcher.typed.suggestion import did_you_mean
 
 if TYPE_CHECKING:
-    from castoff.launcher.schedulers.reading import ScriptReader
+    from castoff.launcher.schedulers.script_reader import ScriptReader
 
 NAMES = ("flux", "slurm", "pbs", "local")
 """In the order in which they are looked for on a machine."""
@@ -58,9 +58,9 @@ def scheduler_of(name: str) -> Scheduler:
 
 def readers() -> list[ScriptReader]:
     """How the scripts of those that have directives are read."""
-    from castoff.launcher.schedulers.flux import reading as flux
-    from castoff.launcher.schedulers.pbs import reading as pbs
-    from castoff.launcher.schedulers.slurm import reading as slurm
+    from castoff.launcher.schedulers.flux import batch_scripts as flux
+    from castoff.launcher.schedulers.pbs import qsub_scripts as pbs
+    from castoff.launcher.schedulers.slurm import sbatch_scripts as slurm
 
     return [slurm.READER, pbs.READER, flux.READER]
 

@@ -17,7 +17,8 @@ from castoff.launcher.config.site import Search, Site
 from castoff.launcher.errors import CastoffError, InvalidInput, printable, report
 from castoff.launcher.process import files
 from castoff.launcher.schedulers.choice import check_profile
-from castoff.launcher.schedulers.machine_info import MachineInfo, QueryFailed, ask_scheduler
+from castoff.launcher.schedulers.machine_info import MachineInfo
+from castoff.launcher.schedulers.machine_questions import QueryFailed, ask_scheduler
 from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, scheduler_of, title_of
 from castoff.launcher.siting.check import Comparison, is_node
 from castoff.launcher.siting.draft import Draft, chosen_kind, profile_text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 
 from castoff.launcher.config.job import JobSpec
@@ -14,6 +13,7 @@ from castoff.launcher.errors import CastoffError
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.schedulers.machine_info import MachineInfo
+from castoff.launcher.schedulers.registry import queued_of
 from castoff.launcher.siting.check import is_node
 from castoff.launcher.status.watch import wait
 from castoff.launcher.submission.submit import submit
@@ -31,11 +31,9 @@ castoff_hosts=$(castoff_scheduler_hosts 2>/dev/null)
 
 
 def remote_shell(site: Site) -> tuple[str, Sequence[str]]:
-    """The scheduler's program that starts commands on other hosts, and the setup lines by which mpiexec uses
-    it; both are empty for a scheduler without one.
-    """
-    machine = import_module(f"castoff.launcher.schedulers.{site.scheduler}.machine")
-    return getattr(machine, "REMOTE_SHELL", ""), getattr(machine, "REMOTE_SETUP", ())
+    """The scheduler's own way to another host of a job, and setup lines that have mpiexec use it."""
+    own = queued_of(site.scheduler)
+    return own.remote_shell, own.remote_setup
 
 
 def probe_job(site: Site, info: MachineInfo, overrides: Sequence[str] = ()) -> JobSpec:

@@ -10,7 +10,7 @@ from castoff.launcher.runs.directory import check_trusted
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.schedulers.base import QueuedScheduler
-from castoff.launcher.schedulers.directives import dependency_words, is_job_id
+from castoff.launcher.schedulers.dialect import dependency_words, is_job_id
 from castoff.launcher.schedulers.registry import title_of
 from castoff.launcher.status.poller import Poller
 from castoff.launcher.status.survey import RunRecords

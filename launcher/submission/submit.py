@@ -35,7 +35,7 @@ from castoff.launcher.runs.run import RunDirectory, runs_folder
 from castoff.launcher.runs.script import head_of
 from castoff.launcher.schedulers.base import QueuedScheduler
 from castoff.launcher.schedulers.base_queue import Configuration
-from castoff.launcher.schedulers.directives import dependency_words, own_dependency
+from castoff.launcher.schedulers.dialect import dependency_words, own_dependency
 from castoff.launcher.schedulers.local import control as local
 from castoff.launcher.schedulers.submit_request import SubmitRequest
 from castoff.launcher.submission.dependencies import resolve

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, ClassVar
 
 from castoff.launcher.schedulers.base import QueuedScheduler
 from castoff.launcher.schedulers.command import PATIENCE, ssh_command, version_of
-from castoff.launcher.schedulers.fields import OF_QUEUED_SITES
-from castoff.launcher.schedulers.flux import NAME, TITLE, directives
-from castoff.launcher.schedulers.flux.directives import directive as flux_directive
+from castoff.launcher.schedulers.flux import NAME, TITLE
+from castoff.launcher.schedulers.flux import batch_directives as directives
+from castoff.launcher.schedulers.flux.batch_directives import directive as flux_directive
 from castoff.launcher.schedulers.flux.jobs import decimal
 from castoff.launcher.schedulers.submit_request import SubmitCommand, SubmitRequest
+from castoff.launcher.schedulers.table import reached
 
 if TYPE_CHECKING:
     from castoff.launcher.schedulers.base_allocation import Allocation
     from castoff.launcher.schedulers.base_queue import Queue
-    from castoff.launcher.schedulers.directives import Directives
+    from castoff.launcher.schedulers.dialect import Directives
+    from castoff.launcher.schedulers.machine_info import Machine
 
 _OF_BATCH = frozenset({"output", "error", "dependency", "env", "env-remove", "env-file", "cwd"})
 """Directives that mean nothing to a shell."""
@@ -47,8 +49,8 @@ class Flux(QueuedScheduler):
         r"\{\{": "flux batch would expand {{ as its own template",
         r"[^\S ]|[\x00-\x1f\x7f-\x9f\ud800-\udfff]": "flux batch's --output takes one line of UTF-8",
     }
-    handles = directives.HANDLES
-    handles_of_site = OF_QUEUED_SITES | {"gpu_request"}
+    handles = reached(directives.FIELDS) | {"requeue.how"}
+    handles_of_site = frozenset({"gpu_request"})
     instead: ClassVar[Mapping[str, str]] = {
         "array": "drop it, and submit its members one by one; Flux has no arrays",
         "qos": "drop it, or use a queue that implies it",
@@ -61,7 +63,6 @@ class Flux(QueuedScheduler):
     unreached = re.compile(r"unable to connect to flux|connection refused", re.IGNORECASE)
     no_answer = re.compile(r"timed? ?out|reset|broken pipe|terminated|protocol", re.IGNORECASE)
     refused = staticmethod(directives.refused)
-    directives = staticmethod(directives.directives)
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
         """Others have a program of that name, too; and without an instance that answers it is of no use."""
@@ -116,6 +117,12 @@ class Flux(QueuedScheduler):
         from castoff.launcher.schedulers.flux.allocation import find
 
         return find(environ)
+
+    def machine(self) -> Machine:
+        """See `QueuedScheduler.machine`."""
+        from castoff.launcher.schedulers.flux.resources import MACHINE
+
+        return MACHINE
 
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
         """See `QueuedScheduler.queue`; what plans and renders asks nothing, and loads nothing of it."""

@@ -23,14 +23,12 @@ class Local(Scheduler):
         }
     )
     # So that a job file can be tried out here as it is.
-    ignores = frozenset(
-        {
-            *("memory", "account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive"),
-            *("mail.to", "mail.on", "options", "directives", "binding"),
-            *("select", "device_type"),
-        }
-    )
-    instead: ClassVar[Mapping[str, str]] = {"requeue.how": "drop it, for it starts the same job again"}
+    ignores = frozenset({"options", "directives", "binding"})
+    ignores_requests = True
+    instead: ClassVar[Mapping[str, str]] = {
+        "requeue.how": "drop it, for it starts the same job again",
+        "restart.spare_nodes": "drop it, for there is one machine",
+    }
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
         """It is everywhere, and the last to be looked for."""

@@ -11,7 +11,7 @@ from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.quantities import cpus, size
 from castoff.launcher.config.site import Site
 from castoff.launcher.launchers.base import Request
-from castoff.launcher.schedulers.directives import Layer
+from castoff.launcher.schedulers.dialect import Layer
 from castoff.launcher.schedulers.pbs import NAME
 from castoff.launcher.schedulers.pbs.select import Chunk, quoted, select_text
 

@@ -16,14 +16,16 @@ from castoff.launcher.config.site import Site
 from castoff.launcher.errors import CastoffError, shown
 from castoff.launcher.schedulers.base import QueuedScheduler
 from castoff.launcher.schedulers.command import PATIENCE, version_of
-from castoff.launcher.schedulers.fields import OF_QUEUED_SITES
-from castoff.launcher.schedulers.pbs import NAME, TITLE, directives
+from castoff.launcher.schedulers.pbs import NAME, TITLE
+from castoff.launcher.schedulers.pbs import qsub_directives as directives
 from castoff.launcher.schedulers.submit_request import Part, SubmitCommand, SubmitRequest
+from castoff.launcher.schedulers.table import reached
 
 if TYPE_CHECKING:
     from castoff.launcher.schedulers.base_allocation import Allocation
     from castoff.launcher.schedulers.base_queue import Queue
-    from castoff.launcher.schedulers.directives import Directives
+    from castoff.launcher.schedulers.dialect import Directives
+    from castoff.launcher.schedulers.machine_info import Machine
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,199}")
 """OpenPBS's check_job_name() for -N: a letter, then letters, digits and -_.+. It takes 230, but the
@@ -34,6 +36,17 @@ _OF_BATCH = frozenset({"j", "o", "e", "k", "r", "J", "S", "z", "f"})
 """Directives that an interactive job cannot have, or that mean nothing to it."""
 
 _ID = re.compile(r"[0-9]+(?:\[\])?\.[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+_REMOTE_SETUP = (
+    "castoff_reach=$CASTOFF_ATTEMPT_DIR/reach  # what ssh would do, by PBS",
+    "printf '%s\\n' '#!/bin/bash' 'while [[ $1 == -* ]]; do shift; done' 'host=$1' shift \\",
+    """  'exec REMOTE_SHELL "$host" /bin/bash -c "$*"' >"$castoff_reach\"""",
+    'chmod 700 "$castoff_reach"',
+    "export HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$castoff_reach OMPI_MCA_plm_rsh_agent=$castoff_reach",
+    "export I_MPI_HYDRA_BOOTSTRAP=ssh I_MPI_HYDRA_BOOTSTRAP_EXEC=$castoff_reach",
+)
+"""Lines of a job's setup that have mpiexec reach other hosts by that."""
 
 
 class Pbs(QueuedScheduler):
@@ -56,19 +69,21 @@ class Pbs(QueuedScheduler):
         "[^ -~]": "qsub's -o takes a path of plain ASCII",
         r"\\": "qsub -v doubles a backslash",
     }
-    handles = directives.HANDLES
-    handles_of_site = OF_QUEUED_SITES | {
-        *(
-            "request_form",
-            "requested_resources",
-            "queues.array_max_concurrent",
-            "queues.select_counts",
-            "array.source",
-            "array.date",
-            "array.max_count",
-            "device_type_resource",
-        ),
-    }
+    handles = reached(directives.FIELDS) | {"requeue.how"}
+    handles_of_site = frozenset(
+        {
+            *(
+                "request_form",
+                "requested_resources",
+                "queues.array_max_concurrent",
+                "queues.select_counts",
+                "array.source",
+                "array.date",
+                "array.max_count",
+                "device_type_resource",
+            ),
+        }
+    )
     instead: ClassVar[Mapping[str, str]] = {
         "qos": "drop it, or use a queue that implies it",
         "constraint": "write select, as in select: {model: NAME}, or use a queue of such nodes",
@@ -81,6 +96,8 @@ class Pbs(QueuedScheduler):
         r"down",
         re.IGNORECASE,
     )
+    remote_shell = "pbs_tmrsh"
+    remote_setup = _REMOTE_SETUP
     tasks = staticmethod(directives.tasks)
     remedies: ClassVar[Mapping[str, str]] = {
         r'cannot be used with "select" or "place", resource is: (\S+)': (
@@ -156,6 +173,12 @@ class Pbs(QueuedScheduler):
         """PBS knows no array of one."""
         return "[" in job
 
+    def machine(self) -> Machine:
+        """See `QueuedScheduler.machine`."""
+        from castoff.launcher.schedulers.pbs.queues_and_nodes import MACHINE
+
+        return MACHINE
+
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
         """See `QueuedScheduler.queue`; what plans and renders asks nothing, and loads nothing of it."""
         from castoff.launcher.schedulers.pbs.queue import PbsQueue
@@ -164,7 +187,7 @@ class Pbs(QueuedScheduler):
 
     def interactive_command(self, directives: Directives, program: list[str], terminal: bool) -> list[str]:
         """qsub -I. It starts the program as a login shell, for the environment is a new one."""
-        from castoff.launcher.schedulers.pbs.directives import option
+        from castoff.launcher.schedulers.pbs.qsub_directives import option
 
         options = [word for one in directives if one[0] not in _OF_BATCH for word in option(*one)]
         shell, *words = program

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from castoff.launcher.schedulers.base import QueuedScheduler
 from castoff.launcher.schedulers.command import PATIENCE
-from castoff.launcher.schedulers.fields import OF_QUEUED_SITES
-from castoff.launcher.schedulers.slurm import NAME, TITLE, directives
+from castoff.launcher.schedulers.slurm import NAME, TITLE
+from castoff.launcher.schedulers.slurm import sbatch_directives as directives
 from castoff.launcher.schedulers.submit_request import Part, SubmitCommand, SubmitRequest
+from castoff.launcher.schedulers.table import reached
 
 if TYPE_CHECKING:
     from castoff.launcher.schedulers.base_allocation import Allocation
     from castoff.launcher.schedulers.base_queue import Queue
-    from castoff.launcher.schedulers.directives import Directives
+    from castoff.launcher.schedulers.dialect import Directives
+    from castoff.launcher.schedulers.machine_info import Machine
 
 _PARSABLE = re.compile(r"([0-9]+)(?:;[\w.-]+)?")
 _OF_BATCH = frozenset(
@@ -52,27 +54,29 @@ class Slurm(QueuedScheduler):
         r"\\": "Slurm's log files can have no backslash in their path",
         r"\n": "squeue's lines can show no path with a line break",
     }
-    handles = directives.HANDLES
-    handles_of_site = OF_QUEUED_SITES | {
-        *("qos.source", "qos.date", "qos.ranges.min_nodes", "qos.ranges.max_nodes", "qos.max_jobs"),
-        *(
-            "qos.ranges.min_walltime",
-            "qos.ranges.max_walltime",
-            "qos.array_max_concurrent",
-            "qos.max_devices",
-            "qos.device_counts",
-            "qos.exclusive",
-        ),
-        *(
-            "qos.listed_as",
-            "qos.submit_to",
-            "qos.by_request",
-            "other_qos",
-            "default_qos",
-            "queues.array_max_concurrent",
-        ),
-        *("array.source", "array.date", "array.max_count", "gpu_request", "gpu_bind"),
-    }
+    handles = reached(directives.FIELDS)
+    handles_of_site = frozenset(
+        {
+            *("qos.source", "qos.date", "qos.ranges.min_nodes", "qos.ranges.max_nodes", "qos.max_jobs"),
+            *(
+                "qos.ranges.min_walltime",
+                "qos.ranges.max_walltime",
+                "qos.array_max_concurrent",
+                "qos.max_devices",
+                "qos.device_counts",
+                "qos.exclusive",
+            ),
+            *(
+                "qos.listed_as",
+                "qos.submit_to",
+                "qos.by_request",
+                "other_qos",
+                "default_qos",
+                "queues.array_max_concurrent",
+            ),
+            *("array.source", "array.date", "array.max_count", "gpu_request", "gpu_bind"),
+        }
+    )
     instead: ClassVar[Mapping[str, str]] = {
         "requeue.how": "drop it, for Slurm starts the same job again",
         "select": "write constraint, as in constraint: a100, for nodes that have a feature",
@@ -91,7 +95,6 @@ class Slurm(QueuedScheduler):
         re.IGNORECASE,
     )
     contradictions = staticmethod(directives.contradictions)
-    directives = staticmethod(directives.directives)
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
         """sbatch is Slurm's alone."""
@@ -128,6 +131,12 @@ class Slurm(QueuedScheduler):
                     SubmitCommand(environment, partial(_command, words, request, bool(max_concurrent)), part)
                 )
         return found
+
+    def machine(self) -> Machine:
+        """See `QueuedScheduler.machine`."""
+        from castoff.launcher.schedulers.slurm.partitions import MACHINE
+
+        return MACHINE
 
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
         """See `QueuedScheduler.queue`; what plans and renders asks nothing, and loads nothing of it."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from castoff.launcher.schedulers.pbs.machine import REMOTE_SETUP
+from castoff.launcher.schedulers.pbs.scheduler import SCHEDULER as PBS
 from tests import patience
 from tests.command_line import COMMAND, Castoff
 
@@ -160,7 +160,7 @@ def test_with_a_profile_that_a_probe_wrote(
     """Its setup writes a program for mpiexec into the attempt's folder; `env` unsets what the site sets."""
     folder = tmp_path / ".castoff" / "sites"
     folder.mkdir(parents=True)
-    setup = "\n".join(REMOTE_SETUP).replace("REMOTE_SHELL", "echo")
+    setup = "\n".join(PBS.remote_setup).replace("REMOTE_SHELL", "echo")
     profile = {"extends": "pbs", "description": "d", "setup": [setup], "env": {"A": "site", "B": "site"}}
     (folder / "probed.yaml").write_text(json.dumps(profile))
     says = '"$HYDRA_LAUNCHER_EXEC" -x n2 echo hello; echo "<$A$B$CASTOFF_ATTEMPT_DIR>"'

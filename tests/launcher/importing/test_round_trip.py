@@ -15,15 +15,13 @@ from castoff.launcher.importing.sizes import of_each_node
 from castoff.launcher.importing.writing import job_file
 from castoff.launcher.planning.planner import decide
 from castoff.launcher.planning.render import rendered
-from castoff.launcher.schedulers.registry import readers
+from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, readers, scheduler_of
 from castoff.launcher.typed.document import Document
 
 from .scripts_of_tests import NAMES, text_of
 
-ASKED = (
-    *("walltime", "account", "queue", "qos", "constraint", "exclusive", "after", "array", "inherit"),
-    *("device_type", "mail.to", "name"),
-)
+DIALECTS = [scheduler_of(name).dialect for name in HAVE_DIRECTIVES]
+ASKED = {row.field for one in DIALECTS if one for row in one.fields if row.value} | {"inherit", "device_type"}
 
 
 def asks_for(script: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -13,7 +13,7 @@ from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Site
 from castoff.launcher.launchers.base import Layout, Request
 from castoff.launcher.schedulers import registry
-from castoff.launcher.schedulers.directives import own_dependency
+from castoff.launcher.schedulers.dialect import own_dependency
 from castoff.launcher.schedulers.registry import scheduler_of
 
 REQUEST = Request(Layout([(4, 2)]), 8, [], 1, 4, Site.load("slurm"), name="job", walltime=5400, grace=120)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,7 +19,8 @@ from castoff.launcher.runs.plan import OF_EVERY_SCRIPT
 from castoff.launcher.schedulers import choice, fields
 from castoff.launcher.schedulers.registry import NAMES, scheduler_of
 from castoff.launcher.submission.submit import DryRun, dry_run
-from castoff.launcher.typed.structure import bare, fields_of, is_struct, members
+from castoff.launcher.typed.structure import fields_of
+from tests.launcher.fields_of_jobs import leaves, type_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -48,26 +48,15 @@ def test_a_field_that_asks_for_nothing_is_not_given() -> None:
 LAUNCHERS = {"slurm": "hydra", "pbs": "openmpi"}
 
 VALUES: dict[str, Any] = {
-    "name": "other",
-    "nodes": 2,
     "ranks": 3,
     "ranks_per_node": 3,
-    "cores_per_rank": 2,
-    "devices_per_rank": 2,
     "device_type": "a100",
     "binding": "0-3:4-7",
     "memory": "4G",
     "walltime": "2h",
     "grace": "7m",
     "signal": "USR1@300",
-    "account": "payer",
-    "queue": "night",
-    "qos": "high",
-    "constraint": "gpu",
-    "reservation": "maintenance",
-    "exclude": "n1",
     "select": {"model": "mil_ait"},
-    "exclusive": True,
     "mail.to": "other@example.org",
     "mail.on": ["begin"],
     "command": ["other"],
@@ -86,8 +75,6 @@ VALUES: dict[str, Any] = {
     "snapshot.paths": ["src"],
     "snapshot.link": ["data"],
     "snapshot.limit": "1G",
-    "launcher.torchrun": True,
-    "launcher.driver": True,
     "launcher.args": ["--label"],
     "launcher.timeout": "3m",
     "launcher.preload": ["torch"],
@@ -101,10 +88,8 @@ VALUES: dict[str, Any] = {
     "stage.to": "place",
     "stage.unpack": False,
     "stage.sha256": "ab" * 32,
-    "stage.activate": True,
     "array.count": 5,
-    "array.indices": "1,3-5",
-    "array.max_concurrent": 2,
+    "array.indices": "1-7:2",
     "after": {"afterok": ["123"]},
     "requeue.max": 3,
     "requeue.how": "chain",
@@ -117,7 +102,15 @@ VALUES: dict[str, Any] = {
     "restart.progress": "checkpoints",
     "preflight": True,
 }
-"""Another value of each field than the one in `job`."""
+"""Another value of a field than the one in `job`, where not every value of its type is one."""
+
+
+def value_of(name: str) -> Any:
+    """Another value of a field."""
+    if name in VALUES:
+        return VALUES[name]
+    return {bool: True, int: 2, str: "other"}[type_of(name)]
+
 
 BESIDE: dict[str, dict[str, Any]] = {
     **{f"requeue.{name}": {"requeue": {"max": 2}} for name in ("how", "on", "progress")},
@@ -137,25 +130,6 @@ OUTER: dict[str, dict[str, Any]] = {
     "stage": {"from": "/data/set.tar"},
 }
 """What a field with required fields of its own holds beside the one in question."""
-
-
-def leaves(kind: type[msgspec.Struct], under: str = "") -> Iterator[str]:
-    """The fields of a struct, down to those that hold no fields themselves."""
-    for name, field in fields_of(kind).items():
-        inner = [one for one in _structs(field.type) if one is not JobSpec]
-        if not inner:
-            yield under + name
-        for one in inner:
-            yield from leaves(one, f"{under}{name}.")
-
-
-def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:
-    for option in members(bare(kind)):
-        option = bare(option)
-        if is_struct(option):
-            yield option
-        elif get_origin(option) in (list, dict):
-            yield from _structs(get_args(option)[-1])
 
 
 @cache
@@ -186,9 +160,7 @@ def jobs(name: str, scheduler: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """A job without a field, and the same with it."""
     plain: dict[str, Any] = {"command": ["x"], "walltime": "1h", "ranks_per_node": 2, "cores_per_rank": 4}
     plain |= BESIDE.get(name, {})
-    value = VALUES.get(name)
-    if name == "launcher.name":
-        value = LAUNCHERS.get(scheduler, "hydra")
+    value = LAUNCHERS.get(scheduler, "hydra") if name == "launcher.name" else value_of(name)
     outer, _, inner = name.partition(".")
     if name == "script":  # instead of a command
         return {**plain, "ranks_per_node": None}, {"script": value, "walltime": "1h"}
@@ -238,7 +210,7 @@ def test_a_field_of_a_job_has_an_effect_or_is_refused(name: str, scheduler: str)
         assert name not in OF_EVERY_SCRIPT | own.handles or (name, scheduler) in REFUSED_VALUES
         return
     before = submission(scheduler, json.dumps(plain))
-    if name in own.ignores:
+    if name in fields.without_effect(own):
         assert effect(found) == effect(before)
         assert any(note.startswith((f"{name}: ", f"{outer}: ")) for note in found.plan.notes)
     elif name in OF_EVERY_SCRIPT or not own.has_queue:
@@ -250,13 +222,13 @@ def test_a_field_of_a_job_has_an_effect_or_is_refused(name: str, scheduler: str)
 def test_fields_are_listed_by_their_names_and_once() -> None:
     of_jobs, of_sites = {*leaves(JobSpec)}, {*leaves(Site)}
     for own in map(scheduler_of, NAMES):
-        assert own.handles | own.ignores <= of_jobs - OF_EVERY_SCRIPT
-        assert not own.handles & own.ignores
-        assert own.handles_of_site <= of_sites - fields.OF_SITES
+        assert own.handles | fields.without_effect(own) <= of_jobs - OF_EVERY_SCRIPT
+        assert not own.handles & fields.without_effect(own)
+        assert own.handles_of_site <= of_sites - fields.OF_SITES - fields.OF_QUEUED_SITES
         assert own.instead.keys() <= of_jobs | {name.partition(".")[0] for name in of_jobs}
     assert of_jobs == OF_EVERY_SCRIPT.union(*(scheduler_of(name).handles for name in NAMES))
     of_none = {"qos.select_counts"}  # of PBS alone, which has no QOS
-    handled = fields.OF_SITES.union(*(scheduler_of(name).handles_of_site for name in NAMES))
+    handled = frozenset().union(*(fields.of_sites(scheduler_of(name)) for name in NAMES))
     assert of_sites - of_none == handled
 
 

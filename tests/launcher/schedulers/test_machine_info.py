@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from castoff.launcher.config.site import Search, Site
-from castoff.launcher.schedulers.machine_info import QueryFailed, ask
+from castoff.launcher.schedulers.machine_questions import QueryFailed, ask
 
 Answers = Callable[..., dict[str, str]]
 

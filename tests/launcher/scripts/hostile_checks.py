@@ -14,6 +14,7 @@ from castoff.launcher.errors import InvalidInput
 from castoff.launcher.runs.script import head_of
 from castoff.launcher.schedulers.registry import NAMES, queued_of
 from castoff.launcher.schedulers.submit_request import SubmitRequest
+from castoff.launcher.schedulers.table import Row
 
 from . import pals
 from .hostile_cluster import MARK
@@ -254,19 +255,21 @@ def _flux_dependency(words: str | bool) -> str:
     )
 
 
+def _is_plain(row: Row, given: dict[str, Any]) -> bool:
+    """Whether a directive holds a field's text, and nothing beside it."""
+    return (
+        given.get(row.field) is not None and row.value is not None and (row.whole is None or row.value is str)
+    )
+
+
 def _expected_directives(trial: Trial) -> dict[str, Any]:
     """Those that the job's words go into; None: it is not there."""
     fields = trial.fields
-    names = {"name": "N", "account": "A", "queue": "q"}
-    if trial.case.kind == "slurm":
-        names = {"name": "job-name", "account": "account", "queue": "partition"}
-        names |= {name: name for name in ("qos", "constraint", "reservation", "exclude")}
-    if trial.case.kind == "flux":
-        names = {"name": "job-name", "account": "bank", "queue": "queue", "constraint": "requires"}
+    dialect = queued_of(trial.case.kind).dialect
+    assert dialect is not None
     given = {**trial.profile.get("defaults", {}), **fields}
-    expected = {names[field]: given[field] for field in names if field in given}
-    if "mail" in fields:
-        expected["mail-user" if trial.case.kind == "slurm" else "M"] = fields["mail"]["to"]
+    given |= {f"mail.{name}": value for name, value in fields.get("mail", {}).items()}
+    expected = {row.directive: row.text(given[row.field]) for row in dialect.fields if _is_plain(row, given)}
     asked = {**trial.profile.get("directives", {}), **fields.get("directives", {})}
     asked |= asked.pop(trial.case.kind, {})
     asked = {name: value for name, value in asked.items() if name not in NAMES}

@@ -18,6 +18,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import yaml
 from hypothesis import strategies as st
 
+from castoff import JobSpec
+from castoff.launcher.schedulers.fields import without_effect
+from castoff.launcher.schedulers.registry import scheduler_of
 from tests.hostile import (
     BYTES,
     FILE_NAMES,
@@ -30,6 +33,7 @@ from tests.hostile import (
     TEXTS,
     WORDS,
 )
+from tests.launcher.fields_of_jobs import leaves, type_of
 
 from . import hostile_surroundings as surroundings
 from .hostile_poison import poisoned
@@ -107,7 +111,7 @@ def _of_scheduler(kind: Kind) -> st.SearchStrategy[Fields]:
             max_size=4,
         )
     if kind == "flux":
-        names = st.sampled_from(["urgency", "begin-time", "conf", "x-site_1"])
+        names = st.sampled_from(["begin-time", "conf", "x-site_1"])
         return st.dictionaries(names, FLUX_LINES | flags, max_size=4)
     letters = st.dictionaries(st.sampled_from(["P", "S", "u", "k"]), LINES | flags, max_size=2)
     words = st.dictionaries(st.sampled_from(["site", "software", "eagle_fs"]), RESOURCES | flags, max_size=2)
@@ -156,10 +160,6 @@ def _lines(kind: Kind) -> st.SearchStrategy[str]:
     return FLUX_LINES if kind == "flux" else LINES
 
 
-def _slurm_lines(kind: Kind) -> st.SearchStrategy[str] | None:
-    return LINES if kind == "slurm" else None
-
-
 def _not_flux(values: st.SearchStrategy[Any]) -> Callable[[Kind], st.SearchStrategy[Any] | None]:
     return lambda kind: None if kind == "flux" else values
 
@@ -183,14 +183,6 @@ FIELDS: dict[str, Callable[[Kind], st.SearchStrategy[Any] | None]] = {
     "binding": lambda kind: None if kind in ("flux", "local") else st.sampled_from(["0", "0-1", "1,3-4"]),
     "memory": _not_flux(st.sampled_from(["4G", "100M"])),
     "walltime": _among("00:30:00", "2h", "1-00:00:00"),
-    "account": _lines,
-    "queue": _lines,
-    "qos": _slurm_lines,
-    "constraint": lambda kind: _lines(kind) if kind in ("slurm", "flux") else None,
-    "reservation": _slurm_lines,
-    "exclude": _slurm_lines,
-    "exclusive": _among(True, False),
-    "mail.to": _not_flux(LINES),
     "mail.on": _not_flux(st.sampled_from([["begin"], ["end", "fail"]])),
     "setup": _setup,
     "teardown": _teardown,
@@ -224,8 +216,8 @@ FIELDS: dict[str, Callable[[Kind], st.SearchStrategy[Any] | None]] = {
     "grace": _among("10s", "1m"),
     "templates": lambda kind: LINE_FILE_NAMES,
 }
-"""What each field may hold on a scheduler; None where that scheduler knows no such field. Those of
-`stage` are lists, with a value for each item."""
+"""What a field may hold on a scheduler where that is not all of its type; None where that scheduler knows no
+such field. Those of `stage` are lists, with a value for each item."""
 
 FLAGS = (
     *("command", "name", "nodes", "ranks_per_node", "ranks", "cores_per_rank", "devices_per_rank", "memory"),
@@ -341,7 +333,7 @@ def _drawn(draw: st.DrawFn, kind: Kind) -> dict[str, Any]:
     """A value for every field, or for three of four."""
     everything = draw(st.booleans())
     chosen = {}
-    for field, values in _strategies(kind).items():
+    for field, values in strategies(kind).items():
         if field == "command" or everything or draw(_ONE_OF_FOUR):
             chosen[field] = draw(values)
     return chosen
@@ -351,10 +343,20 @@ _ONE_OF_FOUR = st.integers(0, 3)
 
 
 @cache
-def _strategies(kind: Kind) -> dict[str, st.SearchStrategy[Any]]:
-    """`FIELDS` of a scheduler, made once: to make a strategy takes longer than to draw from it."""
-    made = {field: values_of(kind) for field, values_of in FIELDS.items()}
-    return {field: values for field, values in made.items() if values is not None}
+def strategies(kind: Kind) -> dict[str, st.SearchStrategy[Any]]:
+    """What is drawn for each field, made once: to make a strategy takes longer than to draw from it."""
+    names = set(leaves(JobSpec)) - EXEMPT.keys()
+    made = {name: FIELDS[name](kind) if name in FIELDS else _by_type(name, kind) for name in sorted(names)}
+    return {name: values for name, values in made.items() if values is not None}
+
+
+def _by_type(name: str, kind: Kind) -> st.SearchStrategy[Any] | None:
+    scheduler = scheduler_of(kind)
+    if name not in scheduler.handles | without_effect(scheduler):
+        return None
+    rows = scheduler.dialect.fields if scheduler.dialect else ()
+    least, most = next((row.bounds for row in rows if row.field == name and row.bounds), (-1000, 1000))
+    return {bool: st.booleans(), int: st.integers(least, most), str: _lines(kind)}[type_of(name)]
 
 
 def _nested(dotted: dict[str, Any]) -> Fields:
@@ -440,7 +442,7 @@ def _profiles(kind: Kind) -> st.SearchStrategy[Fields]:
     if kind == "slurm":
         optional["directives"] = st.fixed_dictionaries({}, optional={"comment": LINES, "x-other": LINES})
     if kind == "flux":
-        optional["directives"] = st.fixed_dictionaries({}, optional={"urgency": FLUX_LINES})
+        optional["directives"] = st.fixed_dictionaries({}, optional={"conf": FLUX_LINES})
     if kind == "pbs":
         optional["directives"] = st.fixed_dictionaries({}, optional={"P": LINES, "other": RESOURCES})
     return st.fixed_dictionaries({}, optional=optional)

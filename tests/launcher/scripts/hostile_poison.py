@@ -75,7 +75,7 @@ _BAD_ON_PBS: dict[str, list[Any]] = {
 
 _BAD_ON_FLUX: dict[str, list[Any]] = {
     **{name: ["a\tb", "\x7f", "a'''b", 'a"""b'] for name in ("name", "account", "queue", "constraint")},
-    "directives": [{"urgency": value} for value in ("a\tb", "\x1b[31m", "'''", '"""')],
+    "directives": [{"conf": value} for value in ("a\tb", "\x1b[31m", "'''", '"""')],
     "array": [{"count": 2}],
     "memory": ["4G"],
     "mail": [{"to": "x"}],

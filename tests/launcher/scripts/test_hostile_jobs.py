@@ -16,7 +16,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import jinja2
 import msgspec
@@ -38,12 +38,12 @@ from castoff.launcher.trust.decision import fixes
 from castoff.launcher.trust.granted import granted
 from castoff.launcher.trust.paths import weaknesses
 from castoff.launcher.typed.document import Document
-from castoff.launcher.typed.structure import fields_of
 from tests.hostile import LINES, TEXTS
+from tests.launcher.fields_of_jobs import leaves
 
 from .hostile_checks import check
 from .hostile_cluster import make_tools
-from .hostile_jobs import EXEMPT, FIELDS, LAUNCHERS, Case, cases
+from .hostile_jobs import EXEMPT, FIELDS, LAUNCHERS, Case, cases, strategies
 from .hostile_runs import Trial, placed
 
 TOGETHER = st.tuples(cases("slurm"), cases("pbs"), cases("flux"), cases("local"))
@@ -137,26 +137,10 @@ def test_many_jobs(part: int, tmp_path: Path) -> None:
 
 
 def test_no_field_is_forgotten() -> None:
-    """A new field needs a row in `FIELDS`, or a reason in `EXEMPT`."""
+    """A new field is drawn by its type, or has a row in `FIELDS` or a reason in `EXEMPT`."""
     assert set(FIELDS).isdisjoint(EXEMPT)
-    assert {*FIELDS, *EXEMPT} == set(_leaves(JobSpec))
-
-
-def _leaves(kind: type[msgspec.Struct]) -> Iterator[str]:
-    """The fields of a struct, dotted where they hold fields of their own."""
-    for name, field in fields_of(kind).items():
-        inner = _struct_in(field.type)
-        if inner is None:
-            yield name
-        else:
-            yield from (f"{name}.{leaf}" for leaf in _leaves(inner))
-
-
-def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return kind
-    found = (_struct_in(argument) for argument in get_args(kind))
-    return next((struct for struct in found if struct is not None), None)
+    drawn = set().union(*(strategies(kind) for kind in LAUNCHERS))
+    assert {*FIELDS, *EXEMPT} <= set(leaves(JobSpec)) == {*drawn, *EXEMPT}
 
 
 # --- Beside the jobs ----------------------------------------------------------------------------------

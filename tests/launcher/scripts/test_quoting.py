@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from castoff import InvalidInput, JobSpec, Site, plan, render
-from castoff.launcher.schedulers.pbs.directives import directive as pbs_directive
-from castoff.launcher.schedulers.slurm.directives import directive as slurm_directive
+from castoff.launcher.schedulers.pbs.qsub_directives import directive as pbs_directive
+from castoff.launcher.schedulers.slurm.sbatch_directives import directive as slurm_directive
 from castoff.launcher.text.quoting import (
     comment,
     interpreter,

@@ -10,8 +10,8 @@ import pytest
 
 from castoff.launcher.config.site import Search, Site
 from castoff.launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo
-from castoff.launcher.schedulers.pbs import machine as pbs_limits
-from castoff.launcher.schedulers.slurm import machine as slurm_limits
+from castoff.launcher.schedulers.pbs import queues_and_nodes as pbs_limits
+from castoff.launcher.schedulers.slurm import partitions as slurm_limits
 from castoff.launcher.siting.check import Comparison
 from tests.launcher.planning.test_device_queues import lab
 

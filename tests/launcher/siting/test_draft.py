@@ -13,10 +13,10 @@ from castoff.launcher.planning.planner import decide
 from castoff.launcher.planning.render import rendered
 from castoff.launcher.schedulers.base import QueuedScheduler
 from castoff.launcher.schedulers.choice import check_profile
-from castoff.launcher.schedulers.flux import machine as flux
+from castoff.launcher.schedulers.flux import resources as flux
 from castoff.launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo, User
-from castoff.launcher.schedulers.pbs import machine as pbs
-from castoff.launcher.schedulers.slurm import machine as slurm
+from castoff.launcher.schedulers.pbs import queues_and_nodes as pbs
+from castoff.launcher.schedulers.slurm import partitions as slurm
 from castoff.launcher.siting.check import Comparison
 from castoff.launcher.siting.draft import Draft, device_variable, profile_text
 from castoff.launcher.siting.entries import count_questions

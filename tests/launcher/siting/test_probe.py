@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from castoff.launcher.config.site import Search, Site
 from castoff.launcher.schedulers.machine_info import MachineInfo, NodeKind
-from castoff.launcher.schedulers.pbs.machine import REMOTE_SETUP
+from castoff.launcher.schedulers.pbs.scheduler import SCHEDULER as PBS
 from castoff.launcher.siting.draft import Draft, profile_text
 from castoff.launcher.siting.entries import count_questions
 from castoff.launcher.siting.probe import merged, parse, without_questions
@@ -79,7 +79,7 @@ def site_of(text: str) -> Site:
 
 
 def merge(text: str, said: str) -> Updated:
-    new = merged(text, site_of(text), parse(said), "2026-11-26", REMOTE_SETUP)
+    new = merged(text, site_of(text), parse(said), "2026-11-26", PBS.remote_setup)
     site_of(new.text)
     return new
 
@@ -172,7 +172,9 @@ class TestNodes:
         text = "extends: polaris\n"
         search = Search({"XDG_CONFIG_HOME": "/nowhere"}, None, draft=(path, text))
         site = Site.load("polaris", search=search)
-        new = merged(text, site, parse(POLARIS.replace("== modules", "== none")), "2026-11-26", REMOTE_SETUP)
+        new = merged(
+            text, site, parse(POLARIS.replace("== modules", "== none")), "2026-11-26", PBS.remote_setup
+        )
         assert [
             line for line in new.text.splitlines() if "sockets:" in line or "device" in line.split(":")[0]
         ] == []

@@ -9,7 +9,7 @@ import pytest
 
 from castoff.launcher.config.site import Search, Site
 from castoff.launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo
-from castoff.launcher.schedulers.pbs import machine as pbs
+from castoff.launcher.schedulers.pbs import queues_and_nodes as pbs
 from castoff.launcher.siting.check import Comparison
 from castoff.launcher.siting.draft import Draft, profile_text
 from castoff.launcher.siting.update import Updated, updated

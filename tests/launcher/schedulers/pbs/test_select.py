@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from castoff.launcher.schedulers.pbs.directives import directive
+from castoff.launcher.schedulers.pbs.qsub_directives import directive
 from castoff.launcher.schedulers.pbs.select import Chunk, parse_select, quoted, select_text
 from tests.launcher.scripts.readers import pbs_chunks, read_pbs
 

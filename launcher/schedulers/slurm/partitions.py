@@ -13,6 +13,7 @@ from castoff.launcher.config.quantities import cpus, seconds
 from castoff.launcher.schedulers.machine_info import (
     USER,
     AwayHost,
+    Machine,
     MachineInfo,
     NodeKind,
     Question,
@@ -71,7 +72,7 @@ _ACCESS = {
 
 
 def parse(answers: Mapping[str, str]) -> MachineInfo:
-    """What the answers say; it raises what `machine.ask` takes for an answer that cannot be read."""
+    """What the answers say. See `Machine.parse`."""
     partitions = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in answers["partitions"].splitlines()]
     config = dict(re.findall(r"^(\w+) *= *(.*?) *$", answers["config"], re.MULTILINE))
     of_partitions = {one["QoS"] for one in partitions if one.get("QoS", "N/A") != "N/A"}
@@ -274,3 +275,6 @@ def _devices(gres: str) -> list[tuple[str, int, list[int]]]:
 def _number(text: str, read: Callable[[str], int] = int) -> int | None:
     """A limit; scontrol and sacctmgr write times as job files have them, `D-HH:MM:SS`."""
     return None if text.upper() in _NO_LIMIT else read(text)
+
+
+MACHINE = Machine(QUESTIONS, parse)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from castoff.launcher.launchers.foreign.asked import Asked
-from castoff.launcher.schedulers.slurm.reading import READER, minutes, read
+from castoff.launcher.schedulers.slurm.sbatch_directives import minutes
+from castoff.launcher.schedulers.slurm.sbatch_scripts import READER, read
 
 
 def asked(*lines: str) -> Asked:

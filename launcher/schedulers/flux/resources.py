@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from castoff.launcher.schedulers.machine_info import MachineInfo, NodeKind, Question, QueueInfo, kinds
+from castoff.launcher.schedulers.machine_info import (
+    Machine,
+    MachineInfo,
+    NodeKind,
+    Question,
+    QueueInfo,
+    kinds,
+)
 
 QUESTIONS = [
     Question(
@@ -22,7 +29,7 @@ QUESTIONS = [
 
 
 def parse(answers: Mapping[str, str]) -> MachineInfo:
-    """What the answers say; it raises what `machine.ask` takes for an answer that cannot be read."""
+    """What the answers say. See `Machine.parse`."""
     lines = [line.split("|") for line in answers["queues"].splitlines()]
     nodes = [map(int, line.split("|")) for line in answers["nodes"].splitlines()]
     return MachineInfo(
@@ -50,3 +57,6 @@ def parse(answers: Mapping[str, str]) -> MachineInfo:
 
 def _number(text: str) -> int | None:
     return None if text == "inf" else int(float(text))
+
+
+MACHINE = Machine(QUESTIONS, parse)

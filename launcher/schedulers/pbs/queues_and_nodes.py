@@ -12,6 +12,7 @@ from typing import Any
 
 from castoff.launcher.schedulers.machine_info import (
     AwayHost,
+    Machine,
     MachineInfo,
     NodeKind,
     Question,
@@ -26,19 +27,6 @@ QUESTIONS = [
     Question("server", ["qstat", "-B", "-f"]),
     Question("nodes", ["pbsnodes", "-a"], optional=True),
 ]
-
-REMOTE_SHELL = "pbs_tmrsh"
-"""What runs a command on another host of a job."""
-
-REMOTE_SETUP = (
-    "castoff_reach=$CASTOFF_ATTEMPT_DIR/reach  # what ssh would do, by PBS",
-    "printf '%s\\n' '#!/bin/bash' 'while [[ $1 == -* ]]; do shift; done' 'host=$1' shift \\",
-    """  'exec REMOTE_SHELL "$host" /bin/bash -c "$*"' >"$castoff_reach\"""",
-    'chmod 700 "$castoff_reach"',
-    "export HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$castoff_reach OMPI_MCA_plm_rsh_agent=$castoff_reach",
-    "export I_MPI_HYDRA_BOOTSTRAP=ssh I_MPI_HYDRA_BOOTSTRAP_EXEC=$castoff_reach",
-)
-"""Lines of a job's setup that have mpiexec reach other hosts by that."""
 
 _SOURCES = {
     "queues": "qstat -Qf",
@@ -67,7 +55,7 @@ _ACCESS = {"acl_users": "users", "acl_groups": "Unix groups", "acl_hosts": "subm
 
 
 def parse(answers: Mapping[str, str]) -> MachineInfo:
-    """What the answers say; it raises what `machine.ask` takes for an answer that cannot be read."""
+    """What the answers say. See `Machine.parse`."""
     asked = {name: dict(blocks(iter([answer]))) for name, answer in answers.items()}
     ((name, server),) = asked["server"].items()
     members = server.get("max_array_size")
@@ -251,3 +239,6 @@ def _number(text: str | None) -> int | None:
         return None
     hours, minutes, rest = [0, 0, *map(int, text.split(":"))][-3:]  # hours as many as there are: 99999:00:00
     return (hours * 60 + minutes) * 60 + rest
+
+
+MACHINE = Machine(QUESTIONS, parse)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from castoff.launcher.schedulers.machine_info import AwayHost, MachineInfo, NodeKind, QueueInfo, User
-from castoff.launcher.schedulers.slurm import machine as slurm_limits
+from castoff.launcher.schedulers.slurm import partitions as slurm_limits
 
 ANSWERS = Path(__file__).parents[2] / "answers"
 

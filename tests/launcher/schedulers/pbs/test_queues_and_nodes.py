@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from castoff.launcher.schedulers.machine_info import AwayHost, MachineInfo, NodeKind, QueueInfo
-from castoff.launcher.schedulers.pbs import machine as pbs_limits
+from castoff.launcher.schedulers.pbs import queues_and_nodes as pbs_limits
 
 ANSWERS = Path(__file__).parents[2] / "answers" / "pbs"
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from castoff.launcher.launchers.foreign.asked import Asked
-from castoff.launcher.schedulers.flux.reading import READER, read, seconds
+from castoff.launcher.schedulers.flux.batch_directives import seconds
+from castoff.launcher.schedulers.flux.batch_scripts import READER, read
 
 
 def asked(*lines: str) -> Asked:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from castoff.launcher.schedulers.flux.machine import parse
+from castoff.launcher.schedulers.flux.resources import parse
 from castoff.launcher.schedulers.machine_info import NodeKind, QueueInfo
 
 ANSWERS = Path(__file__).parents[2] / "answers" / "flux"

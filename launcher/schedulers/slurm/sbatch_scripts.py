@@ -6,13 +6,20 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from castoff.launcher.config.quantities import SIGNAL_PATTERN, clock
+from castoff.launcher.config.quantities import SIGNAL_PATTERN
 from castoff.launcher.launchers.foreign.asked import Asked
 from castoff.launcher.launchers.foreign.options import Option, Table
 from castoff.launcher.launchers.foreign.srun import ALONE, devices
-from castoff.launcher.schedulers.reading import REQUEUE, SUBMITS, ScriptReader, as_written, raw
+from castoff.launcher.schedulers.script_reader import (
+    REQUEUE,
+    SUBMITS,
+    ScriptReader,
+    as_written,
+    raw,
+    read_field,
+)
 from castoff.launcher.schedulers.slurm import NAME
-from castoff.launcher.schedulers.slurm.directives import DIALECT
+from castoff.launcher.schedulers.slurm.sbatch_directives import DIALECT
 from castoff.launcher.typed.suggestion import did_you_mean
 
 _TABLE = Table(
@@ -41,16 +48,6 @@ _TABLE = Table(
 
 _COUNTS = {"ntasks": "ranks", "ntasks-per-node": "ranks_per_node", "cpus-per-task": "cpus_per_rank"}
 _COUNTS |= {"cpus-per-gpu": "device_cpus"}
-_FIELDS = {
-    "partition": "queue",
-    "account": "account",
-    "qos": "qos",
-    "constraint": "constraint",
-    "reservation": "reservation",
-    "exclude": "exclude",
-    "job-name": "name",
-    "chdir": "workdir",
-}
 _AS_WRITTEN = ("output", "error", "open-mode", "input")
 """Where the script's own output goes: ranks have logs of their own."""
 _DROPPED = {
@@ -122,12 +119,15 @@ def _option(option: Option, asked: Asked) -> None:
     elif name in ("gpus", "gpus-per-node", "gpus-per-task", "gres"):
         devices(name, text, asked)
         as_written(name, text, DIALECT, asked, spelled)
-    elif name in _FIELDS:
-        asked.fields[_FIELDS[name]] = text
+    elif name == "chdir":
+        asked.fields["workdir"] = text
     elif name in _DROPPED:
         asked.drop(f"{spelled}: {_DROPPED[name]}")
     elif name in _SPECIAL:
-        _SPECIAL[name](text, asked, value)
+        _SPECIAL[name](text, asked)
+    elif read_field(name, True if value is None else text, DIALECT, asked, spelled):
+        if name == "time" and re.fullmatch(r"\d+:\d+", text):
+            asked.note(f"--time={text} is minutes and seconds to Slurm; {text}:00 would be hours")
     elif name.startswith(("container", "no-container-")):
         asked.refuse(f"{spelled}: the whole script, and castoff's part of it, would run in the container")
     elif not option.known and (hint := did_you_mean(name, _TABLE.takes)):
@@ -136,7 +136,7 @@ def _option(option: Option, asked: Asked) -> None:
         raw(name, True if value is None else text, DIALECT, asked, spelled)
 
 
-def _nodes(text: str, asked: Asked, _: str | None) -> None:
+def _nodes(text: str, asked: Asked) -> None:
     least, dash, most = text.partition("-")
     if asked.count("nodes", most or least, "--nodes"):
         as_written("nodes", text, DIALECT, asked, "--nodes")
@@ -144,78 +144,7 @@ def _nodes(text: str, asked: Asked, _: str | None) -> None:
         asked.is_unclear(_CHOOSES)
 
 
-def _time(text: str, asked: Asked, _: str | None) -> None:
-    total = minutes(text)
-    if re.fullmatch(r"\d+:\d+", text):
-        asked.note(f"--time={text} is minutes and seconds to Slurm; {text}:00 would be hours")
-    if total is None:
-        asked.refuse(f"--time is {text}, which is no duration that castoff knows")
-    else:
-        asked.fields["walltime"] = clock(total)
-
-
-def minutes(text: str) -> int | None:
-    """Seconds of a time as Slurm has it: minutes, minutes:seconds, days-hours …; None: it is none."""
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
-    if found is None:
-        return None
-    days, first, second, third = found.groups()
-    if days is not None:
-        hours, mins, secs = int(first), int(second or 0), int(third or 0)
-    elif third is not None:
-        hours, mins, secs = int(first), int(second), int(third)
-    else:
-        hours, mins, secs = 0, int(first), int(second or 0)
-    total = ((int(days or 0) * 24 + hours) * 60 + mins) * 60 + secs
-    return total or None
-
-
-def _memory(text: str, asked: Asked, _: str | None) -> None:
-    found = re.fullmatch(r"(\d+)([KMGT]?)B?", text, re.IGNORECASE)
-    if found is None:
-        asked.refuse(f"--mem is {text}, which is no whole number of K, M, G or T")
-    elif int(found[1]) == 0:
-        raw("mem", "0", DIALECT, asked, "--mem")
-    else:
-        as_written("mem", text, DIALECT, asked, "--mem")
-        number, unit = int(found[1]), found[2].upper() or "M"
-        if unit == "M" and number % 1024 == 0:
-            number, unit = number // 1024, "G"
-        asked.fields["memory"] = f"{number}{unit}"
-
-
-def _exclusive(text: str, asked: Asked, value: str | None) -> None:
-    if value is None:
-        asked.fields["exclusive"] = True
-        as_written("exclusive", True, DIALECT, asked, "--exclusive")
-    else:
-        raw("exclusive", text, DIALECT, asked, "--exclusive")
-
-
-def _array(text: str, asked: Asked, _: str | None) -> None:
-    indices, _percent, most = text.partition("%")
-    if not re.fullmatch(r"\d+(?:-\d+(?::\d+)?)?(?:,\d+(?:-\d+(?::\d+)?)?)*", indices):
-        asked.refuse(f"--array is {text}, which are no indices")
-        return
-    asked.fields["array"] = {"indices": indices}
-    if most.isdecimal() and int(most):
-        asked.fields["array"]["max_concurrent"] = int(most)
-
-
-def _dependency(text: str, asked: Asked, _: str | None) -> None:
-    after: dict[str, list[str]] = {}
-    for part in text.split(","):
-        condition, *jobs = part.split(":")
-        if condition not in ("after", "afterok", "afternotok", "afterany") or not jobs or "?" in text:
-            asked.refuse(
-                f"--dependency={text}: `after` knows after, afterok, afternotok and afterany of job ids"
-            )
-            return
-        after.setdefault(condition, []).extend(job.partition("+")[0] for job in jobs)
-    asked.fields["after"] = after
-
-
-def _export(text: str, asked: Asked, _: str | None) -> None:
+def _export(text: str, asked: Asked) -> None:
     names: list[str] = []
     for part in text.split(","):
         name, equals, value = part.partition("=")
@@ -231,11 +160,11 @@ def _export(text: str, asked: Asked, _: str | None) -> None:
         asked.is_unclear(f"--export={text} keeps the script's variables from srun's ranks")
 
 
-def _requeue(_text: str, asked: Asked, _: str | None) -> None:
+def _requeue(_text: str, asked: Asked) -> None:
     asked.fields["requeue"] = dict(REQUEUE)
 
 
-def _signal(text: str, asked: Asked, _: str | None) -> None:
+def _signal(text: str, asked: Asked) -> None:
     found = re.fullmatch(r"(?:([BR]{1,2}):)?(\w+)(?:@(\d+))?", text)
     if found is None:
         asked.refuse(f"--signal is {text}, which is no signal and time")
@@ -256,25 +185,15 @@ def _signal(text: str, asked: Asked, _: str | None) -> None:
         asked.refuse(f"--signal={text}: castoff sends USR1, USR2, TERM, INT or HUP")
 
 
-def _mail_to(text: str, asked: Asked, _: str | None) -> None:
-    asked.fields["mail.to"] = text
-
-
-def _mail_on(text: str, asked: Asked, _: str | None) -> None:
+def _mail_on(text: str, asked: Asked) -> None:
     asked.fields["mail.on"] = [*asked.fields.get("mail.on", []), *text.upper().replace(" ", "").split(",")]
 
 
 _SPECIAL = {
     "nodes": _nodes,
-    "time": _time,
-    "mem": _memory,
-    "exclusive": _exclusive,
-    "array": _array,
-    "dependency": _dependency,
     "export": _export,
     "requeue": _requeue,
     "signal": _signal,
-    "mail-user": _mail_to,
     "mail-type": _mail_on,
 }
 

@@ -7,12 +7,12 @@ import shlex
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from castoff.launcher.config.quantities import SIGNAL_PATTERN, clock
+from castoff.launcher.config.quantities import SIGNAL_PATTERN
 from castoff.launcher.launchers.foreign.asked import Asked
 from castoff.launcher.launchers.foreign.options import Option, Table
 from castoff.launcher.schedulers.flux import NAME
-from castoff.launcher.schedulers.flux.directives import DIALECT
-from castoff.launcher.schedulers.reading import SUBMITS, ScriptReader, as_written, raw
+from castoff.launcher.schedulers.flux.batch_directives import DIALECT, OF_LOGIN
+from castoff.launcher.schedulers.script_reader import SUBMITS, ScriptReader, as_written, raw, read_field
 
 _TABLE = Table(
     values="""
@@ -22,13 +22,6 @@ _TABLE = Table(
     """,
     flags="exclusive,x verbose,v quiet unbuffered,u label-io,l wait",
 )
-_FIELDS = {
-    "queue": "queue",
-    "bank": "account",
-    "job-name": "name",
-    "requires": "constraint",
-    "cwd": "workdir",
-}
 
 
 def read(rest: str, asked: Asked) -> None:
@@ -56,17 +49,8 @@ def _option(option: Option, asked: Asked) -> None:
         plain = text.removeprefix("=")
         if asked.count(counts[name], plain, f"--{name}"):
             as_written(name, plain, DIALECT, asked, f"--{name}")
-    elif name in _FIELDS:
-        asked.fields[_FIELDS[name]] = text
-    elif name == "time-limit":
-        total = seconds(text)
-        if total:
-            asked.fields["walltime"] = clock(total)
-        else:
-            asked.refuse(f"--time-limit is {text}, which is no duration")
-    elif name == "exclusive":
-        asked.fields["exclusive"] = True
-        as_written(name, True, DIALECT, asked, "--exclusive")
+    elif read_field(name, True if option.value is None else text, DIALECT, asked, f"--{name}"):
+        pass
     elif name in ("output", "error", "label-io", "unbuffered"):
         as_written(name, True if option.value is None else text, DIALECT, asked, f"--{name}")
     elif name in ("verbose", "quiet", "wait", "dump"):
@@ -74,6 +58,11 @@ def _option(option: Option, asked: Asked) -> None:
     elif name == "env" and "=" in text and "$" not in text:
         variable, _, value = text.partition("=")
         asked.env[variable] = value
+    elif name == "env-remove" and text == "*":
+        asked.fields["inherit"] = "none"
+    elif name == "env" and re.fullmatch(r"[A-Za-z_]\w*", text):
+        if (kept := asked.fields.get("inherit")) is not None and text not in OF_LOGIN:
+            asked.fields["inherit"] = [*(kept if isinstance(kept, list) else []), text]
     elif name == "dependency" and (
         found := re.fullmatch(r"(after|afterstart|afterok|afterany|afternotok):(\S+)", text)
     ):
@@ -92,23 +81,10 @@ def _option(option: Option, asked: Asked) -> None:
         raw(name, True if option.value is None else text, DIALECT, asked, f"--{name}")
 
 
-def seconds(text: str) -> int | None:
-    """Seconds of a duration in Flux's form: minutes, or with a unit as in 1.5h; None: it is none."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
-    if found is None:
-        clocked = re.fullmatch(r"(\d+):(\d+):(\d+)", text)
-        return (
-            sum(int(part) * unit for part, unit in zip(clocked.groups(), (3600, 60, 1), strict=True))
-            if clocked
-            else None
-        )
-    return int(float(found[1]) * {"s": 1, "": 60, "m": 60, "h": 3600, "d": 86400}[found[2]]) or None
-
-
 def finish(asked: Asked) -> None:
     """flux batch hands a job the submitter's environment unless a directive says otherwise."""
-    if not {"env-remove", "env-file"} & {*asked.raw}:
-        asked.fields.setdefault("inherit", "all")
+    if asked.fields.setdefault("inherit", "all") == "none":
+        del asked.fields["inherit"]
     if "workdir" in asked.fields:  # from there Flux reads paths, and castoff's scripts enter it later
         asked.raw.setdefault("output", "flux-{{id}}.out")
         for name in ("output", "error"):

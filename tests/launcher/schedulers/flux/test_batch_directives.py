@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from castoff import JobSpec, Site, plan, render
 from castoff.launcher.errors import InvalidInput
 from castoff.launcher.launchers.base import Layout, Request
-from castoff.launcher.schedulers.flux.directives import DIALECT, directive, directives, refused
+from castoff.launcher.schedulers.flux.batch_directives import DIALECT, directive, refused
+from castoff.launcher.schedulers.flux.scheduler import SCHEDULER
 from tests.hostile import any_text
 
 from ...scripts.readers import read_flux
@@ -21,7 +22,7 @@ REQUEST = Request(Layout([(4, 2)]), 8, [], 1, 4, SITE, name="job", walltime=5400
 
 
 def asked(request: Request = REQUEST, **fields: Any) -> dict[str, str | bool]:
-    return dict(directives(JobSpec.of({"command": ["x"], **fields}), SITE, request))
+    return dict(SCHEDULER.directives(JobSpec.of({"command": ["x"], **fields}), SITE, request))
 
 
 def test_every_field() -> None:
@@ -83,7 +84,7 @@ def test_a_value_is_read_back(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["a\nb", "a\rb", "\x00", "\x1b[2J", 'a"""b', "'''"])
 def test_a_value_that_flux_cannot_hold_is_refused(value: str) -> None:
-    for name, field in (("job-name", "name"), ("requires", "constraint"), ("urgency", "directives.urgency")):
+    for name, field in (("job-name", "name"), ("requires", "constraint"), ("conf", "directives.conf")):
         with pytest.raises(ValueError, match=f"^{field}: is"):  # as it stands in the job file
             directive(name, value)
 
@@ -134,5 +135,5 @@ def test_what_flux_has_nothing_for(field: str) -> None:
 
 
 def test_the_dialect_knows_its_own_directives() -> None:
-    owned = {*DIALECT.owned, *DIALECT.typed, *DIALECT.needed}
+    owned = {*DIALECT.said_by_fields, *DIALECT.needed}
     assert set(asked(account="a", queue="q", constraint="c")) <= owned

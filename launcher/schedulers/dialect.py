@@ -1,21 +1,22 @@
-"""Directives as ordered names and values, ready to quote. Pure.
+"""A scheduler's directives: its table of fields, its syntax, and a job's directives, ready to quote. Pure.
 
-Each scheduler's folder has its own, in four layers, the later wins: castoff's defaults, the site's
-directives, what the job file's typed fields ask for, and its `directives:`.
+A job's stand in four layers, the later wins: castoff's defaults, the site's directives, what the job file's
+typed fields ask for, and its `directives:`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import msgspec
 
 from castoff.launcher.config.array_indices import index_list
 from castoff.launcher.config.directives import of_scheduler
 from castoff.launcher.config.job import JobSpec
-from castoff.launcher.config.site import Site
+from castoff.launcher.config.job_fields import Condition
+from castoff.launcher.schedulers.table import Job, NoField, Row, names
 
 Directives: TypeAlias = "list[tuple[str, str | bool]]"
 Layer: TypeAlias = "list[tuple[str, str | bool | None]]"
@@ -27,18 +28,14 @@ _JOB_ID = re.compile(r"[0-9]+(_[0-9]+|\[[0-9]*\])?(\.[A-Za-z0-9.-]+)?")
 class Dialect(msgspec.Struct, frozen=True):
     """What a scheduler's directives may be."""
 
-    owned: Mapping[str, str]
-    """Those that castoff decides from a field, because the rest of the script depends on it."""
-    typed: Mapping[str, str]
-    """Those that a field says, by which castoff knows what the job asks for, and checks it."""
+    fields: tuple[Row, ...]
+    """Which directives say a job's fields, in the order of a script."""
     needed: Mapping[str, str]
     """Those that may be changed but not removed, and why."""
     line: Callable[[str, str | bool], str]
     """How it is written into a script."""
     refused: Mapping[str, str] = {}
     """Those that no job may have, and why."""
-    beyond: Callable[[str, str | bool], bool] = lambda name, value: False
-    """Whether a value says what the field of a typed directive cannot."""
     sizes: frozenset[str] = frozenset()
     """Those that say how many nodes, tasks, cores and devices there are, and how tasks share these."""
     streams: frozenset[str] = frozenset()
@@ -47,6 +44,32 @@ class Dialect(msgspec.Struct, frozen=True):
     """Others that a job with a `script` may have, though a field says them in other jobs."""
     has_letters: bool = False
     """Whether a letter is a name of its own, and not short for another."""
+
+    @property
+    def owned(self) -> dict[str, str]:
+        """The directives that castoff decides from a field, because the rest of the script depends on it."""
+        return names(self.fields, "owned")
+
+    @property
+    def said_by_fields(self) -> dict[str, str]:
+        """These, and those by which castoff knows what the job asks for, and checks it."""
+        return {**self.owned, **names(self.fields, "typed")}
+
+    def row(self, directive: str) -> Row | None:
+        """That of a directive, if its text is a field's."""
+        return next((row for row in self.fields if row.directive == directive and row.value), None)
+
+    def beyond(self, directive: str, value: str | bool) -> bool:
+        """Whether a typed directive says what its field cannot hold."""
+        row = self.row(directive)
+        try:
+            if row and row.rule == "typed":
+                row.read(value)
+        except NoField:
+            return True
+        except ValueError:
+            return False
+        return False
 
 
 def is_job_id(name: str) -> bool:
@@ -75,12 +98,15 @@ def says_its_size(spec: JobSpec, dialect: Dialect, scheduler: str) -> bool:
     return spec.script is not None and bool(given & dialect.sizes or not any((*fields, spec.select)))
 
 
-def layered(asked: Layer, own: Layer, site: Site, spec: JobSpec, dialect: Dialect) -> Directives:
+def layered(dialect: Dialect, job: Job) -> Directives:
     """castoff's own, under the site's, under those that fields ask for, under the job's `directives:`.
 
-    In the order of `asked` and `own`, and then as they are given. castoff adds nothing to what a script's own
-    directives say.
+    In the table's order, and then as they are given. castoff adds nothing to what a script's own directives
+    say.
     """
+    spec, site = job.spec, job.site
+    asked: Layer = [(row.directive, row.said(job)) for row in dialect.fields if not row.is_default]
+    own: Layer = [(row.directive, row.said(job)) for row in dialect.fields if row.is_default]
     if spec.script is not None:
         left = dialect.streams | (
             dialect.sizes if says_its_size(spec, dialect, site.scheduler) else frozenset()
@@ -98,9 +124,38 @@ def layered(asked: Layer, own: Layer, site: Site, spec: JobSpec, dialect: Dialec
     return [*first, *merged.items()]
 
 
-def array_words(spec: JobSpec) -> str | None:
+def array_words(job: Job) -> str | None:
     """An array's indices, as sbatch takes them; None: no array."""
-    if spec.array is None:
+    array = job.spec.array
+    if array is None:
         return None
-    span = index_list(spec.array.members)
-    return f"{span}%{spec.array.max_concurrent}" if spec.array.max_concurrent else span
+    span = index_list(array.members)
+    return f"{span}%{array.max_concurrent}" if array.max_concurrent else span
+
+
+def array_of(text: str) -> dict[str, Any]:
+    """The field `array` of indices as sbatch and qsub take them.
+
+    Raises:
+        ValueError: they are none.
+    """
+    indices, _, most = text.partition("%")
+    if not re.fullmatch(r"\d+(?:-\d+(?::\d+)?)?(?:,\d+(?:-\d+(?::\d+)?)?)*", indices):
+        raise ValueError("are no indices")
+    concurrent = {"max_concurrent": int(most)} if most.isdecimal() and int(most) else {}
+    return {"indices": indices, **concurrent}
+
+
+def after_of(text: str) -> dict[str, list[str]]:
+    """The field `after` of a dependency in the words that Slurm and PBS share.
+
+    Raises:
+        ValueError: it waits for something else.
+    """
+    after: dict[str, list[str]] = {}
+    for part in text.split(","):
+        condition, *jobs = part.split(":")
+        if condition not in get_args(Condition) or not jobs or "?" in text:
+            raise ValueError("is more than `after` knows: after, afterok, afternotok and afterany of job ids")
+        after.setdefault(condition, []).extend(job.partition("+")[0] for job in jobs)
+    return after

@@ -7,13 +7,20 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from castoff.launcher.config.quantities import clock
 from castoff.launcher.launchers.foreign.asked import Asked
+from castoff.launcher.schedulers.dialect import after_of
 from castoff.launcher.schedulers.pbs import NAME
 from castoff.launcher.schedulers.pbs.attributes import attributes_text, parse_attributes
-from castoff.launcher.schedulers.pbs.directives import DIALECT
+from castoff.launcher.schedulers.pbs.qsub_directives import DIALECT
 from castoff.launcher.schedulers.pbs.select import parse_select
-from castoff.launcher.schedulers.reading import REQUEUE, SUBMITS, ScriptReader, as_written, raw
+from castoff.launcher.schedulers.script_reader import (
+    REQUEUE,
+    SUBMITS,
+    ScriptReader,
+    as_written,
+    raw,
+    read_field,
+)
 
 _LETTERS_WITH_VALUES = "aAcCdDeIJhklmMNoOpPqrSStuvWwR"
 _FLAGS = "fhIVXzxn"
@@ -65,11 +72,10 @@ def _flag(letter: str, asked: Asked) -> None:
 
 
 def _letter(letter: str, value: str, asked: Asked) -> None:
-    fields = {"N": "name", "A": "account", "q": "queue", "d": "workdir", "w": "workdir", "D": "workdir"}
     if not value:
         asked.refuse(f"-{letter} has no value")
-    elif letter in fields:
-        asked.fields[fields[letter]] = value
+    elif letter in "dwD":
+        asked.fields["workdir"] = value
     elif letter == "l":
         for name, text in resources(value):
             _resource(name, text, asked)
@@ -83,20 +89,13 @@ def _letter(letter: str, value: str, asked: Asked) -> None:
     elif letter == "S":
         raw(letter, value, DIALECT, asked, "-S")
         asked.shell = value.partition("@")[0]
-    elif letter == "M":
-        asked.fields["mail.to"] = value
     elif letter == "m":
         asked.fields["mail.on"] = value
-    elif letter in "Jt":
-        indices, _, most = value.partition("%")
-        asked.fields["array"] = {"indices": indices}
-        if most.isdecimal():
-            asked.fields["array"]["max_concurrent"] = int(most)
     elif letter == "v":
         _variables(value, asked)
     elif letter == "W":
         _attributes(value, asked)
-    else:
+    elif not read_field("J" if letter == "t" else letter, value, DIALECT, asked, f"-{letter}"):
         raw(letter, value, DIALECT, asked, f"-{letter}")
 
 
@@ -119,14 +118,11 @@ def _attributes(text: str, asked: Asked) -> None:
         asked.refuse(f"-W {error}")
         return
     if depend := attributes.pop("depend", None):
-        after: dict[str, list[str]] = {}
-        for one in depend.split(","):
-            condition, *jobs = one.split(":")
-            if condition not in ("after", "afterok", "afternotok", "afterany") or not jobs:
-                asked.refuse(f"-W depend={depend}: `after` knows after, afterok, afternotok and afterany")
-                return
-            after.setdefault(condition, []).extend(jobs)
-        asked.fields["after"] = after
+        try:
+            asked.fields["after"] = after_of(depend)
+        except ValueError as error:
+            asked.refuse(f"-W depend={depend} {error}")
+            return
     if attributes.pop("block", None):
         asked.drop("-W block: castoff wait does that")
     if attributes:
@@ -144,12 +140,7 @@ def resources(text: str) -> list[tuple[str, str]]:
 
 
 def _resource(name: str, value: str, asked: Asked) -> None:
-    if name == "walltime":
-        total = seconds(value)
-        if total:
-            asked.fields["walltime"] = clock(total)
-        else:
-            asked.refuse(f"walltime is {value}, which is no duration")
+    if name == "walltime" and read_field(name, value, DIALECT, asked, name):
         return
     if name not in (*_SIZES, "select", "nodes"):
         raw(name, value if value else True, DIALECT, asked, f"-l {name}")
@@ -237,17 +228,6 @@ def _share(memory: str, nodes: int) -> str:
     while number % nodes and unit != "K":
         number, unit = number * 1024, "KMGT"["KMGT".index(unit) - 1]
     return f"{-(-number // nodes)}{unit}"
-
-
-def seconds(text: str) -> int | None:
-    """Seconds of `walltime`: a number, or with minutes, hours and days before it; None: it is none."""
-    parts = text.split(".")[0].split(":")
-    if not all(part.isdecimal() for part in parts) or len(parts) > 4:
-        return None
-    total = 0
-    for factor, part in zip((1, 60, 3600, 86400), reversed(parts), strict=False):
-        total += factor * int(part)
-    return total or None
 
 
 def finish(asked: Asked) -> None:

@@ -1,7 +1,4 @@
-"""How castoff reads scripts for a scheduler that it did not write: `ScriptReader`, one for each.
-
-Each scheduler's folder has its own, in `reading`.
-"""
+"""How castoff reads scripts for a scheduler that it did not write: a `ScriptReader` in each one's folder."""
 
 from __future__ import annotations
 
@@ -10,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from castoff.launcher.launchers.foreign.asked import Asked
-from castoff.launcher.schedulers.directives import Dialect
+from castoff.launcher.schedulers.dialect import Dialect
+from castoff.launcher.schedulers.table import NoField
 
 SUBMITS = "it is for the command that submits"
 """Why a directive has no meaning in a job file."""
@@ -57,12 +55,31 @@ class ScriptReader(NamedTuple):
     """What a script says to have its own job started again, which a job without `requeue` may not."""
 
 
+def read_field(name: str, value: str | bool, dialect: Dialect, asked: Asked, spelled: str) -> bool:
+    """A directive whose text is a field's, by its row; False: it has none."""
+    row = dialect.row(name)
+    if row is None:
+        return False
+    try:
+        held = row.read(value)
+    except NoField:
+        raw(name, value, dialect, asked, spelled)
+        return True
+    except ValueError as error:
+        asked.refuse(f"{spelled} is {value}, which {error}")
+        return True
+    asked.fields[row.field] = held
+    if name in dialect.sizes:
+        as_written(name, value, dialect, asked, spelled)
+    return True
+
+
 def raw(name: str, value: str | bool, dialect: Dialect, asked: Asked, spelled: str) -> None:
     """A directive that no field has, as it is, unless castoff cannot let it in."""
     if name in dialect.refused:
         asked.refuse(f"{spelled} {dialect.refused[name]}")
         return
-    fields = {**dialect.owned, **dialect.typed}
+    fields = dialect.said_by_fields
     if name in fields and not dialect.beyond(name, value):
         asked.refuse(f"{spelled} follows from {fields[name]}")
     elif as_written(name, value, dialect, asked, spelled):

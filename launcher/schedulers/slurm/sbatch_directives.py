@@ -1,0 +1,288 @@
+"""sbatch's directives: what a job asks for in them, and what a job file may say in them itself.
+
+https://slurm.schedmd.com/sbatch.html.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from castoff.launcher.config.directives import of_scheduler
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.quantities import clock
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import shown
+from castoff.launcher.launchers.base import Request
+from castoff.launcher.schedulers.dialect import Dialect, Directives, after_of, array_of, array_words
+from castoff.launcher.schedulers.slurm import NAME
+from castoff.launcher.schedulers.table import OF_ARRAYS, Job, NoField, Row, flag, never, walltime
+from castoff.launcher.text.quoting import PLAIN_DIRECTIVE, one_line
+
+
+def directive(name: str, value: str | bool) -> str:
+    """An option as sbatch reads it after `#SBATCH`.
+
+    sbatch splits the line itself (get_argument() in src/sbatch/opt.c): a backslash keeps the next
+    character, also inside quotes, and an unquoted # begins a comment.
+    """
+    if value is True:
+        return f"--{name}"
+    text = one_line(name, str(value))
+    if not PLAIN_DIRECTIVE.fullmatch(text):
+        text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return f"--{name}={text}"
+
+
+_HETEROGENEOUS = (
+    "makes a heterogeneous job, and castoff's jobs have nodes of one kind: submit one job for each kind, "
+    "each with its own nodes, and let the later ones wait, as in after: {after: [FIRST]}; on PBS "
+    "select takes chunks of several kinds"
+)
+_OF_HETEROGENEOUS = ("hetjob", "het-group", "packjob", "pack-group")
+"""sbatch's and srun's words about jobs of several components: slurm.schedmd.com/heterogeneous_jobs.html."""
+
+
+def devices(site: Site, request: Request) -> Directives:
+    """How Slurm is asked for the job's devices: one directive, or none."""
+    if not request.node_devices:
+        return []
+    per_node = request.gpus(request.node_devices)
+    if site.gpu_request == "gres":
+        return [("gres", f"gpu:{per_node}")]
+    if site.gpu_request == "gpus-per-task" and not request.whole_nodes:
+        return [("gpus-per-task", request.gpus(request.devices))]
+    if site.gpu_request == "gpus-per-task" and request.device_type is None:
+        return []  # of whole nodes the job has all, and srun divides them
+    return [("gpus-per-node", per_node)]
+
+
+def _export(job: Job) -> str:
+    """NIL, unlike NONE, does not make Slurm guess the user's login environment."""
+    spec = job.spec
+    if spec.inherit == "all":
+        return "ALL"
+    names = list(spec.inherit) if isinstance(spec.inherit, list) else []
+    return ",".join([*names, *spec.env_from]) or "NIL"
+
+
+_ASK_FOR_DEVICES = ("gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task")
+"""Options of sbatch that ask for GPUs; gres may ask for other things instead."""
+
+_PER_NODE = ("gres", "gpus-per-node")
+"""Those that ask for GPUs of each node."""
+
+
+def _asks_itself(spec: JobSpec) -> bool:
+    """Whether the job's own directives ask for its devices, in another way than castoff would."""
+    given = of_scheduler(spec.directives, NAME)
+    return any(_number(_gpus(name, str(given[name]))) for name in _PER_NODE if given.get(name))
+
+
+def _number(gpus: list[tuple[str, int]]) -> int:
+    return sum(number for _, number in gpus)
+
+
+def _gpus(name: str, value: str) -> list[tuple[str, int]]:
+    """The types and numbers of GPUs that a request names; a type of "": any."""
+    found = []
+    for part in (part.removeprefix("gres/").split(":") for part in value.split(",")):
+        if name == "gres" and part.pop(0) != "gpu":
+            continue
+        number = part.pop() if part and part[-1].isdecimal() else "1"
+        found.append((part[0] if part else "", int(number)))
+    return found
+
+
+def _device_rows() -> list[Row]:
+    """The ways to ask for devices, of which a job uses one."""
+
+    def asked(name: str, job: Job) -> str | bool | None:
+        return None if _asks_itself(job.spec) else dict(devices(job.site, job.request)).get(name)
+
+    return [
+        Row(
+            name,
+            "devices_per_rank",
+            whole=partial(asked, name),
+            value=None,
+            rule="open",
+            covers=("devices_per_rank", "device_type"),
+        )
+        for name in ("gres", "gpus-per-task", "gpus-per-node")
+    ]
+
+
+def _cpus(job: Job) -> str | None:
+    cores = None if job.request.by_list else job.request.cores
+    return str(job.site.cpus_of(cores)) if cores else None
+
+
+def _signal(job: Job) -> str | None:
+    return f"B:USR2@{job.request.grace}" if job.request.walltime and job.spec.script is None else None
+
+
+def _is_requeued(job: Job) -> bool:
+    return "preempted" in job.spec.requeue.causes(by_scheduler=True)
+
+
+def minutes(text: str) -> int | None:
+    """Seconds of a time as Slurm has it: minutes, minutes:seconds, days-hours …; None: it is none."""
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    if found is None:
+        return None
+    days, first, second, third = found.groups()
+    if days is not None:
+        hours, mins, secs = int(first), int(second or 0), int(third or 0)
+    elif third is not None:
+        hours, mins, secs = int(first), int(second), int(third)
+    else:
+        hours, mins, secs = 0, int(first), int(second or 0)
+    total = ((int(days or 0) * 24 + hours) * 60 + mins) * 60 + secs
+    return total or None
+
+
+def _walltime(text: str) -> str:
+    total = minutes(text)
+    if total is None:
+        raise ValueError("is no duration that castoff knows")
+    return clock(total)
+
+
+def _memory(text: str) -> str:
+    found = re.fullmatch(r"(\d+)([KMGT]?)B?", text, re.IGNORECASE)
+    if found is None:
+        raise ValueError("is no whole number of K, M, G or T")
+    number, unit = int(found[1]), found[2].upper() or "M"
+    if number == 0:
+        raise NoField  # all of a node's
+    if unit == "M" and number % 1024 == 0:
+        number, unit = number // 1024, "G"
+    return f"{number}{unit}"
+
+
+FIELDS = (
+    Row("job-name", "name", whole=lambda job: job.request.name, rule="owned"),
+    Row("account", "account"),
+    Row("partition", "queue"),
+    Row("qos", "qos"),
+    Row("constraint", "constraint"),
+    Row("reservation", "reservation"),
+    Row("exclude", "exclude"),
+    Row("exclusive", "exclusive", value=flag),
+    Row(
+        "nodes",
+        "nodes",
+        whole=lambda job: str(job.request.layout.nodes + job.request.spare_nodes),
+        value=None,
+        rule="owned",
+        covers=("nodes", "restart.spare_nodes"),
+    ),
+    Row("no-kill", "", whole=lambda job: True if job.request.spare_nodes else None, value=None, rule="open"),
+    Row(
+        "ntasks-per-node",
+        "ranks_per_node",
+        whole=lambda job: str(job.request.layout.max_per_node),
+        value=None,
+        rule="owned",
+    ),
+    Row("ntasks", "ranks", whole=never, value=None, rule="owned"),
+    Row("cpus-per-task", "cores_per_rank", whole=_cpus, value=None, rule="owned"),
+    *_device_rows(),
+    Row("mem", "memory", value=_memory),
+    Row("time", "walltime", whole=walltime, value=_walltime, rule="owned"),
+    Row("array", "array", whole=array_words, value=array_of, rule="owned", covers=OF_ARRAYS),
+    Row("dependency", "after", whole=lambda job: job.request.after, value=after_of, rule="owned"),
+    Row("mail-user", "mail.to", rule="open"),
+    Row("mail-type", "mail.on", text=lambda on: ",".join(on).upper(), value=None, rule="open"),
+    Row(
+        "output",
+        "",
+        whole=lambda job: "%x-%A_%a.out" if job.spec.array else "%x-%j.out",
+        value=None,
+        rule="open",
+        is_default=True,
+    ),
+    Row("open-mode", "", whole=lambda _: "append", value=None, rule="open", is_default=True),
+    Row("signal", "signal", whole=_signal, value=None, rule="owned", covers=(), is_default=True),
+    Row(
+        "requeue",
+        "requeue.max",
+        whole=lambda job: _is_requeued(job) or None,
+        value=None,
+        rule="owned",
+        is_default=True,
+    ),
+    Row(
+        "no-requeue",
+        "requeue.max",
+        whole=lambda job: not _is_requeued(job) or None,
+        value=None,
+        rule="owned",
+        is_default=True,
+    ),
+    Row("export", "inherit", whole=_export, value=None, rule="owned", is_default=True),
+)
+"""Which directive says a field, in the order in which a person would write them."""
+
+DIALECT = Dialect(
+    fields=FIELDS,
+    needed={
+        "output": "logs are found through it",
+        "open-mode": "a requeued job would overwrite its first log",
+        "signal": "the job could not stop before its walltime",
+        "requeue": "requeue.max asks for it",
+        "no-requeue": "Slurm would requeue a failed node's job without counting it for castoff",
+    },
+    line=directive,
+    refused={
+        "clusters": "sends it where castoff could not ask about it; submit on that cluster's login node",
+        **dict.fromkeys(_OF_HETEROGENEOUS, _HETEROGENEOUS),
+    },
+    sizes=frozenset(
+        {
+            *("nodes", "ntasks", "ntasks-per-node", "ntasks-per-socket", "ntasks-per-core", "ntasks-per-gpu"),
+            *("cpus-per-task", "cpus-per-gpu", "mem", "mem-per-cpu", "mem-per-gpu", "gres", "gpus"),
+            *("gpus-per-node", "gpus-per-socket", "gpus-per-task", "tres-per-task", "exclusive", "hint"),
+            *("threads-per-core", "sockets-per-node", "cores-per-socket", "distribution", "overcommit"),
+            *("oversubscribe", "core-spec", "thread-spec", "extra-node-info", "use-min-nodes", "contiguous"),
+            *("nodelist", "nodefile"),
+        }
+    ),
+    streams=frozenset({"output", "error", "input", "open-mode"}),
+    own_to_scripts=frozenset({"signal", "export"}),
+)
+"""What `directives:` may hold for sbatch."""
+
+
+def contradictions(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
+    """Raw requests for memory or devices that contradict the job's own, and those of heterogeneous jobs."""
+    for number, word in enumerate(spec.launcher.args):
+        if word == ":" or word.partition("=")[0].removeprefix("--") in _OF_HETEROGENEOUS:
+            yield f"launcher.args.{number}", f"is {shown(word)}, which {_HETEROGENEOUS}"
+    own = dict(devices(site, request))
+    for name, value in of_scheduler(spec.directives, NAME).items():
+        field, gpus = f"directives.{name}", _gpus(name, str(value))
+        types = {kind for kind, _ in gpus if kind != request.device_type}
+        if name in ("mem-per-cpu", "mem-per-gpu") and value and spec.memory:
+            yield field, f"excludes memory, which is {spec.memory}, in Slurm's eyes: keep one of the two"
+        elif name not in _ASK_FOR_DEVICES or not isinstance(value, str):
+            continue
+        elif not own and gpus and spec.devices_per_rank == 0:
+            yield field, f"asks for GPUs ({value}), but devices_per_rank is 0: drop one of the two"
+        elif own and name in own and not gpus:
+            yield field, f"is {value}, in place of castoff's {name}={own[name]}: write {own[name]},{value}"
+        elif own and gpus and not _is_met(name, gpus, own, request):
+            ((asks, asked),) = own.items()
+            follows = f"{asks}={asked} follows from devices_per_rank and the ranks on a node"
+            yield field, f"is {value}, but {follows}: drop it; a type of GPU is device_type"
+        elif own and gpus and request.device_type and types:
+            yield field, f"is {value}, but device_type is {request.device_type}: drop one of the two"
+
+
+def _is_met(name: str, gpus: list[tuple[str, int]], own: Mapping[str, object], request: Request) -> bool:
+    """Whether a directive asks for as many devices as the job's fields do, on each of its nodes."""
+    if name in _PER_NODE:
+        return _number(gpus) == request.node_devices
+    return name in own and _number(gpus) == _number(_gpus(name, str(own[name])))
