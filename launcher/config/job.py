@@ -115,6 +115,10 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     several kinds, in this order: each has `nodes` (default 1) and resources, and may set its own
     `ranks_per_node`, `cores_per_rank`, `devices_per_node` and `memory`."""
     exclude: Annotated[Word | None, meaning("Nodes to avoid (Slurm), as in n[1-3].")] = None
+    nice: Annotated[int | None, meaning("How far behind other jobs it queues; below 0: ahead of them.")] = (
+        None
+    )
+    """Slurm's `--nice`; on PBS `-p` is its opposite, on Flux the urgency is 16 less it."""
     exclusive: Annotated[bool | None, meaning("Whole nodes, not shared with other jobs.")] = None
     mail: Annotated[Mail | None, meaning("Mail from the scheduler.")] = None
     script: Annotated[

@@ -11,7 +11,7 @@ from functools import partial
 from castoff.launcher.config.quantities import clock
 from castoff.launcher.errors import shown
 from castoff.launcher.schedulers.dialect import Dialect
-from castoff.launcher.schedulers.table import Job, Row, flag, never
+from castoff.launcher.schedulers.table import Job, NoField, Row, flag, never, whole_number
 
 OF_LOGIN = ("HOME", "LOGNAME", "PATH", "SHELL", "USER")
 """What a job has of its submitter's environment in any case: no broker starts without a PATH to flux."""
@@ -132,11 +132,19 @@ def _walltime(text: str) -> str:
     return clock(total)
 
 
+def _nice(urgency: str) -> int:
+    if urgency in ("0", "31", "hold", "expedite", "default"):
+        raise NoField
+    return 16 - whole_number(urgency)
+
+
 FIELDS = (
     Row("job-name", "name", whole=lambda job: job.request.name, rule="owned"),
     Row("bank", "account"),
     Row("queue", "queue"),
     Row("requires", "constraint", whole=_requires, covers=("constraint", "device_type")),
+    # Of all urgencies, 0 holds a job and 31 starts it before all others: no nice is meant so.
+    Row("urgency", "nice", text=lambda nice: str(16 - nice), value=_nice, bounds=(-14, 15)),
     Row("nodes", "nodes", whole=lambda job: str(job.request.layout.nodes), value=None, rule="owned"),
     Row("exclusive", "exclusive", whole=partial(_slots, "exclusive"), value=flag),
     _slot_row("nslots", "ranks_per_node"),

@@ -18,7 +18,7 @@ from castoff.launcher.errors import shown
 from castoff.launcher.launchers.base import Request
 from castoff.launcher.schedulers.dialect import Dialect, Directives, after_of, array_of, layered
 from castoff.launcher.schedulers.pbs import NAME, attributes, requested
-from castoff.launcher.schedulers.table import OF_ARRAYS, Job, NoField, Row, never, walltime
+from castoff.launcher.schedulers.table import OF_ARRAYS, Job, NoField, Row, never, walltime, whole_number
 from castoff.launcher.text.quoting import PLAIN_DIRECTIVE, one_line
 
 _EVENTS = {"begin": "b", "end": "e", "fail": "a"}
@@ -186,6 +186,7 @@ FIELDS = (
     Row("N", "name", whole=lambda job: job.request.name, rule="owned"),
     Row("A", "account"),
     Row("q", "queue"),
+    Row("p", "nice", text=lambda nice: str(-nice), value=lambda p: -whole_number(p), bounds=(-1023, 1024)),
     *_resource_rows(),
     *(Row(name, "select", whole=never, value=None, rule="owned") for name in ("host", "vnode", "arch")),
     Row("ompthreads", "select", whole=never, value=None, rule="owned"),

@@ -17,7 +17,16 @@ from castoff.launcher.errors import shown
 from castoff.launcher.launchers.base import Request
 from castoff.launcher.schedulers.dialect import Dialect, Directives, after_of, array_of, array_words
 from castoff.launcher.schedulers.slurm import NAME
-from castoff.launcher.schedulers.table import OF_ARRAYS, Job, NoField, Row, flag, never, walltime
+from castoff.launcher.schedulers.table import (
+    OF_ARRAYS,
+    Job,
+    NoField,
+    Row,
+    flag,
+    never,
+    walltime,
+    whole_number,
+)
 from castoff.launcher.text.quoting import PLAIN_DIRECTIVE, one_line
 
 
@@ -170,6 +179,7 @@ FIELDS = (
     Row("constraint", "constraint"),
     Row("reservation", "reservation"),
     Row("exclude", "exclude"),
+    Row("nice", "nice", value=whole_number, bounds=(-2_147_483_645, 2_147_483_645), bare="100"),
     Row("exclusive", "exclusive", value=flag),
     Row(
         "nodes",

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Site
+from castoff.launcher.importing.script import read_script
 from castoff.launcher.launchers.base import Layout, Request
+from castoff.launcher.planning import planner
 from castoff.launcher.schedulers import registry
 from castoff.launcher.schedulers.dialect import own_dependency
 from castoff.launcher.schedulers.registry import scheduler_of
@@ -291,3 +293,35 @@ def test_a_dependency_is_in_the_script_if_it_names_ids_alone(
 def test_which_schedulers_have_directives_is_known_without_them() -> None:
     with_dialect = [name for name in registry.NAMES if registry.scheduler_of(name).dialect is not None]
     assert list(registry.HAVE_DIRECTIVES) == with_dialect
+
+
+NICE = {
+    "slurm": {"#SBATCH --nice=5": 5, "#SBATCH --nice": 100, "#SBATCH --nice=-3": -3},
+    "pbs": {"#PBS -p -5": 5, "#PBS -p 1023": -1023, "#PBS -p +7": -7},
+    "flux": {"#flux: --urgency=11": 5, "#flux: --urgency=30": -14},
+}
+
+
+@pytest.mark.parametrize(("scheduler", "line"), [(name, line) for name in NICE for line in NICE[name]])
+def test_nice_is_written_and_imported(scheduler: str, line: str) -> None:
+    value = NICE[scheduler][line]
+    imported = read_script(f"#!/bin/bash\n{line}\n./prog\n", "job.sh")
+    assert (imported.fields["nice"], imported.refused) == (value, [])
+    assert JobSpec.of({"script": imported.fields["script"], "nice": value}).nice == value
+    own = scheduler_of(scheduler)
+    assert own.dialect is not None
+    pairs = own.directives(spec(nice=value), Site.load(scheduler), REQUEST)
+    (written,) = (own.dialect.line(*pair) for pair in pairs if pair[0] in ("nice", "p", "urgency"))
+    again = read_script(f"#!/bin/bash\n{line.split()[0]} {written}\n./prog\n", "job.sh")
+    assert again.fields["nice"] == value
+
+
+def test_what_nice_cannot_say() -> None:
+    """Flux's special urgencies remain directives; what qsub would refuse is no field of a job."""
+    assert read_script("#!/bin/sh\n#flux: --urgency=hold\nprog\n", "x").fields["directives"] == {
+        "flux": {"urgency": "hold"}
+    }
+    (refused,) = read_script("#!/bin/sh\n#PBS -p 5000\nprog\n", "x").refused
+    assert refused.why == "-p is 5000, which is not from -1024 to 1023"
+    noted = planner.plan(spec(nice=5), Site.load("local"))
+    assert "nice: is for a scheduler's job, and has no effect here" in noted.notes
