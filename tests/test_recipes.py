@@ -11,10 +11,6 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parents[1]
 MACHINERY = "templates/machinery"
 """There each scheduler and each launcher has what is under its name."""
-OPTIONAL = ("allocation", "accounting", "beside")
-"""Modules that a scheduler needs only for shells in its jobs, and for what jobs used."""
-FURTHER = {"pbs": ["attributes", "requested", "select"]}
-"""Modules for what one scheduler alone has: PBS's chunks and -W."""
 
 
 def recipe(what: str) -> str:
@@ -52,33 +48,40 @@ def owned(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", ["slurm", "pbs", "flux"])
-def test_a_schedulers_recipe_names_what_one_has(name: str) -> None:
+def test_a_scheduler_has_what_its_recipe_names(name: str) -> None:
+    """Nothing of it is outside its folder, its templates and its profile."""
+    home = f"launcher/schedulers/{name}/"
     named = {file.replace("NAME", name) for file in files_of(recipe("scheduler"))}
     there = {file for file in owned(name) if not file.startswith(f"{MACHINERY}/launchers/")}
-    assert there - {f"launcher/schedulers/{name}/{module}.py" for module in FURTHER.get(name, [])} <= named
-    optional = {f"launcher/schedulers/{name}/{module}.py" for module in OPTIONAL} if name == "flux" else set()
-    assert all((CHECKOUT / file).exists() for file in named - optional)
+    assert {file for file in there if not file.startswith(home)} <= named
+    for file in (file for file in named if file.startswith(home)):
+        assert [*CHECKOUT.glob(file)], f"{file} is not there"
 
 
-def test_a_scheduler_takes_thirteen_files() -> None:
-    optional = tuple(f"/{module}.py" for module in OPTIONAL)
-    always = [file for file in files_of(recipe("scheduler")) if not file.endswith(optional)]
-    assert len(always) == len({*always}) == 13
-    assert recipe("scheduler").startswith("**A scheduler** takes 13 files")
+def test_a_scheduler_is_one_line_beside_its_files() -> None:
+    text = (CHECKOUT / "launcher/schedulers/registry.py").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if re.search(r"slurm|pbs|flux", line)]
+    assert lines == [next(line for line in lines if line.startswith("NAMES = "))]
 
 
-def test_a_job_field_takes_two_or_three() -> None:
-    """For a scheduler the type and its directive; for the script the type, the plan and the head."""
-    named = [*files_of(recipe("job field"))]
-    assert named[:2] == ["launcher/config/job.py", "launcher/schedulers/NAME/directives.py"]
-    assert {"launcher/runs/plan.py", "templates/head.sh.j2"} <= {*named}
-    lists = {
-        "launcher/schedulers/slurm/sbatch_directives.py": "HANDLES",
-        "launcher/runs/plan.py": "OF_EVERY_SCRIPT",
+def test_a_job_field_stands_where_its_recipe_says() -> None:
+    """In its declaration, in a row of each scheduler's table, and in the reference; tests derive the rest."""
+    rooms = [
+        CHECKOUT / "launcher" / room for room in ("config", "planning", "runs", "schedulers", "importing")
+    ]
+    files = [path for room in rooms for path in room.rglob("*.py")]
+    files += [*(CHECKOUT / "docs/reference").glob("*.md"), *(CHECKOUT / "tests/launcher").rglob("*.py")]
+    field = re.compile(r"""^    nice: |"nice"|^\| `nice`""", re.MULTILINE)
+    found = (path for path in files if field.search(path.read_text(encoding="utf-8")))
+    holding = {str(path.relative_to(CHECKOUT)) for path in found}
+    tables = {
+        f"launcher/schedulers/{name}_directives.py" for name in ("slurm/sbatch", "pbs/qsub", "flux/batch")
     }
-    for file, name in lists.items():
-        assert re.search(rf"^{name} = ", (CHECKOUT / file).read_text(encoding="utf-8"), re.MULTILINE)
-        assert f"`{name}`" in recipe("job field")
+    test = {"tests/launcher/schedulers/test_directives.py"}
+    assert holding == {"launcher/config/job.py", "docs/reference/job-file.md"} | tables | test
+    assert {"launcher/config/job.py", "launcher/schedulers/slurm/sbatch_directives.py"} <= {
+        *files_of(recipe("job field"))
+    }
 
 
 @pytest.mark.parametrize("what", ["scheduler", "launcher", "job field", "directive", "site"])

@@ -27,7 +27,7 @@ def read_head(lines: list[str], readers: list[ScriptReader]) -> Head:
     """Read the directives of a script's lines."""
     above = _above_the_first_command(lines)
     marked = {reader.name: _marked(reader, lines, above) for reader in readers}
-    reader = max(readers, key=lambda one: len(marked[one.name]))
+    reader = max(readers, key=lambda one: (len(marked[one.name]), -min(marked[one.name], default=(0,))[0]))
     asked, head = Asked(), Head(None, Asked(), frozenset(), [], [], [])
     if not marked[reader.name]:
         return head

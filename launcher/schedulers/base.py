@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from castoff.launcher.schedulers.base_queue import Queue
     from castoff.launcher.schedulers.dialect import Dialect, Directives
     from castoff.launcher.schedulers.machine_info import Machine
+    from castoff.launcher.schedulers.script_reader import ScriptReader
     from castoff.launcher.schedulers.submit_request import SubmitCommand, SubmitRequest
 
 
@@ -200,6 +201,10 @@ class QueuedScheduler(Scheduler):
 
         `patience`: seconds for an answer.
         """
+
+    @abstractmethod
+    def script_reader(self) -> ScriptReader:
+        """How scripts for it are read that castoff has not written."""
 
     @abstractmethod
     def machine(self) -> Machine:

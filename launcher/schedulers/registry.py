@@ -1,12 +1,13 @@
 """The schedulers that castoff knows, each by the name that profiles have for it.
 
-A new one is a folder beside this file whose module `scheduler` holds `SCHEDULER`, and its name here, twice.
+A new one is a folder beside this file, whose module `scheduler` holds `SCHEDULER`, and its name in `NAMES`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from castoff.launcher.errors import CastoffError, shown
@@ -33,23 +34,9 @@ def scheduler_of(name: str) -> Scheduler:
     Raises:
         CastoffError: there is none.
     """
-    # Late, as most jobs load one alone; each by its name, so that readers and tools can follow.
-    if name == "flux":
-        from castoff.launcher.schedulers.flux import scheduler as flux
-
-        return flux.SCHEDULER
-    if name == "slurm":
-        from castoff.launcher.schedulers.slurm import scheduler as slurm
-
-        return slurm.SCHEDULER
-    if name == "pbs":
-        from castoff.launcher.schedulers.pbs import scheduler as pbs
-
-        return pbs.SCHEDULER
-    if name == OWN:
-        from castoff.launcher.schedulers.local import scheduler as local
-
-        return local.SCHEDULER
+    if name in NAMES:  # late, as most jobs load one alone
+        found: Scheduler = import_module(f"castoff.launcher.schedulers.{name}.scheduler").SCHEDULER
+        return found
     hint = did_you_mean(name, NAMES)
     raise CastoffError(
         f"scheduler: is {shown(name)}, which castoff does not know{hint}; there are: {', '.join(NAMES)}"
@@ -58,19 +45,13 @@ def scheduler_of(name: str) -> Scheduler:
 
 def readers() -> list[ScriptReader]:
     """How the scripts of those that have directives are read."""
-    from castoff.launcher.schedulers.flux import batch_scripts as flux
-    from castoff.launcher.schedulers.pbs import qsub_scripts as pbs
-    from castoff.launcher.schedulers.slurm import sbatch_scripts as slurm
-
-    return [slurm.READER, pbs.READER, flux.READER]
+    return [queued_of(name).script_reader() for name in HAVE_DIRECTIVES]
 
 
 def in_allocation(environ: Mapping[str, str]) -> bool:
     """Whether a variable says that this shell is in an allocation; loads no scheduler."""
-    from castoff.launcher.schedulers import flux, pbs, slurm
-
-    names = (*slurm.JOB_VARIABLES, *pbs.JOB_VARIABLES, *flux.JOB_VARIABLES)
-    return any(name in environ for name in names)
+    names = (import_module(f"castoff.launcher.schedulers.{name}").JOB_VARIABLES for name in HAVE_DIRECTIVES)
+    return any(name in environ for variables in names for name in variables)
 
 
 def queued(name: str) -> QueuedScheduler | None:

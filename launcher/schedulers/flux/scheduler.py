@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from castoff.launcher.schedulers.base_queue import Queue
     from castoff.launcher.schedulers.dialect import Directives
     from castoff.launcher.schedulers.machine_info import Machine
+    from castoff.launcher.schedulers.script_reader import ScriptReader
 
 _OF_BATCH = frozenset({"output", "error", "dependency", "env", "env-remove", "env-file", "cwd"})
 """Directives that mean nothing to a shell."""
@@ -117,6 +118,12 @@ class Flux(QueuedScheduler):
         from castoff.launcher.schedulers.flux.allocation import find
 
         return find(environ)
+
+    def script_reader(self) -> ScriptReader:
+        """See `QueuedScheduler.script_reader`."""
+        from castoff.launcher.schedulers.flux.batch_scripts import READER
+
+        return READER
 
     def machine(self) -> Machine:
         """See `QueuedScheduler.machine`."""

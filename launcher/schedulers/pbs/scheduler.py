@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from castoff.launcher.schedulers.base_queue import Queue
     from castoff.launcher.schedulers.dialect import Directives
     from castoff.launcher.schedulers.machine_info import Machine
+    from castoff.launcher.schedulers.script_reader import ScriptReader
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,199}")
 """OpenPBS's check_job_name() for -N: a letter, then letters, digits and -_.+. It takes 230, but the
@@ -172,6 +173,12 @@ class Pbs(QueuedScheduler):
     def is_array(self, job: str, planned: int | None) -> bool:
         """PBS knows no array of one."""
         return "[" in job
+
+    def script_reader(self) -> ScriptReader:
+        """See `QueuedScheduler.script_reader`."""
+        from castoff.launcher.schedulers.pbs.qsub_scripts import READER
+
+        return READER
 
     def machine(self) -> Machine:
         """See `QueuedScheduler.machine`."""

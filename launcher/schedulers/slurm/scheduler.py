@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from castoff.launcher.schedulers.base_queue import Queue
     from castoff.launcher.schedulers.dialect import Directives
     from castoff.launcher.schedulers.machine_info import Machine
+    from castoff.launcher.schedulers.script_reader import ScriptReader
 
 _PARSABLE = re.compile(r"([0-9]+)(?:;[\w.-]+)?")
 _OF_BATCH = frozenset(
@@ -131,6 +132,12 @@ class Slurm(QueuedScheduler):
                     SubmitCommand(environment, partial(_command, words, request, bool(max_concurrent)), part)
                 )
         return found
+
+    def script_reader(self) -> ScriptReader:
+        """See `QueuedScheduler.script_reader`."""
+        from castoff.launcher.schedulers.slurm.sbatch_scripts import READER
+
+        return READER
 
     def machine(self) -> Machine:
         """See `QueuedScheduler.machine`."""
