@@ -78,7 +78,7 @@ def test_memory_beside_nodes_is_that_of_all(line: str, memory: str) -> None:
 RAW = {
     "-l place=scatter": {"place": "scatter"},
     "-l filesystems=home:flare,walltime=10": {"filesystems": "home:flare"},
-    "-p 100 -S /bin/sh": {"p": "100", "S": "/bin/sh"},
+    "-c n -S /bin/sh": {"c": "n", "S": "/bin/sh"},
     "-P project": {"P": "project"},
     "-h": {"h": True},
 }
