@@ -20,7 +20,11 @@ CORE = [room for floor in FLOORS["launcher"][2:] for room in floor]
 @pytest.mark.parametrize("window", WINDOWS)
 def test_the_core_works_without_it(window: str, tmp_path: Path) -> None:
     """Tests that start no ranks: what these start needs no more of castoff."""
-    for name in ("castoff", "launcher", "trainers", "templates", "tests", "pyproject.toml", "examples"):
+    copied = ["castoff", "launcher", "trainers", "templates", "tests", "examples", "docs", "pyproject.toml"]
+    for name in copied:
+        *["castoff", "launcher", "trainers", "templates", "tests", "examples", "docs"],
+        "pyproject.toml",
+    ):
         if (CHECKOUT / name).is_dir():
             skip = shutil.ignore_patterns("__pycache__", window if name == "launcher" else "__pycache__")
             shutil.copytree(CHECKOUT / name, tmp_path / name, symlinks=True, ignore=skip)

@@ -20,7 +20,7 @@ _TEXTS = ("--log-dir", "--failure-file", "--job-id", "--preload", "--given")
 
 
 def read(words: Sequence[str], program: Sequence[str] | None) -> StartRequest | None:
-    """What the words ask for; None where they are not plainly of this kind, and click has to look at them."""
+    """What the words ask for; None if click has to parse them."""
     flags = dict(zip(words[2::2], words[3::2], strict=False))
     if [*words[:2]] != WORDS or not program or 2 * len(flags) + 2 != len(words):
         return None
@@ -45,12 +45,13 @@ def read(words: Sequence[str], program: Sequence[str] | None) -> StartRequest | 
 
 
 def modules(text: str | None) -> list[str] | None:
-    """What --preload names: modules, or `none` for no preload; None: it is not given."""
+    """The modules of --preload; `none` means no preload. None: the flag is not given."""
     return text if text is None else [] if text == "none" else text.split(",")
 
 
 def with_given(environment: Mapping[str, str], names: str | None) -> Mapping[str, str]:
-    """The ranks' environment, with these variables, joined by commas, that a job's script has for them alone.
+    """The ranks' environment, with variables (their names joined by commas) that a job's script passes to
+    ranks only.
 
     They would have changed this process, too, had they had their own names.
     """
@@ -62,12 +63,13 @@ def with_given(environment: Mapping[str, str], names: str | None) -> Mapping[str
 
 
 def _number(text: str) -> int | None:
-    """A number above 0; None: something else, of which click knows whether it may be."""
+    """A number above 0; None: something else, which click may accept or refuse."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 and int(text) else None
 
 
 def run(request: StartRequest) -> int:
-    """Start the ranks on this host; their code, or 75 where the program has said that it can resume."""
+    """Start the ranks on this host; returns their exit code, or 75 if the program has said that it can
+    resume."""
     of_job = request.environment.get("CASTOFF_OUTCOME_FILE")  # of a job around this, which reads it
     if of_job and not request.driver:
         return start_ranks(request, output=sys.stdout.buffer, messages=sys.stderr)

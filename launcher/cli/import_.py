@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from castoff.launcher.importing.script import Wish
 
 INCOMPLETE = 3
-"""The exit code where a directive is not expressed in the job file, or ranks cannot be castoff's."""
+"""The exit code if a directive is not expressed in the job file, or castoff cannot start the ranks."""
 
 _LONGEST = 900_000
-"""Bytes of a script: a job file, which holds it, may have a million."""
+"""Number of bytes of a script; a job file, which contains it, may have a million."""
 
 
 @click.command(

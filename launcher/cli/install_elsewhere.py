@@ -1,4 +1,4 @@
-"""Installing castoff on another machine, for those who ask for it and for those who are asked."""
+"""Installs castoff on another machine, on request or after asking the user."""
 
 from __future__ import annotations
 

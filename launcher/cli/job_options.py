@@ -28,7 +28,8 @@ _SHORT = {
     "account": ["-A"],
     "queue": ["-q", "-p"],
 }
-"""As sbatch, srun, mpiexec and qsub have them; where those differ, -q is the queue and -N the nodes."""
+"""Short flags as sbatch, srun, mpiexec and qsub have them. Where these differ, -q is the queue and -N the
+nodes."""
 
 _TEXTS = ("name", "memory", "walltime", "grace", *_OF_CLUSTERS, "workdir", "python")
 
@@ -50,7 +51,7 @@ job_argument = click.argument("job", required=False, type=click.Path(), metavar=
 
 
 def load_job(job: str | None, overrides: tuple[str, ...], flags: dict[str, Any]) -> JobSpec:
-    """The job of a file, flags and --set; what follows -- is its command."""
+    """The job of a file, flags and --set; the words after -- are its command."""
     context = click.get_current_context()
     program = context.obj
     if job is None and not program and not any(item.startswith("command=") for item in overrides):
@@ -70,19 +71,20 @@ def read_job(
 
 
 def asked_fields(spec: JobSpec, fields: Iterable[str]) -> list[str]:
-    """Those of some fields that a job sets."""
+    """Those of the given fields that a job sets."""
     plain = type(spec)()
     return [name for name in fields if getattr(spec, name) != getattr(plain, name)]
 
 
 def _number(name: str, given: str | int) -> str | int:
-    """A number where one is wanted; other text is returned as it is, and reported with all other problems."""
+    """A number where one is expected; other text is returned unchanged, and reported with all other
+    problems."""
     text = str(given)
     return int(text) if name in _NUMBERS and text.isdecimal() and len(text) < 19 else given
 
 
 def load_site(name: str | None, spec: JobSpec | None = None) -> Site:
-    """The site by name, else by the rule of `choose_site`; says on standard error which and why.
+    """The site by its name, or by the rule of `choose_site`, which is reported on standard error.
 
     Raises:
         InvalidInput: nobody has named a site, there is no scheduler here, and the job asks for a cluster's.

@@ -40,13 +40,13 @@ _LEFT_OUT_HERE = (
     "requeue",
     "launcher",
 )
-"""Fields of a job file that mean nothing to ranks that castoff itself starts here and now."""
+"""Fields of a job file that mean nothing to ranks that castoff itself starts on this host."""
 
 _MASTER_PORT = derived_port("")
-"""Where ranks on hosts that were named by hand meet, for they share no job id."""
+"""The port where ranks on hosts that the user named meet; they share no job id."""
 
 _NOT_HERE = ("container", "stage")
-"""Fields that only a script sees to, and without which the program would run elsewhere or lack its files."""
+"""Fields that only a script applies, and without which the program would run elsewhere or lack its files."""
 
 
 @click.command(
@@ -184,7 +184,7 @@ class _JobHere(NamedTuple):
 
     @property
     def by_mpiexec(self) -> bool:
-        """Whether the job names one that is to start its ranks."""
+        """Whether the job names an mpiexec that should start its ranks."""
         from castoff.launcher.launchers.commands import LAUNCHERS
 
         return self.plan.script is not None or not (self.plan.driver or LAUNCHERS[self.plan.launcher].here)
@@ -225,7 +225,7 @@ def _this_machine() -> Allocation:
 
 
 def _report_idle_devices(request: StartRequest) -> None:
-    """One rank is what nobody asked for; libraries that see RANK then use one device."""
+    """Report that a single rank is rarely intended here: libraries that see RANK then use one device."""
     from castoff.launcher.launchers.local.this_host import gpus_here
 
     if request.world_size == 1 and (count := gpus_here(request.environment)) > 1:
@@ -238,7 +238,7 @@ def _report_idle_devices(request: StartRequest) -> None:
 def _hosts_by_hand(
     number: int | None, address: str | None, port: int | None, flags: dict[str, int]
 ) -> Hosts | None:
-    """The hosts that flags name, where no scheduler does; takes what it needs out of `flags`."""
+    """The hosts that the user named by flags, without a scheduler; removes these flags from `flags`."""
     context = click.get_current_context()
     if number is None:
         _refuse({"--master-addr": address, "--master-port": port}, "goes with --node-rank and --nodes")
@@ -314,7 +314,8 @@ def _report_ignored(spec: JobSpec, fields: Iterable[str]) -> None:
 
 
 def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
-    """The allocation to use and its site; None: this host alone. An error where this is one of its ranks."""
+    """The allocation to use and its site; None: only this host. Raises if this process is one of its
+    ranks."""
     if site_name is None and not in_allocation(os.environ):
         return None  # as mostly: nothing else is loaded
     from castoff.launcher.interactive.in_allocation import find, rank_here

@@ -33,18 +33,18 @@ from castoff.launcher.status.watch import judge
 from castoff.launcher.text.words import counted
 
 _NEWEST = 20
-"""How many runs that are over fit a glance."""
+"""Number of ended runs that are listed by default."""
 
 _STATES = ("pending", "running", "ended", *reversed(ENDINGS))
 
 _HEADINGS = ("run", "site", "state", "code", "attempts", "age", "took", "members", "why")
 
 _DISPENSABLE = ("why", "attempts", "site", "code", "took", "members", "age")
-"""What a narrow terminal goes without: `castoff status` shows it, too."""
+"""Columns that a narrow terminal goes without, because `castoff status` shows them."""
 
 
 _WHY = 100
-"""Characters of why a run failed."""
+"""Number of characters of the reason why a run failed."""
 
 
 @click.command(
@@ -110,29 +110,29 @@ def command(
 
 
 class _Found(NamedTuple):
-    """What a look at the runs has found."""
+    """The result of a look at the runs."""
 
     rows: list[Row]
     why_none: str
-    """What to say if there are none."""
+    """The message if there are none."""
     notes: list[str]
-    """What a person should know."""
+    """Messages for the user."""
     time: float
 
     def table(self) -> list[str]:
-        """The runs as lines; none where there are none."""
+        """The runs as lines; empty if there are none."""
         cells = [_cells(row, self.time) for row in self.rows]
         return table_lines(_HEADINGS, cells, dispensable=_DISPENSABLE) if cells else []
 
 
 class _Choice(NamedTuple):
-    """Which runs are meant."""
+    """The runs that are selected."""
 
     states: tuple[str, ...]
     name: str | None
     since: int | None
     newest: int | None
-    """So many of those that are over; None: all."""
+    """Number of ended runs; None: all."""
 
     def look(self, index: Index, poller: Poller) -> _Found:
         """These runs as they are now."""
@@ -159,7 +159,7 @@ class _Choice(NamedTuple):
 
 
 def _explained(row: Row, now: RunStatus | None) -> Row:
-    """A row; where a run failed and no record says why, with what the log of its script says.
+    """A row. If a run failed and no record says why, the reason comes from its script's log.
 
     `now`: the run's status, where it was looked at.
     """
@@ -175,7 +175,7 @@ def _explained(row: Row, now: RunStatus | None) -> Row:
 
 
 def _watch(index: Index, choice: _Choice, poller: Poller, interval: float, *, as_json: bool) -> NoReturn:
-    """Print the runs again and again, until somebody interrupts it."""
+    """Print the runs again and again, until the user interrupts it."""
     from castoff.launcher.cli.follow import pause  # late, as whoever looks once needs none of it
     from castoff.launcher.cli.repeated import Repeated
 

@@ -19,11 +19,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 _Items: TypeAlias = "list[CompletionItem[str]]"
 
 _PLAIN = re.compile(r"\w[\w.+%/-]*")
-"""Words that mean themselves in every shell, and that are not flags."""
+"""Words that no shell changes, and that are no flags."""
 
 
 def complete_runs(context: click.Context, parameter: click.Parameter, incomplete: str) -> _Items:
-    """Names of 50 runs, the newest first, and ids once a word has begun; folders where it is a path."""
+    """Names of the newest 50 runs; ids once a word has begun; folders if it is a path."""
     from castoff.launcher.runs.index import Index
 
     if "/" in incomplete or incomplete.startswith((".", "~")):
@@ -62,7 +62,7 @@ def complete_fields(context: click.Context, parameter: click.Parameter, incomple
 
 
 def _fields(kind: Any, prefix: str = "") -> Iterator[str]:
-    """`name=` for a field, `name.` for one that holds names of the user's."""
+    """`name=` for a field, `name.` for a field whose keys the user names."""
     from castoff.launcher.typed.structure import bare, fields_of, is_struct, members
 
     for name, field in fields_of(kind).items():

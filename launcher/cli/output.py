@@ -36,7 +36,7 @@ _SGR = {
     "magenta": "35",
     "bold red": "1;31",
 }
-"""How a terminal is asked for the styles of states."""
+"""Terminal codes for the styles of states."""
 
 
 def _interval(context: click.Context, option: click.Parameter, value: str | None) -> float:
@@ -71,7 +71,7 @@ def print_json(*answers: Any) -> None:
 
 
 def print_facts(**facts: object) -> None:
-    """Print what is known of one thing for people, a line each; what is None is left out."""
+    """Print facts for people, one per line; facts that are None are left out."""
     for name, fact in facts.items():
         if fact is not None:
             click.echo(f"{name.replace('_', '-'):11} {printable(str(fact))}")
@@ -109,7 +109,7 @@ def write_output(name: str, text: str, mode: int) -> None:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a stream is a terminal; one that was closed is None."""
+    """Whether a stream is a terminal; a closed one is None."""
     return stream is not None and stream.isatty()
 
 
@@ -155,7 +155,7 @@ def table_lines(
 
 
 def ending_words(now: RunStatus, already: str = "") -> str:
-    """A run's state, and how it ended where that is more."""
+    """A run's state, and its ending if that says more."""
     return f"{now.state}{already}" + (f", {now.ending}" if now.ending not in (None, now.state) else "")
 
 

@@ -11,7 +11,7 @@ import click
 JOB_FILES = (".yaml", ".yml", ".json")
 
 INTERPRETERS = {".py": "python", ".sh": "bash"}
-"""What runs a script that is no program by itself, by its ending."""
+"""Interpreters of scripts that are no programs themselves, by the file's ending."""
 
 
 def is_job_file(word: str) -> bool:
@@ -26,7 +26,7 @@ def is_job_file(word: str) -> bool:
 
 
 def is_program(word: str) -> bool:
-    """Whether a word is a script, or starts a program here."""
+    """Whether a word is a script, or starts a program on this machine."""
     from shutil import which  # late: where `--` says it, nobody asks
 
     return word.endswith(tuple(INTERPRETERS)) or which(word) is not None
@@ -39,7 +39,7 @@ class TakesProgram(click.Command):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """click's, of the words before the program."""
+        """Parse the words before the program as click does."""
         at = first_word(self, ctx, args)
         if at is not None and is_job_file(args[at]):
             _refuse_directives(ctx, args[at])
@@ -50,7 +50,7 @@ class TakesProgram(click.Command):
 
 
 class TakesJob(click.Command):
-    """A verb that takes a job file, and a program only behind `--`: shows where that belongs."""
+    """A verb that takes a job file, and a program only after `--`: its usage shows where that belongs."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """click's, where there is no program among the words."""
@@ -68,7 +68,7 @@ class TakesJob(click.Command):
 
 
 def first_word(command: click.Command, ctx: click.Context, args: list[str]) -> int | None:
-    """Where the first word is that is neither an option nor an option's value."""
+    """The position of the first word that is neither an option nor an option's value."""
     parser = command.make_parser(ctx)
     parser.allow_interspersed_args = False
     values: dict[str, Any]
@@ -78,7 +78,7 @@ def first_word(command: click.Command, ctx: click.Context, args: list[str]) -> i
 
 
 def _refuse(ctx: click.Context, options: list[str], program: list[str]) -> None:
-    """Fail with the command line that was meant."""
+    """Fail, and show the command line that was meant."""
     from castoff.launcher.text.quoting import visible_word
 
     name = program[0]
@@ -92,7 +92,7 @@ def _refuse(ctx: click.Context, options: list[str], program: list[str]) -> None:
 
 
 def _refuse_directives(ctx: click.Context, name: str) -> None:
-    """Fail where a job file is a script for a scheduler's own command, whatever its name."""
+    """Fail if a job file is a script for a scheduler's own command, whatever its name."""
     from castoff.launcher.text.quoting import visible_word
 
     if name.endswith(JOB_FILES) or not Path(name).is_file():  # a pipe can be read once
@@ -102,7 +102,7 @@ def _refuse_directives(ctx: click.Context, name: str) -> None:
 
 
 def directives_in(path: str) -> str | None:
-    """What to say of a script for a scheduler's own command; None if it is none."""
+    """The message about a script for a scheduler's own command; None if it is none."""
     from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, queued_of
     from castoff.launcher.text.quoting import visible_word
 

@@ -21,10 +21,10 @@ class Repeated:
 
     def __init__(self) -> None:
         self._printed = 0
-        """Lines of the screen that the last call has filled."""
+        """Number of lines on the screen that the last call has printed."""
 
     def print(self, heading: str, lines: Iterable[str]) -> None:
-        """Print a line that always stays, and others. Where that is no terminal, an empty line follows."""
+        """Print a line that always stays, and others. Without a terminal, an empty line follows."""
         if not is_terminal(sys.stdout):
             click.echo("\n".join([heading, *lines, ""]))
             sys.stdout.flush()
@@ -44,7 +44,7 @@ class Repeated:
 
 
 def _fit(line: str, width: int) -> str:
-    """A line that takes one line of the screen; styles take no room."""
+    """A line cut to the screen's width; styles take no space."""
     if len(_STYLE.sub("", line)) <= width:
         return line
     found, room = [], width - 1

@@ -107,7 +107,7 @@ def _print_table(ordered: Sequence[Result], chosen: Rule | None) -> None:
 
 
 def _values(one: Result, chosen: Rule | None) -> list[str]:
-    """The cells of the metric that decides."""
+    """The values of the metric by which runs are ranked, as cells."""
     if chosen is None:
         return []
     point, held = best(one, chosen), one.metrics.get(chosen.metric)
@@ -148,7 +148,7 @@ def _cells(one: Result, metric: str, largest: bool | None) -> Iterator[float | N
 
 
 def _facts(one: Result, chosen: Rule | None) -> dict[str, Any]:
-    """A member as JSON has it: all its parameters, and all its metrics."""
+    """A member as JSON: all its parameters, and all its metrics."""
     by = {"metric": chosen.metric, "largest": chosen.largest} if chosen else None
     point = best(one, chosen)
     metrics = {
@@ -168,7 +168,7 @@ def _facts(one: Result, chosen: Rule | None) -> dict[str, Any]:
 
 
 def _point(point: Point | None) -> dict[str, float | None] | None:
-    """A value as JSON has it, which knows no NaN: that is null there."""
+    """A value as JSON: NaN becomes null."""
     if point is None:
         return None
     return {"step": _whole(point.step), "value": point.value if math.isfinite(point.value) else None}

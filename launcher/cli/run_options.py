@@ -27,7 +27,7 @@ def run_options(function: F) -> F:
 
 
 def run_meant(run: str | None) -> RunDirectory:
-    """The run of a reference; without one the newest, which standard error names.
+    """The run that a reference names; without one the newest, which is reported on standard error.
 
     Only for verbs that read: nobody means to end a run that they have not named.
 

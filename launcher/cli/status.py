@@ -37,16 +37,16 @@ from castoff.launcher.status.poller import AT_A_GLANCE, Poller
 from castoff.launcher.status.watch import statuses
 
 _ROWS = 20
-"""Members that have a row each; more are grouped by what became of them."""
+"""Number of members that have a row each; further ones are grouped by their endings."""
 
 _ATTEMPTS = 10
-"""Attempts that are shown in full: the newest of a run that was often started again."""
+"""Number of attempts shown in full, the newest ones, of a run that was started often."""
 
 _HOSTS = 4
-"""Hosts of an attempt that are named."""
+"""Number of hosts that are named for an attempt."""
 
 _DETAILS = 5
-"""Failures of an array that are shown in full."""
+"""Number of failures of an array that are shown in full."""
 
 
 @click.command("status", epilog=examples("castoff status", "castoff status train --json"))
@@ -146,7 +146,7 @@ def _print_attempt(one: RunStatus, member: MemberStatus, attempt: AttemptStatus,
 
 
 def _place(run: RunDirectory, member: int, attempt: AttemptStatus) -> str:
-    """The host of an attempt's script; where its ranks ran elsewhere, their hosts, too."""
+    """The host of an attempt's script, and the hosts of its ranks if they differ."""
     try:
         ranks_on = [one.host for one in hosts(run, member, attempt.attempt)]
     except CastoffError:  # its records are damaged: the host is known, and the rest of the status counts
@@ -214,7 +214,7 @@ def _cells(member: MemberStatus, now: float) -> tuple[str, ...]:
 
 
 def _groups(members: list[MemberStatus]) -> list[tuple[str, ...]]:
-    """Which members share a state and a code."""
+    """The members that share a state and a code."""
     groups: dict[tuple[str, str], list[int]] = {}
     for member in members:
         groups.setdefault(_state_and_code(member), []).append(member.member)

@@ -112,7 +112,7 @@ def command(
 
 
 def _report_changes(spec: JobSpec, site: Site) -> None:
-    """Report what the run does not take from the job as it was written."""
+    """Report where the run deviates from the job as it was written."""
     from castoff.launcher.runs.drafts import name_in_id
     from castoff.launcher.schedulers.fields import ignored
     from castoff.launcher.schedulers.registry import scheduler_of

@@ -35,7 +35,7 @@ def submit_elsewhere(
     as_json: bool,
     agrees: bool,
 ) -> int:
-    """Submit a job on another machine, and say what became of it; the exit code.
+    """Submit a job on another machine, report what became of it, and return the exit code.
 
     `agrees`: to all code that this may send.
 
@@ -81,7 +81,7 @@ def submit_elsewhere(
 
 
 def _check_agreed(there: There, job: submission.Planned, code: Travelling, *, agrees: bool) -> None:
-    """See that the user agrees to send this code.
+    """Check that the user agrees to send this code.
 
     Raises:
         CastoffError: not.
@@ -122,7 +122,7 @@ def machine_site(there: There, site_name: str | None) -> Site:
 
 
 def _known_site(there: There, site_name: str | None) -> Site | None:
-    """The same, as far as it is known here; None: nothing has been reported yet."""
+    """The site as far as it is known here; None: nothing has been reported yet."""
     entry = there.machine.entry
     if site_name is not None:
         return site_named(site_name)

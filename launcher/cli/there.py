@@ -1,4 +1,4 @@
-"""The machine that a verb is for, where it is not this one."""
+"""The machine that a verb is for, if it is not this one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class There(NamedTuple):
-    """What a verb that reads a job file here needs to know of the machine."""
+    """What a verb that reads a local job file needs to know about the machine."""
 
     machine: Machine
     typed: list[str]

@@ -60,7 +60,7 @@ def command(since: int | None, name: str | None, as_json: bool) -> None:
 
 
 def _shares(entries: Iterable[Entry], name: str | None, since: float, at: float) -> Iterator[Share]:
-    """What the starts of runs cost; standard error says which runs could not be read."""
+    """The costs of runs' starts; standard error says which runs could not be read."""
     records = []
     for entry in entries:
         if (name is not None and not fnmatchcase(entry.name, name)) or not entry.is_there:
@@ -98,7 +98,7 @@ def _plain(key: _Key, summed: Total) -> dict[str, Any]:
 
 
 def _explain(summed: Total) -> None:
-    """What the sums are without."""
+    """Report what the sums do not include."""
     if summed.unbounded and summed.unbounded < summed.starts:
         report(f"requested is without {counted(summed.unbounded, 'start')} that had no walltime")
     if summed.unknown:

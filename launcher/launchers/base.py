@@ -25,14 +25,14 @@ class Layout(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, processes: int, nodes: int) -> Layout:
-        """As evenly as possible: nodes differ by at most one, the fuller ones first."""
+        """The most even layout: nodes differ by at most one process, the fuller ones first."""
         few, fuller = divmod(processes, nodes)
         groups = [(few + 1, fuller), (few, nodes - fuller)]
         return cls([(count, times) for count, times in groups if times])
 
     @classmethod
     def joined(cls, groups: Iterable[tuple[int, int]]) -> Layout:
-        """Of groups in node order, of which neighbours may be alike."""
+        """The layout of groups in node order; neighbours with the same number are joined."""
         together: list[tuple[int, int]] = []
         for count, times in groups:
             if together and together[-1][0] == count:
@@ -42,17 +42,17 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def nodes(self) -> int:
-        """How many nodes."""
+        """Number of nodes."""
         return sum(times for _, times in self.groups)
 
     @property
     def processes(self) -> int:
-        """How many processes."""
+        """Number of processes."""
         return sum(count * times for count, times in self.groups)
 
     @property
     def max_per_node(self) -> int:
-        """Processes on the fullest node."""
+        """Number of processes on the fullest node."""
         return max(count for count, _ in self.groups)
 
     @property
@@ -62,7 +62,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def block_filled(self) -> bool:
-        """Whether filling node after node gives this layout, which `mpiexec --ppn` does."""
+        """Whether filling one node after the other gives this layout, as `mpiexec --ppn` does."""
         if self.is_uniform:
             return True
         (fullest, _), (last, times), *others = self.groups
@@ -70,45 +70,45 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def is_even(self) -> bool:
-        """Whether nodes differ by one process at most, the fuller ones first, as `of` lays them out."""
+        """Whether nodes differ by at most one process, the fuller ones first, as in `of`."""
         first, last = self.groups[0][0], self.groups[-1][0]
         return self.is_uniform or (len(self.groups) == 2 and last == first - 1)
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What a launcher and the scheduler are asked for."""
+    """What the scheduler and the launcher are asked for."""
 
     layout: Layout
     cores: int | None
-    """Cores of each process, where they were asked for or are known."""
+    """Cores of each process, if they were asked for or are known."""
     cpu_lists: list[str]
-    """The CPU list of each process of a node; empty where Slurm or nobody binds."""
+    """The CPU list of each process of a node; empty if Slurm binds the processes or nobody does."""
     devices: int
     """Devices of each process."""
     node_devices: int
-    """Devices of each node that the job has: all of them where it has the node for itself."""
+    """Devices of each node that the job has: all of them if it has the whole node."""
     site: Site
     own_distribution: OwnDistribution | None = None
-    """Whether further flags of the job say where srun starts each process."""
+    """Whether the job's own srun flags say where each process starts."""
     by_list: bool = False
-    """Whether a launcher that binds by rules of its own is to bind each process to its CPU list."""
+    """Whether a launcher that binds by its own rules has to bind each process to its CPU list."""
     whole_nodes: bool = False
-    """Whether the job has its nodes for itself, with all their devices."""
+    """Whether the job has whole nodes, with all their devices."""
     name: str = ""
     walltime: int | None = None
-    """Seconds."""
+    """The walltime in seconds."""
     grace: int = 0
-    """Seconds."""
+    """The grace period in seconds."""
     device_queue: str | None = None
-    """The queue, if a scheduler that is asked in chunks gives a device for each there."""
+    """The queue, if a scheduler that is asked for chunks gives one device per chunk there."""
     spare_nodes: int = 0
-    """Nodes that the job has beyond those of the layout, to replace hosts that fail."""
+    """Nodes beyond those of the layout, which replace hosts that fail."""
     kinds: Sequence[Kind] = ()
-    """Those of its chunks, where they differ; each says all of itself."""
+    """The job's kinds of chunks, if they differ; each is complete in itself."""
     after: str | None = None
-    """A dependency of scheduler ids alone, in the scheduler's words."""
+    """A dependency of scheduler ids only, in the scheduler's words."""
     device_type: str | None = None
-    """Of the devices, if only one type of those that there are will do."""
+    """The type of the devices, if only one of several types will do."""
 
     @property
     def any_devices(self) -> bool:
@@ -116,23 +116,23 @@ class Request(msgspec.Struct, frozen=True):
         return bool(self.node_devices) or any(kind.devices_per_node for kind in self.kinds)
 
     def gpus(self, count: int) -> str:
-        """So many devices as Slurm is asked for them."""
+        """The number of devices in the form in which Slurm is asked for them."""
         return f"{self.device_type}:{count}" if self.device_type else str(count)
 
 
 class Launcher(ABC):
-    """The command line of a launcher, and what the job script must do around it."""
+    """A launcher: its command line, and what the job script has to do around it."""
 
     reports_node: ClassVar[bool] = False
-    """Whether a rank gets its node's number; else node after node is filled."""
+    """Whether a rank gets its node's number; otherwise one node is filled after the other."""
     survives_rank_failure: ClassVar[bool] = False
-    """Whether it lets the other ranks run on when one exits non-zero."""
+    """Whether the other ranks continue when one exits with an error."""
     ends_by_usr1: ClassVar[bool] = False
-    """Whether it hands on USR1, and on TERM kills its ranks: srun (22.05.8) at once, Open MPI soon."""
+    """Whether it passes USR1 on, and kills its ranks at TERM: srun (22.05.8) at once, Open MPI soon."""
     is_mpiexec: ClassVar[bool] = False
-    """Whether another one may go by its name."""
+    """Whether another mpiexec may have the same name."""
     says: ClassVar[str | None] = None
-    """A pattern of what such an mpiexec says of itself at --version, and none of the others."""
+    """A pattern in the output of its `mpiexec --version` that no other mpiexec prints."""
     reaches_by_ssh: ClassVar[bool] = False
     """Whether it starts ranks on other hosts by ssh, unless its environment names another way."""
     here: ClassVar[bool] = False
@@ -142,27 +142,27 @@ class Launcher(ABC):
     takes_lists: ClassVar[bool] = False
     """Whether it takes a list of cores for each process."""
     bound_by_list: ClassVar[bool] = False
-    """Whether castoff binds its processes by such lists, unless somebody else does."""
+    """Whether castoff binds its processes by such lists, unless the user or the site does."""
     leaves_unbound: ClassVar[bool] = False
-    """Whether processes may run anywhere on their host, unless castoff binds them."""
+    """Whether processes may run anywhere on their host unless castoff binds them."""
     mpi_modules: ClassVar[str] = ""
-    """The modules, by a pattern of their names, of the MPI whose ranks it connects; empty: of any MPI."""
+    """A pattern for the names of modules of the MPI whose ranks it connects; empty: of any MPI."""
     comes_with_mpi: ClassVar[bool] = True
-    """Whether the modules of that MPI bring it; else it is the system's."""
+    """Whether it comes with the modules of that MPI; otherwise it is the system's."""
     pmix_flag: ClassVar[str] = ""
-    """The flag by which it offers ranks PMIx; empty: it needs none."""
+    """The flag by which it offers PMIx to the ranks; empty: it needs none."""
     pmix_modules: ClassVar[str] = ""
-    """The modules of the MPI whose ranks need that, as in `mpi_modules`."""
+    """A pattern for the modules of the MPI whose ranks need that flag, as in `mpi_modules`."""
     bound_by_script: ClassVar[bool] = False
-    """Whether the script binds each rank, as no flag says it in all of the launcher's versions."""
+    """Whether the script binds each rank, because no flag does so in all of the launcher's versions."""
     most_words: ClassVar[int | None] = None
-    """How many words of a command it takes; None: any number."""
+    """The largest number of words in a command; None: no limit."""
     fills_in: ClassVar[bool] = False
-    """Whether it puts something of its own in the place of `{{…}}` in a word."""
+    """Whether it replaces `{{…}}` in a word."""
     cancels_on_int: ClassVar[bool] = False
-    """Whether two INTs, and not TERM, have it end ranks that ignore TERM."""
+    """Whether two INTs, rather than TERM, make it end ranks that ignore TERM."""
     fills_nodes: ClassVar[bool] = False
-    """Whether it can only fill node after node, so that the last ones may have fewer processes."""
+    """Whether it can only fill one node after the other, so that the last ones may have fewer processes."""
     runs_containers: ClassVar[bool] = False
     """Whether it can start each process in a container by itself (pyxis)."""
 
@@ -171,7 +171,7 @@ class Launcher(ABC):
         """Its command line, up to the program."""
 
     def start(self, request: Request, of_site: list[str], of_job: list[str]) -> list[str]:
-        """Its argv with the further flags of the site and of the job; only one of them binds."""
+        """Its command line with the further flags of the site and the job, of which only one binds."""
         argv = self.argv(request)
         if self.binds(of_job):
             argv, of_site = without(self.bind_flags, argv), without(self.bind_flags, of_site)
@@ -182,7 +182,7 @@ class Launcher(ABC):
         return [*argv, *of_site, *of_job]
 
     def beside(self, request: Request, of_site: list[str]) -> list[str]:
-        """Its argv for processes that live beside the ranks, on the same CPUs and devices."""
+        """Its command line for processes that run beside the ranks, on the same CPUs and devices."""
         return [*self.argv(request), *without(self.bind_flags, of_site)]
 
     def binds(self, words: Sequence[str]) -> bool:
@@ -190,12 +190,12 @@ class Launcher(ABC):
         return any(word.partition("=")[0] in self.bind_flags for word in words)
 
     def binding(self, words: Sequence[str]) -> str:
-        """What the flag that binds says, without the words about how much it prints."""
+        """The value of the flag that binds, without words about how much it prints."""
         found = value_of(self.bind_flags, words) or ""
         return ",".join(part for part in found.split(",") if part not in ("verbose", "quiet", "v", "q"))
 
     def bound(self, words: Sequence[str], ranks: int, usable: Sequence[int]) -> list[list[int]] | None:
-        """The CPUs of each local rank by flags that bind; None where only the launcher knows.
+        """The CPUs of each local rank by flags that bind; None if only the launcher knows them.
 
         `usable`: the physical cores of a node that ranks may have.
 
@@ -219,38 +219,38 @@ class Launcher(ABC):
         return None
 
     def deals_over_sockets(self, words: Sequence[str], named: Mapping[str, object]) -> bool:
-        """Whether it deals a node's processes out over the sockets in turn, by these flags and directives."""
+        """Whether these flags and directives have it deal a node's processes out over the sockets in turn."""
         return False
 
     def shows_devices(self, words: Sequence[str]) -> str | None:
-        """By which rule flags have it show each rank some GPUs alone, such as `closest` or `map_gpu:0,1`.
+        """The rule by which flags show each rank some GPUs only, such as `closest` or `map_gpu:0,1`.
 
         `none`: it shows each all of them. None: they say nothing of it.
         """
         return None
 
     def shown_devices(self, rule: str, ranks: int) -> list[list[int]] | None:
-        """The GPUs that such a rule names for each local rank; None where it names none."""
+        """The GPUs that such a rule names for each local rank; None if it names none."""
         return None
 
     def each_host(self, site: Site, of_site: list[str]) -> list[str]:
-        """The argv that starts one process on each of some hosts, whatever else runs there.
+        """The command line that starts one process on each of some hosts, whatever else runs there.
 
         Their number and the file that holds them are added in the job.
         """
         return [site.mpiexec, *of_site]
 
     def heeds_cpus(self, argv: Sequence[str]) -> bool:
-        """Whether it would refuse more processes on a host of an allocation than it has CPUs there for."""
+        """Whether it refuses more processes on a host of an allocation than it has CPUs there."""
         return False
 
     def only_on(self, hosts: Sequence[str]) -> list[str]:
-        """Flags without which it would take any hosts of an allocation, and not these."""
+        """The flags that keep it on these hosts of an allocation, if it would otherwise choose any."""
         return []
 
 
 def without(names: Sequence[str], words: Sequence[str]) -> list[str]:
-    """Words of a command line without these flags."""
+    """The words of a command line without these flags."""
     left, after = [], False
     for word in words:
         if not after and word.partition("=")[0] not in names:
@@ -260,7 +260,7 @@ def without(names: Sequence[str], words: Sequence[str]) -> list[str]:
 
 
 def value_of(names: Sequence[str], words: Sequence[str]) -> str | None:
-    """The value of the last of these flags."""
+    """The value of the last one of these flags."""
     found = None
     for at, word in enumerate(words):
         name, equals, value = word.partition("=")

@@ -1,4 +1,4 @@
-"""The launchers that castoff knows: a Layout to the argv of srun or of an mpiexec.
+"""The launchers that castoff knows: how a Layout becomes the command line of srun or of an mpiexec.
 
 What is known only inside the job, such as its hosts, is not here: a file of templates/machinery/launchers
 adds the host file.
@@ -16,7 +16,7 @@ from castoff.launcher.config.site import Site
 from castoff.launcher.launchers.base import Launcher, Request, value_of, without
 
 _MEMORY = ("--mem", "--mem-per-cpu", "--mem-per-gpu")
-"""srun's flags of which it takes one alone."""
+"""srun's flags that exclude each other."""
 
 
 _OPEN_MPI = r"openmpi|ompi|(?:nvhpc-)?hpcx"
@@ -137,7 +137,8 @@ _IN_TURN = re.compile(r"(?:0[xX])?[0-9a-fA-F]{1,999}(?:\*[1-9][0-9]{0,3})?")
 
 
 def _in_turn(listed: str, ranks: int, read: Callable[[str], list[int]]) -> list[list[int]]:
-    """What srun gives each local rank: `0x3*2,0xc` says 0x3 twice, and a short list begins anew."""
+    """What srun gives each local rank: `0x3*2,0xc` gives 0x3 twice, and a list that is too short starts
+    again."""
     found: list[list[int]] = []
     for part in listed.split(","):
         entry, _, times = part.partition("*")
@@ -151,7 +152,7 @@ def _in_turn(listed: str, ranks: int, read: Callable[[str], list[int]]) -> list[
 
 
 def _of_lists(lists: list[str], ranks: int) -> list[list[int]]:
-    """CPU lists, one for each local rank; there may be more."""
+    """CPU lists, one for each local rank; there may be more of them."""
     for one in lists:
         if not re.fullmatch(CPULIST_PATTERN, one):
             raise ValueError(f"which has {one!r} where a CPU list such as 0-7 or 0,4 belongs")
@@ -165,7 +166,8 @@ def _of_lists(lists: list[str], ranks: int) -> list[list[int]]:
 
 
 def _srun_devices(request: Request) -> list[str]:
-    """What the step asks for beyond the job: with --gpus-per-node or --gres it has the job's devices."""
+    """The devices that the step asks for beyond the job's: with --gpus-per-node or --gres it has the
+    job's."""
     if not request.devices:
         return []
     argv = []
@@ -338,7 +340,8 @@ class Here(Launcher):
 
 
 def _blocks(ranks: int, width: str | None, usable: Sequence[int]) -> list[list[int]] | None:
-    """Rank after rank the next so many cores; None where these are not known, or too few without threads."""
+    """Consecutive cores for one rank after the other; None if they are not known, or too few without
+    threads."""
     each = int(width) if width and width.isdecimal() else 1
     if len(usable) < ranks * each:
         return None
@@ -358,9 +361,9 @@ LAUNCHERS: dict[LauncherName, Launcher] = {
 
 
 def named_by(version: str) -> LauncherName | None:
-    """The mpiexec that says so of itself; None: it is none of these, or says nothing."""
+    """The mpiexec that identifies itself in this text; None: none of these."""
     return next((name for name, one in LAUNCHERS.items() if one.says and re.search(one.says, version)), None)
 
 
 MERGING = frozenset(name for name, launcher in LAUNCHERS.items() if launcher.here)
-"""The launchers that show the lines of all ranks in one stream."""
+"""The launchers that merge the lines of all ranks into one stream."""

@@ -22,16 +22,16 @@ from castoff.launcher.ranks.families import (
 from castoff.launcher.ranks.rendezvous import TRIPLE, alone, complete, in_slurm_job
 
 MARKERS = (*(launcher for launcher, *_ in FAMILIES if launcher != "torchrun"), "local")
-"""What CASTOFF_LAUNCHER may say."""
+"""The values that CASTOFF_LAUNCHER may have."""
 
 MARKS = ("CASTOFF_LAUNCHER", "CASTOFF_RANK", "CASTOFF_DEVICE")
-"""What castoff's start block exports beside torch's variables."""
+"""The variables that castoff's script exports besides torch's."""
 
 UNSET_TRIPLE = "unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK"
 
 
 def decide(around: Around) -> Placement:
-    """Say which rank this process is; raises PlacementError when nothing says so for certain.
+    """Decide which rank this process is; raises PlacementError if nothing says so for certain.
 
     What castoff exported for a task around this one is taken out of `around`.
     """
@@ -52,7 +52,7 @@ def decide(around: Around) -> Placement:
 
 
 def _of_this_task(around: Around, family: Placement | None) -> Placement | None:
-    """Read what castoff's start block exported; None when a launcher further in has placed this process."""
+    """The place that castoff's script exported; None if a launcher further in has placed this process."""
     marker = around["CASTOFF_LAUNCHER"]
     if marker not in MARKERS:
         raise PlacementError(

@@ -33,7 +33,7 @@ STALE_NAMES: frozenset[str] = frozenset(
         *("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURM_STEPID"),
     )
 )
-"""What a script unsets before it starts ranks, so that nothing left over reaches one.
+"""Variables that a script unsets before it starts ranks, so that no leftover reaches one.
 
 These are what launchers set for their ranks; a launcher reads none of them. `castoff_clear_stale_env` in
 templates/machinery/environment.sh names the same.
@@ -45,11 +45,12 @@ STALE_PREFIXES: tuple[str, ...] = (
     *("OMPI_COMM_WORLD_", "MPI_LOCAL", "HYDI_", "HYDRA_BSTRAP_", "PALS_LOCAL_", "JSM_NAMESPACE_"),
     *("FLUX_TASK_", "SLURM_STEP_", "SLURM_LAUNCH_", "SLURM_SRUN_COMM_"),
 )
-"""So do the names of others of them begin."""
+"""Prefixes of further variables to unset."""
 
 
 def is_stale(name: str) -> bool:
-    """Whether a variable is one that a launcher sets for its ranks, and that no rank of another may see."""
+    """Whether launchers set this variable for their ranks, so that ranks of another launcher must not see
+    it."""
     return name in STALE_NAMES or name.startswith(STALE_PREFIXES)
 
 
@@ -74,9 +75,9 @@ class RankEnv(_Fields):
     world_size: int
     local_rank: int
     local_world_size: int
-    """How many ranks share this node."""
+    """Number of ranks on this node."""
     node_rank: int | None
-    """None when it cannot be known: Hydra and Open MPI set no node index."""
+    """The number of this node; None if unknown: Hydra and Open MPI set no node index."""
     master_addr: str | None
     master_port: int | None
     device: int | None

@@ -1,4 +1,4 @@
-"""The process that imports for all ranks of this host, where they begin as its copies."""
+"""The process that imports modules for all ranks of this host, which start as its copies."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from castoff.launcher.launchers.preload.words import python_command
 from castoff.launcher.ranks import is_stale
 
 _PATIENCE = 5.0
-"""Seconds in which an agent without ranks ends on TERM."""
+"""Seconds in which an agent without ranks ends after TERM."""
 
 _OF_OWNERS: list[subprocess.Popen[bytes]] = []
-"""Agents that this process has started, and does not end."""
+"""Agents that this process has started and does not end."""
 
 
 def modules_of(
     command: Sequence[str], ranks: int, workdir: Path | None, asked: Sequence[str] | None
 ) -> Sequence[str]:
-    """What an agent is to import for these ranks; nothing: each of them starts plainly."""
+    """The modules that an agent has to import for these ranks; empty: each rank starts on its own."""
     if asked is None:
         return ["torch"] if ranks > 1 and imports_torch(command, workdir or Path()) else []
     return asked if python_command(command) else []
@@ -37,12 +37,12 @@ class Agent(NamedTuple):
 
     pid: int
     client: list[str]
-    """What each rank runs in place of the command."""
+    """The command that each rank runs in place of its own."""
     own: subprocess.Popen[bytes] | None
-    """The process itself, if it serves this start alone."""
+    """The agent's process, if it serves only this start."""
 
     def end(self) -> None:
-        """End one that serves this start alone, and any rank that is left of it."""
+        """End an agent that serves only this start, and any rank that is left of it."""
         if self.own is None:
             return
         self.own.terminate()
@@ -62,7 +62,8 @@ def agent_of(
     by_default: bool,
     owner: int | None,
 ) -> Agent:
-    """The owner's, which serves all starts of that process and ends with it; else one for this start.
+    """The owner's agent, which serves all starts of that process and ends with it; otherwise one for this
+    start.
 
     One that is started gets the environment of a rank but for what says which, and listens at an address of
     this host alone, which has no file and is gone with it.
@@ -102,7 +103,7 @@ def _own_name() -> str:
 
 
 def _name_for(owner: int) -> str | None:
-    """Where an agent of this owner listens; None where it could not see the owner's end."""
+    """The address at which an agent of this owner listens; None if it could not notice the owner's end."""
     try:
         os.close(os.pidfd_open(owner))
         began = Path(f"/proc/{owner}/stat").read_text().rpartition(")")[2].split()[19]
@@ -112,7 +113,7 @@ def _name_for(owner: int) -> str | None:
 
 
 def _listening_at(name: str) -> int | None:
-    """The process of this user that listens there, which runs from now on should somebody have stopped it."""
+    """This user's process that listens there; it is continued in case somebody has stopped it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(f"\0{name}")

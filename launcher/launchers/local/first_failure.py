@@ -10,11 +10,12 @@ import json
 from pathlib import Path
 
 Failure = dict[str, object]
-"""rank, host, code, signal, time."""
+"""A record of rank, host, code, signal and time."""
 
 
 def recorded(path: Path | None, failure: Failure) -> tuple[Failure, str | None]:
-    """The failure that counts, `failure` unless another is on record, and why it could not be written.
+    """The failure that counts, which is `failure` unless another is recorded already; and why it could not be
+    written.
 
     Under torchrun, which is one rank here, the record is that of a rank of its own.
     """

@@ -15,7 +15,7 @@ from pathlib import Path
 from castoff.launcher.launchers.local.processes import children
 
 FIRST_LOOK = 2.0
-"""Seconds after the start of the rank; each further look waits twice as long as the one before."""
+"""Seconds from the rank's start to the first look; each further look waits twice as long."""
 _LONGEST = 16.0  # that a look waits
 _AGAIN = 4.0  # and one after what may wait for others
 
@@ -33,7 +33,7 @@ HINT = (
 
 
 class LoneRank:
-    """The looks at the only rank's processes, until it is known whether it waits."""
+    """Looks at the only rank's processes until it is known whether it waits for others."""
 
     def __init__(self, rank: int, now: float):
         self._rank = rank
@@ -43,7 +43,7 @@ class LoneRank:
         """When to look next; None: never again."""
 
     def look(self, now: float) -> str | None:
-        """What to tell the user, once."""
+        """The message for the user, once."""
         waiting = {pid: cpu_seconds(pid) for pid in meeting(self._rank)}
         most = _IDLE * self._wait
         found = any(waiting[pid] - self._before[pid] <= most for pid in waiting.keys() & self._before.keys())
@@ -74,7 +74,7 @@ def _tree(pid: int) -> Iterator[int]:
 
 
 def _workers(pid: int) -> Iterator[int]:
-    """Its children that run the same interpreter, but for the one by which Python tracks resources."""
+    """Its children that run the same interpreter, except Python's resource tracker."""
     for child in children(pid):
         its = Path(f"/proc/{child}")
         with contextlib.suppress(OSError):  # it has ended
@@ -89,7 +89,7 @@ def _threads(pid: int) -> list[str]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process has taken of processors; 0 where it has ended."""
+    """The CPU seconds that a process has used; 0 if it has ended."""
     with contextlib.suppress(OSError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -14,7 +14,7 @@ from pathlib import Path
 from castoff.launcher.launchers.local.processes import children, program_of
 
 FIRST_LOOK = 0.5
-"""Seconds after the start of the ranks; each further look waits twice as long as the one before."""
+"""Seconds from the ranks' start to the first look; each further look waits twice as long."""
 
 _LIBRARY = re.compile(r"/(libmpi(?:ch)?(?:_\w+)?\.so[.\d]*)$", re.MULTILINE)
 _TORCH = "/libtorch"
@@ -24,7 +24,7 @@ _SPARSER = 1.5  # so that a flood of output costs but a few looks
 
 
 class MpiWorlds:
-    """The looks at several ranks' processes, until one is known to use MPI.
+    """Looks at several ranks' processes until one is known to use MPI.
 
     Besides those that are due, whatever a rank writes and the first exit are occasions, so that short
     programs are seen, too.
