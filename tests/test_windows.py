@@ -20,16 +20,11 @@ CORE = [room for floor in FLOORS["launcher"][2:] for room in floor]
 @pytest.mark.parametrize("window", WINDOWS)
 def test_the_core_works_without_it(window: str, tmp_path: Path) -> None:
     """Tests that start no ranks: what these start needs no more of castoff."""
-    copied = ["castoff", "launcher", "trainers", "templates", "tests", "examples", "docs", "pyproject.toml"]
-    for name in copied:
-        *["castoff", "launcher", "trainers", "templates", "tests", "examples", "docs"],
-        "pyproject.toml",
-    ):
-        if (CHECKOUT / name).is_dir():
-            skip = shutil.ignore_patterns("__pycache__", window if name == "launcher" else "__pycache__")
-            shutil.copytree(CHECKOUT / name, tmp_path / name, symlinks=True, ignore=skip)
-        else:
-            shutil.copy(CHECKOUT / name, tmp_path / name)
+    folders = ("castoff", "launcher", "trainers", "templates", "tests", "examples", "docs")
+    for name in folders:
+        skip = shutil.ignore_patterns("__pycache__", window if name == "launcher" else "__pycache__")
+        shutil.copytree(CHECKOUT / name, tmp_path / name, symlinks=True, ignore=skip)
+    shutil.copy(CHECKOUT / "pyproject.toml", tmp_path)
     tests = [str(folder) for room in CORE if (folder := Path("tests", "launcher", room)).is_dir()]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not real and not long", *tests],

@@ -66,7 +66,7 @@ def command(context: click.Context, as_json: bool) -> None:
 
 
 def _either(as_json: bool) -> bool:
-    """Whether --json stands before or after the command's name."""
+    """Whether --json was given before or after the verb."""
     parent = click.get_current_context().parent
     return as_json or bool(parent and parent.params.get("as_json"))
 
