@@ -15,13 +15,13 @@ import pytest
 
 from castoff import CastoffError, render
 from castoff.launcher.planning.containers import RUNTIMES
-from castoff.launcher.planning.interfaces import OF_A_LAUNCHER, OF_A_SCHEDULER
 from castoff.launcher.planning.machinery import machinery
 from castoff.launcher.planning.render import template_folder
 from castoff.launcher.ranks import is_stale
 from castoff.launcher.ranks.environment import STALE_NAMES, STALE_PREFIXES
 from castoff.launcher.runs.script import MARK, directives_of, head_of, scheduler_in
 from castoff.launcher.schedulers.registry import scheduler_of
+from docs.generate.script_parts import OF_A_LAUNCHER, OF_A_SCHEDULER
 from tests.cases import others_long
 
 from .conftest import Benches

@@ -12,11 +12,11 @@ from jinja2 import meta, nodes
 
 from castoff import CastoffError, JobSpec, Plan, Site, plan, render
 from castoff.launcher.planning import render as rendering
-from castoff.launcher.planning.interfaces import PARTS
 from castoff.launcher.planning.machinery import FEATURES, machinery
 from castoff.launcher.planning.render import filters_for, template_folder
 from castoff.launcher.runs.script import head_of
 from castoff.launcher.schedulers.registry import NAMES, scheduler_of
+from docs.generate.script_parts import PARTS
 
 from .examples import EXAMPLES
 from .machine import known_parts, part

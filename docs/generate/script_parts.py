@@ -21,7 +21,8 @@ PARTS = {
     "`castoff_write` writes the programs of the nodes",
     _in("schedulers", NAMES): "what a scheduler reports to a job, and how the job is requeued",
     "stopping": "`castoff_listen` traps TERM, INT, HUP and USR2; `castoff_terminate` ends the ranks; "
-    "`castoff_wait` waits for the launcher, and asks for a stop before the walltime",
+    "`castoff_wait` waits for the launcher, asks for a stop before the walltime, and calls "
+    "`castoff_watch_ranks`",
     "setup": "`castoff_setup` and `castoff_setup_over`: if a line between them ends the job, it is reported; "
     "`castoff_snapshot`",
     "teardown": "`castoff_at_end` takes shell lines; `castoff_tear_down` runs them at the end",
@@ -44,9 +45,10 @@ PARTS = {
     "preload": "`castoff_preload` starts a process on each node that imports modules, and `rank.sh` runs "
     "ranks as copies of it; `castoff_end_agents`",
     _in("launchers", LAUNCHERS): "what only the job can pass to its launcher, and a rank's number",
-    "start": "`castoff_start` starts the ranks, follows the first log and reports the first failure",
+    "start": "`castoff_start` starts the ranks, follows the first log and reports the first failure; "
+    "`castoff_watch_ranks` looks after them each second",
     "script": "`castoff_run_script` runs the job's own script",
-    "unstarted": "`castoff_watch_start`, on several nodes, reports ranks that have not started, and ends the "
+    "unstarted": "`castoff_check_start`, on several nodes, reports ranks that have not started, and ends the "
     "job after `castoff_start_timeout` seconds",
     "rank": "`rank.sh`, around each rank, or around torchrun on each node; `torchrun_rank.sh`, around "
     "torchrun's ranks",
