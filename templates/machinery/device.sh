@@ -6,18 +6,7 @@ castoff_own_word() { # WORD of each local rank...
 }
 #endif
 castoff_count_shown() { # MASK; 0.0,0.1 is one device, with two tiles; CUDA ignores what follows a number below 0
-  castoff_shown=0 castoff_before='' castoff_mig='' castoff_left=$1,
-  while [ -n "$castoff_left" ]; do
-    castoff_entry=${castoff_left%%,*}
-    castoff_left=${castoff_left#*,}
-    case $castoff_entry in
-      -* | NoDevFiles) break ;;
-      *.*) [ "${castoff_entry%%.*}" = "$castoff_before" ] || castoff_shown=$((castoff_shown + 1)) ;;
-      MIG-*) castoff_mig=$castoff_entry castoff_shown=$((castoff_shown + 1)) ;;
-      *) castoff_shown=$((castoff_shown + 1)) ;;
-    esac
-    castoff_before=${castoff_entry%%.*}
-  done
+  castoff_shown=$(echo "$1" | tr , '\n' | sed -e '/^-/,$d' -e '/^NoDevFiles/,$d' -e 's/\..*/./' -e '/^$/d' | uniq | wc -l)
 }
 #if visible | masks
 castoff_show() { # MASK by the numbers on the node; fails where something shows so few devices that it numbers anew
@@ -25,7 +14,8 @@ castoff_show() { # MASK by the numbers on the node; fails where something shows 
   castoff_count_shown "$castoff_shows"
   castoff_numbers=$1,
   while [ -n "$castoff_shows" ] && [ -n "$castoff_numbers" ]; do
-    if [ -n "$castoff_mig" ] || [ "${castoff_numbers%%[.,]*}" -ge "$castoff_shown" ]; then return 1; fi
+    case $castoff_shows in *MIG-*) return 1 ;; esac
+    if [ "${castoff_numbers%%[.,]*}" -ge "$castoff_shown" ]; then return 1; fi
     castoff_numbers=${castoff_numbers#*,}
   done
   export "$castoff_device_variable=$1"
@@ -65,7 +55,7 @@ for castoff_name in CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICE
     castoff_refuse "the device of rank $RANK is number $CASTOFF_DEVICE of those that it sees, from 0, but" \
       "$castoff_name=$castoff_shows shows it $castoff_shown. Have $castoff_name show as many as the ranks of a node" \
       "need, start fewer ranks on a node, or ask for none (devices_per_rank: 0) and choose devices in the program"
-  elif [ -n "$castoff_mig" ]; then # CUDA shows a process only the first of these
+  elif [ "$castoff_shows" != "${castoff_shows#*MIG-}" ]; then # CUDA shows a process only the first of these
     castoff_word=$(echo "$castoff_shows" | cut -d , -f $((CASTOFF_DEVICE + 1)))
     export "$castoff_name=$castoff_word" CASTOFF_DEVICE=0
   fi

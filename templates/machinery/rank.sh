@@ -21,15 +21,23 @@ castoff_write_rank() { # rank.sh: tells a rank who it is, starts its program, an
 #if stage teardown !driver
     castoff_first_host \
 #endif
-#if visible | masks | devices
-    castoff_device_variable castoff_visible castoff_masks castoff_device_step castoff_device_indices \
+#if visible | masks
+    castoff_device_variable castoff_visible castoff_masks \
+#endif
+#if devices
+    castoff_device_step \
+#endif
+#if indices
+    castoff_device_indices \
+#endif
+#if near
     castoff_near castoff_better \
 #endif
 #if binds_ranks
     castoff_cpu_lists \
 #endif
 #if nodes
-    castoff_meeting_host castoff_meeting_names \
+    castoff_meeting_names castoff_meeting_host \
 #endif
 #if preload
     castoff_client castoff_agent castoff_gone \
@@ -100,24 +108,19 @@ done
 LOCAL_WORLD_SIZE=$((castoff_ranks_per_node - (NODE_RANK >= castoff_full_nodes)))
 #endif
 #if nodes
-castoff_resolves() { # NAME. getent says 2 where nobody knows it; without getent nobody has said no
-  castoff_said=0
-  timeout 5 getent ahosts "$1" >/dev/null 2>&1 || castoff_said=$?
-  [ "$castoff_said" -ne 2 ] && [ "$castoff_said" -ne 124 ]
-}
 if [ "$castoff_process" -eq 0 ] && [ "${castoff_node:-$castoff_meeting_host}" != "$castoff_meeting_host" ]; then
   castoff_refuse "rank 0 runs on $castoff_node, but the ranks are to meet on $castoff_meeting_host, the job's first" \
     "host: leave out what moves rank 0 (launcher.args, SLURM_HOSTFILE), or use --distribution=arbitrary"
 fi
-for castoff_name in "$MASTER_ADDR" $castoff_meeting_names ''; do
-  if [ -z "$castoff_name" ]; then
-    castoff_tried=$(echo "$MASTER_ADDR $castoff_meeting_names" | tr '\n' ' ')
-    castoff_refuse "$(hostname) knows no address of rank 0's host, so the ranks cannot meet; it tried $castoff_tried;" \
-      "the site's master_suffix is what follows a host's short name"
-  fi
-  ! castoff_resolves "$castoff_name" || break
+for MASTER_ADDR in $castoff_meeting_names ''; do
+  [ -n "$MASTER_ADDR" ] ||
+    castoff_refuse "$(hostname) knows no address of rank 0's host, so the ranks cannot meet; it tried" \
+      "$(echo "$castoff_meeting_names" | tr '\n' ' '); the site's master_suffix is what follows a host's short name"
+  castoff_said=0
+  timeout 5 getent ahosts "$MASTER_ADDR" >/dev/null 2>&1 || castoff_said=$?
+  case $castoff_said in 2 | 124) ;; *) break ;; esac # 2: nobody knows it; without getent nobody has said no
 done
-export MASTER_ADDR="$castoff_name"
+export MASTER_ADDR
 #endif
 #if visible torchrun
 export "$castoff_device_variable=$castoff_visible"

@@ -34,14 +34,18 @@ castoff_rendezvous() { # [SUFFIX of the hosts' names]
 #endif
 #if nodes
   export MASTER_ADDR MASTER_PORT
-  castoff_choose_address "${1-}"
+  castoff_name_meeting "${1-}"
 #else
   export MASTER_ADDR=127.0.0.1 MASTER_PORT # all ranks are on this host
 #endif
   castoff_sum=$(echo "$CASTOFF_ATTEMPT_DIR" | cksum) # another for each start, also within one job
   MASTER_PORT=$((20000 + ${castoff_sum%% *} % 10000))
   for _ in {1..50}; do # a port that takes a connection is somebody else's
-    timeout 5 bash -pc ': <>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null || break # -p keeps BASH_ENV out
+#if nodes
+    timeout 5 bash -pc ': <>"/dev/tcp/$0/$1"' "$castoff_meeting_host" "$MASTER_PORT" 2>/dev/null || break # -p: no BASH_ENV
+#else
+    timeout 5 bash -pc ': <>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null || break # -p: no BASH_ENV
+#endif
     MASTER_PORT=$((20000 + (MASTER_PORT + 1) % 10000))
   done
 }
@@ -57,43 +61,25 @@ castoff_export_hosts() { # CORES DEVICES of each host; cores that nobody has ask
 }
 #endif
 #if nodes
-castoff_choose_address() { # SUFFIX. The host of rank 0, by a name that resolves here; rank.sh asks the other hosts
-  local castoff_name castoff_short
+castoff_name_meeting() { # SUFFIX: the names of the host of rank 0; each rank takes the first that it can resolve
+  local castoff_here castoff_short
 #ifdef castoff_launcher_host_of_rank_0
   castoff_meeting_host=$(castoff_launcher_host_of_rank_0)
 #else
   castoff_meeting_host=$(sed -n 1p "$CASTOFF_ATTEMPT_DIR/hosts")
 #endif
-  castoff_short=${castoff_meeting_host%%.*}
-  castoff_meeting_names=$castoff_meeting_host MASTER_ADDR=$castoff_meeting_host
-  if [[ $castoff_meeting_host =~ ^[0-9.]+$|: ]]; then return; fi # an address
+  castoff_here=$(hostname) castoff_short=${castoff_meeting_host%%.*}
+  if [[ $castoff_meeting_host =~ ^[0-9.]+$|: ]]; then castoff_short=$castoff_meeting_host && set -- ''; fi # an address
   MASTER_ADDR=$castoff_short$1
   castoff_meeting_names=$(
     {
       printf '%s\n' "$MASTER_ADDR" "$castoff_short" "$castoff_meeting_host"
-      castoff_other_names
-    } | awk '!seen[$0]++'
+      timeout 5 getent ahosts "$castoff_meeting_host" || timeout 5 getent ahosts "$castoff_short" || true
+      if [[ ${castoff_here%%.*} == "$castoff_short" ]]; then hostname -I || true; fi
+    } 2>/dev/null | awk '{ # of the addresses, none that means whichever host asks
+      for (i = 1; i <= NF; i++)
+        if ((NR <= 3 || $i ~ /[.:]/ && $i !~ /^(127\.|::1$|fe80:|localhost)/) && !seen[$i]++) print $i
+    }'
   )
-  for castoff_name in $castoff_meeting_names; do
-    if castoff_resolves "$castoff_name"; then
-      MASTER_ADDR=$castoff_name
-      break
-    fi
-  done
-}
-castoff_resolves() { # NAME. getent says 2 where nobody knows it; without getent nobody has said no
-  local castoff_said=0
-  timeout 5 getent ahosts "$1" >/dev/null 2>&1 || castoff_said=$?
-  ((castoff_said != 2 && castoff_said != 124))
-}
-castoff_other_names() { # its full name and its addresses, but those that mean whichever host asks
-  local castoff_here
-  castoff_here=$(hostname)
-  {
-    timeout 5 getent ahosts "$castoff_meeting_host" || timeout 5 getent ahosts "$castoff_short" || true
-    if [[ ${castoff_here%%.*} == "$castoff_short" ]]; then hostname -I || true; fi
-  } 2>/dev/null | awk '{
-    for (i = 1; i <= NF; i++) if ($i ~ /[.:]/ && $i !~ /^(127\.|::1$|fe80:|localhost)/) print $i
-  }'
 }
 #endif

@@ -42,6 +42,10 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #endif
 #if nodes !driver
   : >"$CASTOFF_ATTEMPT_DIR/starting" || true # the first rank removes it
+  castoff_missing='' castoff_all_started=''
+#endif
+#if survives | restart nodes !driver
+  castoff_failed_at=''
 #endif
 #if by_ssh nodes
   castoff_all_ended='' castoff_ended_at=''
@@ -64,14 +68,8 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
   castoff_launcher=$!
   tail -n +1 -f -s 0.2 --pid="$castoff_launcher" "$CASTOFF_LOG_DIR/$castoff_first_log" & # the others' are beside it
   castoff_tail=$!
-#if survives | restart nodes !driver
-  castoff_watch_failure
-#endif
-#if nodes !driver
-  castoff_watch_start
-#endif
-#if alone
-  castoff_watch_lone_rank
+#ifdef castoff_watch_ranks
+  castoff_watch_due=$((SECONDS + 1)) castoff_began=$SECONDS
 #endif
 #if hang
   castoff_watch_hang
@@ -83,14 +81,8 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #ifdef castoff_scheduler_enforce_walltime
   builtin kill -s KILL "$castoff_enforcer" 2>/dev/null || true
 #endif
-#if survives | restart nodes !driver
-  builtin kill -s KILL "$castoff_watcher" 2>/dev/null || true
-#endif
-#if nodes !driver
-  builtin kill -s KILL "$castoff_start_watcher" 2>/dev/null || true
-#endif
-#if alone
-  builtin kill -s KILL "$castoff_lone_watcher" 2>/dev/null || true
+#ifdef castoff_watch_ranks
+  castoff_watch_due=0
 #endif
 #if hang
   castoff_end_hang_watch
@@ -100,10 +92,34 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
   castoff_end_left
 #endif
 }
+#if nodes !driver | survives | alone
+castoff_watch_due=0 # while ranks run, castoff_wait asks this each second
+castoff_watch_ranks() {
+  castoff_watch_due=$((SECONDS + 1))
+#if nodes !driver
+  if [[ -z $castoff_all_started ]]; then castoff_check_start; fi
+#endif
+#if survives | restart nodes !driver
+  if [[ -s $CASTOFF_FAILURE_FILE ]]; then castoff_check_failure; fi
+#endif
+#if by_ssh nodes
+  castoff_check_ended
+#endif
+#if alone
+  castoff_check_lone_rank
+#endif
+}
+#endif
 #if survives | nodes !driver | hang !here
-castoff_end_launcher() { # what watches beside it does so, and never reads anything from 9
+castoff_end_launcher() { # it has 6 s to end its ranks; nothing ever comes from 9
+#if nodes !driver | survives | alone
+  castoff_watch_due=0
+#endif
   builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true
-  read -r -t 6 -u 9 _ || true
+  for _ in {1..60}; do
+    builtin kill -0 "$castoff_launcher" 2>/dev/null || return 0
+    read -r -t 0.1 -u 9 _ || true
+  done
 #ifdef castoff_launcher_cancel
   castoff_launcher_cancel
   read -r -t 6 -u 9 _ || true
@@ -136,58 +152,43 @@ castoff_check_ended() { # where a host's daemon dies, the launcher may wait for 
   castoff_end_launcher
 }
 #endif
+#if survives
+castoff_check_failure() { # mpiexec should end the ranks when one has failed: where it does not, they would wait for it
+  local castoff_patience=4 # seconds
+#elif restart nodes !driver
+# The launcher ends the ranks when one has failed, but then it waits for those of a lost host as well, until the
+# scheduler gives that host up: 300 s with Slurm's default SlurmdTimeout. What runs elsewhere, host.sh ends.
+castoff_check_failure() {
+  local castoff_patience=15 # seconds
+#endif
 #if survives | restart nodes !driver
-castoff_watch_failure() {
-#if survives
-  ( # mpiexec should end the ranks when one has failed. Where it does not, they would wait for that one.
-#else
-  ( # The launcher ends the ranks when one has failed, but then it waits for those of a lost host as well, until the
-    # scheduler gives that host up: 300 s with Slurm's default SlurmdTimeout. What runs elsewhere, host.sh ends.
-#endif
-    exec 9<> <(:) # never says anything
-    until [[ -s $CASTOFF_FAILURE_FILE ]]; do
-      builtin kill -0 "$castoff_launcher" 2>/dev/null || exit 0
-      read -r -t 2 -u 9 _ || true
-    done
-#if survives
-    read -r -t 4 -u 9 _ || true
-#else
-    read -r -t 15 -u 9 _ || true
-#endif
-    builtin kill -0 "$castoff_launcher" 2>/dev/null || exit 0
+  castoff_failed_at=${castoff_failed_at:-$SECONDS}
+  if ((SECONDS < castoff_failed_at + castoff_patience)); then return 0; fi
 #if hang
-    [[ ! -e $CASTOFF_ATTEMPT_DIR/hang ]] || exit 0 # what has found the hang ends the launcher
+  if [[ -e $CASTOFF_ATTEMPT_DIR/hang ]]; then return 0; fi # what has found the hang ends the launcher
 #endif
 #if survives
-    echo "castoff: a rank has failed and $castoff_launcher_name keeps the others running, so they are ended" >&2
+  echo "castoff: a rank has failed and $castoff_launcher_name keeps the others running, so they are ended" >&2
 #else
-    echo "castoff: a rank has failed, and $castoff_launcher_name still waits for others, so it is ended" >&2
+  echo "castoff: a rank has failed, and $castoff_launcher_name still waits for others, so it is ended" >&2
 #endif
-    castoff_end_launcher
-  ) &
-  castoff_watcher=$!
-  disown "$castoff_watcher"
+  castoff_end_launcher
 }
 #endif
 #if alone
-castoff_watch_lone_rank() { # a library that counts devices, not ranks, waits for others in silence
-  (
-    exec 9<> <(:) # never says anything
-    castoff_before='' castoff_between=2
-    while read -r -t "$castoff_between" -u 9 _ || builtin kill -0 "$castoff_launcher" 2>/dev/null; do
-      castoff_found=$(castoff_find_meeting || true)
-      if [[ -n $castoff_found && $castoff_found == "$castoff_before" ]]; then
-        echo "castoff: the only rank waits for others in torch's rendezvous, but nobody starts any: the job has" \
-          "WORLD_SIZE=1. Start as many as the program expects (ranks_per_node in the job file). If it starts its own," \
-          "as Lightning does with devices=2, have castoff run it once, without RANK: --set launcher.driver=true" >&2
-        exit 0
-      fi
-      castoff_before=$castoff_found
-      castoff_between=$((${#castoff_found} ? 4 : castoff_between < 32 ? castoff_between * 2 : 60))
-    done
-  ) &
-  castoff_lone_watcher=$!
-  disown "$castoff_lone_watcher"
+castoff_meeting='' castoff_between=2 # seconds
+castoff_check_lone_rank() { # a library that counts devices, not ranks, waits for others in silence
+  local castoff_before=$castoff_meeting
+  castoff_meeting=$(castoff_find_meeting || true)
+  if [[ -n $castoff_meeting && $castoff_meeting == "$castoff_before" ]]; then
+    echo "castoff: the only rank waits for others in torch's rendezvous, but nobody starts any: the job has" \
+      "WORLD_SIZE=1. Start as many as the program expects (ranks_per_node in the job file). If it starts its own," \
+      "as Lightning does with devices=2, have castoff run it once, without RANK: --set launcher.driver=true" >&2
+    castoff_watch_due=0
+    return
+  fi
+  castoff_between=$((${#castoff_meeting} ? 4 : castoff_between < 32 ? castoff_between * 2 : 60))
+  castoff_watch_due=$((SECONDS + castoff_between))
 }
 castoff_find_meeting() { # its processes with torch's store, without a process group or workers: CPU time
   local castoff_process castoff_child castoff_stat

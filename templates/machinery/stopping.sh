@@ -129,17 +129,15 @@ castoff_is_prolonged() { # whether the job has got more time meanwhile
 castoff_wait() { # for castoff_launcher, whatever signals come; leaves its code in castoff_code
   # bash may lose the code of what a signal ends while wait waits for it: so that asks when it has ended.
   while builtin kill -0 "$castoff_launcher" 2>/dev/null; do
-#if fence by_ssh nodes
-    if ((SECONDS >= castoff_fence_due)); then
-      castoff_check_fence
-      castoff_check_ended
-    fi
-#elif fence
+#if fence
     if ((SECONDS >= castoff_fence_due)); then castoff_check_fence; fi
 #endif
     read -r -t 0.1 -u 9 _ || true # nothing ever comes; traps run meanwhile
 #if deadline
     if [[ -z $castoff_asked ]]; then castoff_ask_in_time; fi
+#endif
+#ifdef castoff_watch_ranks
+    if ((castoff_watch_due && SECONDS >= castoff_watch_due)); then castoff_watch_ranks; fi
 #endif
 #if teardown
     castoff_leave_time

@@ -30,7 +30,7 @@ ENDS_WITH_7 = [
 SCRIPT = """
 set -euo pipefail
 {waiting}
-castoff_signalled=
+castoff_signalled= castoff_watch_due=0
 trap 'castoff_signalled=1; :' USR2
 "$@" &
 castoff_launcher=$!

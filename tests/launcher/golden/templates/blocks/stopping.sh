@@ -36,6 +36,9 @@ castoff_wait() { # for castoff_launcher, whatever signals come; leaves its code 
 #if deadline
     if [[ -z $castoff_asked ]]; then castoff_ask_in_time; fi
 #endif
+#ifdef castoff_watch_ranks
+    if ((castoff_watch_due && SECONDS >= castoff_watch_due)); then castoff_watch_ranks; fi
+#endif
   done 9<> <(:)
   castoff_signalled=1
   while [[ -n $castoff_signalled ]]; do # a signal ends wait alone
