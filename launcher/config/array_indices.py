@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from castoff.launcher.config.quantities import END
 
 LARGEST_INDEX = 4_000_000
-"""The largest that Slurm can be set to take (MaxArraySize, slurm.conf(5))."""
+"""The largest index that Slurm can be configured to accept (MaxArraySize, slurm.conf(5))."""
 
 MOST_MEMBERS = 1_000_000
-"""More than any scheduler takes in an array."""
+"""More members than any scheduler accepts in an array."""
 
 _NUMBER = "(?:0|[1-9][0-9]{0,6})"
 _PART = rf"{_NUMBER}(?:-{_NUMBER}(?::[1-9][0-9]{{0,6}})?)?"
 INDICES_PATTERN = rf"^{_PART}(?:,{_PART})*{END}"
-"""What `index_list` writes."""
+"""The form in which `index_list` writes indices."""
 
 
 def indices(text: str) -> list[int]:
@@ -30,12 +30,12 @@ def index_list(numbers: Sequence[int]) -> str:
 
 
 def members_range(numbers: Sequence[int]) -> str:
-    """Ascending numbers of members in words: `0 to 7`, or where some are left out `1,3-5,10-20:2`."""
+    """Numbers of members in words: `0 to 7`, or `1,3-5,10-20:2` if some are left out."""
     return f"0 to {numbers[-1]}" if numbers[-1] == len(numbers) - 1 else index_list(numbers)
 
 
 def runs(numbers: Sequence[int]) -> list[range]:
-    """Ascending numbers as ranges: of neighbours, else of three and more that are equally far apart."""
+    """Ascending numbers as ranges: of neighbours, or of three and more at equal distances."""
     found: list[range] = []
     start = 0
     while start < len(numbers):
@@ -51,7 +51,7 @@ def runs(numbers: Sequence[int]) -> list[range]:
 
 
 def problem(text: str) -> str | None:
-    """What is wrong with the indices that somebody has written; None: nothing."""
+    """What is wrong with indices that a user has written; None: nothing."""
     members = 0
     for part in _parts(text):
         if wrong := _wrong(part, text):

@@ -1,4 +1,5 @@
-"""What is wrong with a job that holds a batch script (`script`), and which program runs that. Pure."""
+"""What is wrong with a job that contains a batch script (`script`), and which program runs the script.
+Pure."""
 
 from __future__ import annotations
 

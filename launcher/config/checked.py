@@ -58,7 +58,7 @@ class Checked(
     kw_only=True,
     repr_omit_defaults=True,
 ):
-    """What a file holds, or a program builds; either is checked once, with the same messages.
+    """Contents of a file, or built by a program; either way checked once, with the same messages.
 
     `msgspec.structs.replace` checks nothing; `changed` does.
     """
@@ -84,7 +84,7 @@ def verified(
     problems: list[Problem],
     check: Callable[[T], Iterator[tuple[FieldPath, str]]],
 ) -> T:
-    """The struct that a document holds; `check` yields what is wrong with its fields together.
+    """The struct that a document describes; `check` yields what is wrong with combinations of fields.
 
     Raises:
         InvalidInput: with every problem, and those that are in `problems` already.
@@ -103,14 +103,14 @@ def verified(
 
 
 def word_of_others(kind: str, path: FieldPath, known: list[str]) -> str:
-    """What says the same here as a field of other launchers, for the error about it."""
+    """castoff's term for a field of another launcher, for the error about it."""
     from castoff.launcher.config.synonyms import of_others  # late: only a mistake needs it
 
     return of_others(kind, str(path[-1]), known)
 
 
 def _plain(value: Any) -> Any:
-    """A value as a file would hold it; of its own, so that nobody changes it afterwards."""
+    """A value as a file would hold it, copied, so that nobody changes it afterwards."""
     if isinstance(value, msgspec.Struct):
         return {name: _plain(getattr(value, field.name)) for name, field in fields_of(type(value)).items()}
     if isinstance(value, dict):

@@ -18,41 +18,41 @@ _OWN: dict[str, Any] = {
     "devices_per_node": CountOrNone,
     "memory": Memory,
 }
-"""What one kind of several says in castoff's words; every other name is a resource of the scheduler."""
+"""Names in a kind of chunk that castoff interprets; every other name is a resource of the scheduler."""
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """Nodes in a row for which a job asks the same."""
+    """Consecutive nodes for which a job requests the same."""
 
     nodes: int = 1
     ranks_per_node: int | None = None
-    """None: as the job says."""
+    """Ranks on each of these nodes; None: as many as the job says."""
     cores_per_rank: int | None = None
     devices_per_node: int | None = None
     memory: str | None = None
-    """Of each node."""
+    """Memory of each node."""
     resources: Mapping[str, Resource] = {}
-    """The scheduler's own, in the order in which they are given."""
+    """The scheduler's own resources, in the given order."""
 
 
 def kinds(select: Select) -> list[Kind]:
-    """Those of a list that has no problems; of a mapping none, for it adds to every chunk of a job."""
+    """The kinds of a list without problems; empty for a mapping, which adds to every chunk."""
     return [_kind(one) for one in select] if isinstance(select, list) else []
 
 
 def resources(select: Select) -> dict[str, Resource]:
-    """What a mapping adds to every chunk."""
+    """The resources that a mapping adds to every chunk."""
     return {} if isinstance(select, list) else _named(select)
 
 
 def threads(select: Select) -> str | None:
-    """OMP_NUM_THREADS of every rank, where the chunks ask for it in PBS's word."""
+    """OMP_NUM_THREADS of every rank, if the chunks set it by PBS's own word."""
     given = next((one for name, one in resources(select).items() if name.lower() == "ompthreads"), None)
     return given if isinstance(given, str) else None
 
 
 def merged(default: Select, given: Select) -> Select:
-    """A job's over its site's, which is a mapping; null removes what the site says."""
+    """A job's `select` merged over its site's, which is a mapping; null removes a resource of the site."""
     of_site = {} if isinstance(default, list) else default
     if isinstance(given, list) and given:
         return [{**_named({**of_site, **one})} for one in given]
@@ -60,7 +60,7 @@ def merged(default: Select, given: Select) -> Select:
 
 
 def problems(select: Select) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """What is wrong with it whatever the site: each with its path in the job."""
+    """What is wrong with it on every site, each problem with its path in the job."""
     if not isinstance(select, list):
         for name in select:
             if name in _OWN:
@@ -82,7 +82,7 @@ def _kind(given: Resources) -> Kind:
 
 
 def _converted(name: str, value: object) -> Any:
-    """A value that was read as text, as its field has it; None: it is none."""
+    """A value that was read as text, converted to its field's type; None: it cannot be."""
     try:
         return msgspec.convert(value, _OWN[name], strict=_OWN[name] is Memory)
     except msgspec.ValidationError:

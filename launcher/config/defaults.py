@@ -18,18 +18,18 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class EffectiveJob(msgspec.Struct, frozen=True):
-    """A job and its site, each with what the other says of it."""
+    """A job and its site, each completed by the other."""
 
     spec: JobSpec
-    """With the site's `defaults:`; its `env` is what counts after setup."""
+    """The job with the site's `defaults:`; its `env` applies after setup."""
     site: Site
-    """With the options that the job wants; its `env` is what counts before setup."""
+    """The site with the options that the job wants; its `env` applies before setup."""
     contradictions: list[tuple[str, str]]
-    """Fields and messages of the job: what was right may no longer be, beside the site's defaults."""
+    """Fields that contradict the site's defaults, with messages."""
 
 
 def effective_job(spec: JobSpec, site: Site) -> EffectiveJob:
-    """The job and the site as they count together."""
+    """The job and the site as they apply together."""
     names = spec.options or site.defaults.options
     changed = with_options(site, names)
     merged = _with_defaults(spec, changed)
@@ -42,7 +42,7 @@ def effective_job(spec: JobSpec, site: Site) -> EffectiveJob:
 
 
 def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
-    """The job with the site's `defaults:` where it says nothing; mappings merge, shell lines add up."""
+    """The job, with the site's `defaults:` for fields it does not set; mappings merge, shell lines add up."""
     chosen = _filled(spec, site.defaults)
     setup = [*site.setup, *site.defaults.setup, *spec.setup, *site.setup_last]
     teardown = [*spec.teardown, *site.defaults.teardown]  # what began last ends first
@@ -63,7 +63,7 @@ def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
 
 
 def _filled(mine: T, default: T) -> T:
-    """One struct with another's values where it has no own; mappings and structs in it likewise."""
+    """One struct with another's values for its empty fields; the same for structs and mappings in it."""
     chosen: dict[str, Any] = {}
     for field in fields_of(type(mine)).values():
         own, other = getattr(mine, field.name), getattr(default, field.name)

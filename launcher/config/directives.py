@@ -12,20 +12,20 @@ Given: TypeAlias = "Mapping[str, Directive | dict[str, Directive]]"
 
 
 def of_scheduler(given: Given, scheduler: str) -> dict[str, Directive]:
-    """Those that apply there: what stands under no scheduler's name, and what stands under its own."""
+    """The directives that apply: those under no scheduler's name, and those under this one's."""
     plain = {name: value for name, value in given.items() if not isinstance(value, dict)}
     plain.pop(scheduler, None)  # an empty section
     return plain | section(given, scheduler)
 
 
 def section(given: Given, scheduler: str) -> dict[str, Directive]:
-    """What is listed under a scheduler's name."""
+    """The directives under a scheduler's name."""
     found = given.get(scheduler)
     return found if isinstance(found, dict) else {}
 
 
 def merged(default: Given, given: Given, scheduler: str) -> job_fields.Directives:
-    """One job's directives over another's: those of this scheduler together, the others in their sections."""
+    """One job's directives merged over another's: this scheduler's together, the others in their sections."""
     together: job_fields.Directives = {**of_scheduler(default, scheduler), **of_scheduler(given, scheduler)}
     sections = (name for name, value in (*default.items(), *given.items()) if isinstance(value, dict))
     for name in dict.fromkeys(sections):
@@ -36,7 +36,8 @@ def merged(default: Given, given: Given, scheduler: str) -> job_fields.Directive
 
 
 def place(field: str, given: Given, scheduler: str) -> str:
-    """A problem's field as the job spells it: `directives.k` is `directives.pbs.k` if it stands there."""
+    """A problem's field as the job spells it: `directives.k` becomes `directives.pbs.k` if it stands
+    there."""
     outer, _, name = field.partition(".")
     here = outer == "directives" and name in section(given, scheduler)
     return f"{outer}.{scheduler}.{name}" if here else field

@@ -12,7 +12,7 @@ from castoff.launcher.typed.suggestion import did_you_mean
 
 
 def with_options(site: Site, names: Sequence[str]) -> Site:
-    """The site as a job sees it that wants these options; those that it does not have change nothing."""
+    """The site as a job with these options sees it; unknown options change nothing."""
     for name in dict.fromkeys(names):
         option = site.options.get(name)
         if option is None:
@@ -35,13 +35,13 @@ def with_options(site: Site, names: Sequence[str]) -> Site:
 
 
 def env_of(site: Site, names: Sequence[str]) -> dict[str, str]:
-    """The variables of options, which a job that names them wants as if they were its own."""
+    """The variables of options, which a job that names them gets as if they were its own."""
     options = (site.options[name] for name in names if name in site.options)
     return {name: value for option in options for name, value in option.env.items()}
 
 
 def fixed_ranks(names: Sequence[str], site: Site) -> tuple[str, int] | None:
-    """The first option that is made for one number of ranks on a node, and that number."""
+    """The first option that requires a certain number of ranks per node, and that number."""
     for name in names:
         if name in site.options and (count := site.options[name].ranks_per_node) is not None:
             return name, count

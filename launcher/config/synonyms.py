@@ -1,4 +1,4 @@
-"""Other launchers' terms and castoff's for the same, for errors."""
+"""Terms of other launchers and castoff's terms for the same, for error messages."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from castoff.launcher.typed.suggestion import suggestion
 
 
 def hint(kind: str, word: str, known: list[str]) -> str:
-    """The end of an error about a field or a verb that a table of this name does not have."""
+    """The end of an error about a field or a verb that castoff does not have."""
     return of_others(kind, word, known) or suggestion(word, known)
 
 
 def of_others(kind: str, word: str, known: list[str]) -> str:
-    """What says the same here as a word of other launchers; empty if it is nobody's."""
+    """castoff's term for a word of another launcher; empty if no launcher has it."""
     bare = re.sub("^(slurm|local|pbs)_", "", word)  # as submitit's executors have them
     meant = bare if bare in known else instead(kind, bare)
     return f"; here: {meant}" if meant else ""
 
 
 def instead(kind: str, word: str) -> str | None:
-    """A field or a verb, or a sentence, for a word of others; None where it is nobody's."""
+    """The field or verb, or a sentence, for a word of another launcher; None if no launcher has it."""
     return _table(kind).get(word.strip("-").replace("-", "_"))
 
 

@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _TAKEN_APART = ("torch.distributed",)
-"""Modules that hold what has to be let go of: the connections to other ranks, and their threads."""
+"""Modules with objects that have to be released: connections to other ranks, and their threads."""
 
 
 class Imported:
-    """The modules that are left whole when a process of this one's kind ends.
+    """The modules that are left whole when a process of this kind ends.
 
     Python takes modules apart as it ends: a quarter of a second for torch, in which each page that is touched
     is copied. Meanwhile other ranks have seen this one's connections close, and may have failed for it and
@@ -25,7 +25,7 @@ class Imported:
         atexit.register(self._leave_whole)  # before anything is imported, so after all that others register
 
     def noted(self) -> None:
-        """Know those that have been imported by now."""
+        """Note the modules that have been imported by now."""
         for name, module in sys.modules.items():
             of_python = name in self._before or name.partition(".")[0] in sys.stdlib_module_names
             if not of_python and not name.startswith(_TAKEN_APART) and module is not None:
@@ -41,7 +41,7 @@ class Imported:
 
 
 def leave_libraries_whole() -> None:
-    """Have this process end without the destructors of the libraries that are loaded by now.
+    """Make this process end without running the destructors of the libraries that are loaded by now.
 
     What a program registers from here on runs before these, in the order that exit(3) has.
     """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST_FILES = 250
-"""Open files that one message may carry: the kernel's SCM_MAX_FD is 253."""
+"""Largest number of open files in one message: the kernel's SCM_MAX_FD is 253."""
 
 _HEAD = 8
 _LARGEST = 64 * 1024 * 1024
@@ -21,12 +21,12 @@ _INT = 4
 
 
 def unix_socket() -> socket:
-    """A socket for what stays on this node."""
+    """A socket for messages within this node."""
     return socket(AF_UNIX, SOCK_STREAM)
 
 
 def peer_process(connection: socket) -> int:
-    """The id of the process at the other end, as the kernel has it."""
+    """The process id at the other end, as the kernel reports it."""
     return int.from_bytes(connection.getsockopt(SOL_SOCKET, SO_PEERCRED, 3 * _INT)[:_INT], _order())
 
 

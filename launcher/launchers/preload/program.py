@@ -1,4 +1,4 @@
-"""A program as Python itself would begin it: `__main__`, sys.argv, sys.path, and what tracebacks show."""
+"""Runs a program as Python itself would: `__main__`, sys.argv, sys.path, and what tracebacks show."""
 
 import io
 import os
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Program:
-    """What a child is to run."""
+    """The program that a child has to run."""
 
     def __init__(
         self, command: "Sequence[bytes]", template: "Mapping[str, Any]", at_start: "Collection[str]"
@@ -50,7 +50,7 @@ class Program:
         _show_command(command)
 
     def hide_frame(self) -> None:
-        """Have the exception that is handled show the program's own frames alone."""
+        """Make the exception that is being handled show only the program's own frames."""
         hook = sys.excepthook
 
         def shown(kind: "type[BaseException]", error: BaseException, trace: "TracebackType | None") -> None:
@@ -65,7 +65,7 @@ class Program:
 
 
 def _folder(python: "PythonCommand") -> str:
-    """What comes first on sys.path; nothing: wherever the process is."""
+    """The first entry of sys.path; empty: the current folder of the process."""
     if python.letter:
         return os.getcwd() if python.letter == "m" else ""
     return os.path.dirname(os.path.realpath(python.target))
@@ -108,7 +108,7 @@ def _script(path: str, namespace: "dict[str, Any]") -> "Callable[[], object]":
 
 
 def _refuse_shadowing(folder: str, loaded: "Collection[str]") -> None:
-    """Refuse where the program would load its own file, and not the module of that name that is loaded."""
+    """Refuse a program whose own file would hide a module that the agent has already loaded."""
     try:
         entries = os.listdir(folder)
     except OSError:
@@ -133,7 +133,7 @@ def _entries(path: str) -> list[str]:
 
 
 def _show_command(command: "Sequence[bytes]") -> None:
-    """Have ps show the rank's command: the agent's, whose place it takes, ends with it and so is longer."""
+    """Make ps show the rank's command in place of the agent's, which is longer."""
     import ctypes
 
     with open("/proc/self/stat", "rb") as file:

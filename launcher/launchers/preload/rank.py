@@ -1,4 +1,5 @@
-"""A rank's process beside its program: hands over what it has, passes signals on, and ends as that does."""
+"""The process that stands for a rank beside its program: it hands over what it has, passes signals on, and
+ends as the program does."""
 
 import errno
 import os
@@ -19,9 +20,9 @@ else:
     import _signal  # `signal` would cost each rank some time
 
 APPEARS = 60.0
-"""Seconds in which the node's agent is there: a launcher starts it just before the ranks, unless it fails."""
+"""Seconds after which the node's agent is there: a launcher starts it just before the ranks."""
 READY = 900
-"""Seconds in which it has imported everything. A plain start would have to import the same."""
+"""Seconds after which the agent has imported everything. A plain start would need the same time."""
 _POLL = 0.02
 
 _KEPT = frozenset(
@@ -31,17 +32,17 @@ _KEPT = frozenset(
         *(_signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU, _signal.SIGWINCH),
     }
 )
-"""Signals that are this process's own affair; all others are for the program."""
+"""Signals that this process handles itself; all others go to the program."""
 _ALL = _signal.valid_signals()
 
 
 class PlainStart(Exception):
-    """Why the command is started without the agent."""
+    """The reason to start the command without the agent."""
 
     def __init__(self, reason: str, aloud: bool = True):
         super().__init__(reason)
         self.aloud = aloud
-        """Whether somebody should hear of it."""
+        """Whether the user should be told."""
 
 
 def main(agent: str, gone: str, command: "Sequence[str]") -> "NoReturn":
@@ -66,7 +67,7 @@ def main(agent: str, gone: str, command: "Sequence[str]") -> "NoReturn":
 
 
 def _name_after(program: int) -> None:
-    """Tell who looks at this process which one runs its program (proc(5), comm: 15 characters)."""
+    """Name this process after the one that runs its program (proc(5), comm: 15 characters)."""
     try:
         file = os.open("/proc/self/comm", os.O_WRONLY)
     except OSError:  # no more than a help to others
@@ -80,7 +81,7 @@ def _report(text: str) -> None:
 
 
 def _greeted(address: str, gone: str) -> "socket":
-    """A connection to the agent, which has imported everything and is the same Python."""
+    """A connection to an agent that has imported everything and is the same Python."""
     connection = _connected(address, gone)
     if peer_user(connection) != os.geteuid():
         raise PlainStart("another user has this job's address")
@@ -115,7 +116,7 @@ def _connected(address: str, gone: str) -> "socket":
 
 
 def _handed_over(connection: "socket", command: "Sequence[str]") -> int:
-    """The id of the process that runs the program with all that this one has."""
+    """Hand over everything this process has; returns the id of the process that runs the program."""
     files = [file for file in _open_files() if file != connection.fileno()]
     if len(files) > MOST_FILES:
         raise PlainStart(f"this rank inherits {len(files)} open files")
@@ -145,7 +146,7 @@ def _open_files() -> list[int]:
 
 
 def _own(command: "Sequence[str]", files: "Sequence[int]", mask: "Any") -> dict[str, "Any"]:
-    """What a program that this process became would have."""
+    """What a program would have if this process became it."""
     os.umask(umask := os.umask(0o077))
     ignored = [number for number in _ALL if _signal.getsignal(number) == _signal.SIG_IGN]
     return {
@@ -177,7 +178,7 @@ _DEVICES = (
 
 
 def usable_devices() -> list[str]:
-    """The device files that this process may open: those of its control group, where Slurm limits them."""
+    """The device files that this process may open: those of its control group, if Slurm limits them."""
     found = []
     for folder, begins in _DEVICES:
         try:
@@ -190,7 +191,7 @@ def usable_devices() -> list[str]:
 
 
 def memory_policy() -> bytes:
-    """From which of the node's memories this process takes its own: what numactl or srun has set."""
+    """The node's memories from which this process allocates, as numactl or srun has set it."""
     try:
         file = os.open("/proc/self/numa_maps", os.O_RDONLY)
     except OSError:  # a kernel without NUMA
@@ -203,7 +204,7 @@ def memory_policy() -> bytes:
 
 
 def _waited_for(connection: "socket", program: int) -> int:
-    """How the program ended, as `os.waitpid` says it; meanwhile it gets the signals that come here."""
+    """How the program ended, as `os.waitpid` reports it; meanwhile signals are passed on to it."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)

@@ -19,11 +19,12 @@ _READ_AT_IMPORT = (
 )
 _READ_AT_START = ("LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX")
 _SET_LATER = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Those numbers of threads that a rank can still have otherwise than the agent."""
+"""Those thread counts that a rank can still change after the agent's imports."""
 
 
 def reason_not_to_fork(known: "Collection[int]") -> str | None:
-    """Why ranks cannot be copies of this process after its imports; `known`: its open files before them."""
+    """Why ranks cannot be copies of this process after its imports; `known`: the files that were open
+    before."""
     threads = [_read(f"/proc/self/task/{task}/comm") for task in os.listdir("/proc/self/task")]
     if len(threads) > 1:
         return f"the imports have started a thread ({threads[-1].strip()}), which ranks would lack"
@@ -42,7 +43,7 @@ def reason_not_to_fork(known: "Collection[int]") -> str | None:
 
 
 def open_files() -> set[int]:
-    """The numbers of this process's open files; that of the folder is gone by the second look."""
+    """The numbers of this process's open files, without the one that lists them."""
     numbers = {int(name) for name in os.listdir("/proc/self/fd")}
     return {number for number in numbers if os.path.lexists(f"/proc/self/fd/{number}")}
 

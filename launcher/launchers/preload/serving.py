@@ -1,4 +1,5 @@
-"""An agent: imports once, checks whether it can be copied, and copies itself for each rank of its node."""
+"""An agent: it imports modules once, checks whether it can be copied, and copies itself for each rank of its
+node."""
 
 import contextlib
 import gc
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _PATIENCE = 10.0
-"""Seconds in which a client sends what it has, and in which one that knows the end is gone."""
+"""Seconds in which a client sends what it has, and in which one that knows of the end is gone."""
 
 _ENDS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
 OF_TRAINING = ("torch._dynamo", "torch.profiler")
-"""What torch imports with the first optimizer or DistributedDataParallel, and as slowly as itself."""
+"""The modules that torch imports with the first optimizer or DistributedDataParallel; they take as long as
+torch itself."""
 _TRAINS = re.compile(rb"optim|DistributedDataParallel|FSDP|fully_shard|compile")
 
 
@@ -40,7 +42,7 @@ class Rank:
         self.connection = connection
         self.program = program
         self.pidfd: int | None = None
-        """Of the program; once that has ended, of the client."""
+        """The pidfd of the program; after that has ended, of the client."""
 
 
 def served(words: "Sequence[str]", template: "Mapping[str, Any]", at_start: "Collection[str]") -> Program:
@@ -57,10 +59,11 @@ def served(words: "Sequence[str]", template: "Mapping[str, Any]", at_start: "Col
 
 
 class Agent:
-    """The listening socket, the ranks, and what is the same for all of them."""
+    """The listening socket, the ranks, and what all of them share."""
 
     def __init__(self, address: str, owner: int, by_default: bool, command: "Sequence[str]"):
-        """`owner`: the process with whose end this one ends; `by_default`: none misses these imports."""
+        """`owner`: the process with whose end this one ends. `by_default`: nobody misses these imports if
+        they fail."""
         self._pid = os.getpid()
         self._owner = owner
         self._by_default = by_default
@@ -81,7 +84,7 @@ class Agent:
             os.set_blocking(file, False)
 
     def load(self, modules: "Sequence[str]") -> None:
-        """Import what was asked for; what that prints, each rank prints as it begins."""
+        """Import the modules; each rank prints the output of these imports when it starts."""
         for number, file in enumerate(self._output, 1):
             os.dup2(file, number)
         # OpenBLAS starts its threads as it is loaded. Each rank gets as many as it would have had.
@@ -110,7 +113,7 @@ class Agent:
             gc.enable()
 
     def serve(self, begin: "Callable[[Sequence[bytes]], Program]") -> Program:
-        """Fork for each client, as long as the launcher wants this agent; returns in the children alone."""
+        """Fork for each client as long as the launcher wants this agent; returns only in the children."""
         signals = (signal.SIGCHLD, *_ENDS)
         self._handlers = {number: signal.signal(number, lambda *_: None) for number in signals}
         signal.set_wakeup_fd(self._wakeup[1])
@@ -151,7 +154,7 @@ class Agent:
         return None
 
     def _answer(self, connection: socket.socket) -> "tuple[Any, ...] | None":
-        """Fork for a client; in the child, what it begins with."""
+        """Fork for a client; returns, in the child, what it starts with."""
         send(connection, ([sys.version, sys.executable], self._reason, self._aloud(self._reason)))
         if self._reason is not None:
             connection.close()
@@ -170,7 +173,7 @@ class Agent:
         return None
 
     def _aloud(self, reason: str | None) -> bool:
-        """Whether a client is to say this: the first of the node."""
+        """Whether a client should print this: the first one of the node."""
         first = reason is not None and reason not in self._said
         self._said.add(reason or "")
         return first
@@ -190,7 +193,7 @@ class Agent:
         files: "Sequence[int]",
         begin: "Callable[[Sequence[bytes]], Program]",
     ) -> Program:
-        """In a child: what its client is, and the program that it is to run."""
+        """In a child: take over the client's state, and return the program to run."""
         signal.set_wakeup_fd(-1)
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
@@ -227,7 +230,7 @@ class Agent:
         reap_orphans(self._ranks.keys())
 
     def _leave(self) -> None:
-        """End once no rank is left: whoever ends the job may have asked these to save what they have."""
+        """End once no rank is left: the ranks may have been asked to save their state."""
         self._leaving = True
         if not self._ranks and not self._ended:
             os._exit(0)
@@ -259,7 +262,7 @@ class Agent:
             self._client_ended(rank)
 
     def _await_client(self, rank: Rank) -> None:
-        """Have its very end seen, as its launcher sees it: its socket closes a moment before.
+        """Wait for the end of a client as its launcher sees it: its socket closes a moment earlier.
 
         Raises:
             OSError: it is gone already.
@@ -274,7 +277,8 @@ class Agent:
         self._selector.unregister(rank.connection)
 
     def _client_gone(self, rank: Rank) -> None:
-        """A client has ended: its program has, or its launcher has killed it, and so all of that rank."""
+        """Handle the end of a client: its program has ended, or its launcher has killed it and so the whole
+        rank."""
         if rank.program in self._ranks:
             self._selector.unregister(rank.connection)
             rank.connection.close()
@@ -300,7 +304,7 @@ class Agent:
 
 
 def _listening(address: str) -> socket.socket:
-    """`address`: @ and an abstract one, or the number of a file that listens already."""
+    """`address`: an abstract one with @, or the number of a file that listens already."""
     if address[0] != "@":
         listener = socket.socket(fileno=int(address))
     else:
@@ -311,7 +315,7 @@ def _listening(address: str) -> socket.socket:
 
 
 def _may_train(command: "Sequence[str]") -> bool:
-    """Whether a program may need what torch imports late: a script whose text names none of it does not."""
+    """Whether a program may need what torch imports late; a script that never names it does not."""
     python = python_command(command)
     if python is None or python.letter == "m":
         return True
@@ -325,7 +329,7 @@ def _may_train(command: "Sequence[str]") -> bool:
 
 
 def _refuse(connection: socket.socket, reason: str, aloud: bool) -> "NoReturn":
-    """End this copy, whose client will start the program itself."""
+    """End this copy; its client will start the program itself."""
     with contextlib.suppress(OSError):
         send(connection, (None, reason, aloud))
     os._exit(0)

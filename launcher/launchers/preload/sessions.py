@@ -1,4 +1,4 @@
-"""Ending what a rank has started, by what the kernel says of each process."""
+"""Ends everything that a rank has started, by what the kernel reports of each process."""
 
 import contextlib
 import os
@@ -13,14 +13,14 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans() -> None:
-    """Become the parent of what loses its own below this process (Linux)."""
+    """Become the parent of orphans below this process (Linux)."""
     import ctypes
 
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def reap_orphans(own: "Collection[int]") -> None:
-    """Wait for adopted children that have ended; not for those that are this process's own."""
+    """Reap adopted children that have ended, but none of this process's own children."""
     with contextlib.suppress(ChildProcessError):  # there is none at all
         while True:
             dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -30,7 +30,7 @@ def reap_orphans(own: "Collection[int]") -> None:
 
 
 def end_sessions(leaders: "Collection[int]") -> None:
-    """Kill programs, each of which leads a session, all in those sessions, and what descends from them."""
+    """Kill programs that lead a session each, everything in those sessions, and all their descendants."""
     targets = {*leaders}
     for _ in range(_TIMES):  # what is killed may have been about to start another
         found = dict(_processes())

@@ -1,4 +1,4 @@
-"""Which ranks begin as copies, and the command lines of their agent and of each rank's client."""
+"""Which ranks start as copies, and the command lines of their agent and of each rank's client."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from castoff.launcher.launchers.preload.words import python_command
 
 FOLDER = Path(__file__).resolve().parent
-"""Where the programs lie that the job's own Python runs."""
+"""The folder of the programs that the job's own Python runs."""
 
 _IMPORTS_TORCH = re.compile(rb"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
 _LARGEST = 1024 * 1024
 
 
 def imports_torch(command: Sequence[str], folder: Path) -> bool:
-    """Whether a command is Python's, and its script itself has a line that imports torch."""
+    """Whether a command runs Python, and its script has a line that imports torch."""
     python = python_command(command)
     if python is None or python.letter:
         return False
@@ -41,5 +41,5 @@ def agent_command(
 
 
 def client_command(address: str, command: Sequence[str]) -> list[str]:
-    """What a rank's process runs instead of its command."""
+    """The command that a rank's process runs in place of its own."""
     return [command[0], "-I", "-S", str(FOLDER / "client.py"), address, "", *command]

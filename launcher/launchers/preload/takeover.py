@@ -1,4 +1,4 @@
-"""A copy of the agent becomes what its client is: session, files, folder, environment, cores, threads."""
+"""Makes a copy of the agent like its client: session, files, folder, environment, cores, threads."""
 
 import contextlib
 import fcntl
@@ -28,11 +28,11 @@ class Unfit(Exception):
     def __init__(self, reason: str, aloud: bool = True):
         super().__init__(reason)
         self.aloud = aloud
-        """Whether somebody should hear of it: not where Python itself says what is wrong."""
+        """Whether the user should be told; not if Python itself reports what is wrong."""
 
 
 def _die_with(agent: int) -> None:
-    """Have the kernel kill this process when the agent ends, however that ends."""
+    """Have the kernel kill this process when the agent ends, however that happens."""
     import ctypes
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
@@ -97,7 +97,7 @@ def _take_environment(given: "Mapping[str, Any]") -> None:
 
 
 def _take_signals(given: "Mapping[str, Any]") -> None:
-    """Ignore what the client was started to ignore; handlers of the imports stay."""
+    """Ignore the signals that the client was started to ignore; handlers set by imports stay."""
     for number in signal.valid_signals() - {*_OF_PYTHON}:
         if number in given["ignored"]:
             signal.signal(number, signal.SIG_IGN)
@@ -108,7 +108,7 @@ def _take_signals(given: "Mapping[str, Any]") -> None:
 
 
 def _take_streams() -> None:
-    """Make the standard streams anew, in place: what has been imported may hold them."""
+    """Recreate the standard streams in place, because imported modules may hold them."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream: Any = getattr(sys, name)
         if stream is None or not _is_open(number):
@@ -136,7 +136,8 @@ def _is_open(number: int) -> bool:
 
 
 def _threads(environment: "Mapping[bytes, bytes]", cores: int) -> "tuple[int, int]":
-    """How many threads OpenMP and OpenBLAS have in a Python of this environment, on so many cores."""
+    """Number of threads that OpenMP and OpenBLAS would have in a Python with this environment and this many
+    cores."""
     of_openmp = _first_number(environment.get(b"OMP_NUM_THREADS", b""))
     own = [
         _first_number(environment.get(name, b"")) for name in (b"OPENBLAS_NUM_THREADS", b"GOTO_NUM_THREADS")
@@ -158,7 +159,7 @@ def _take_threads(had: "tuple[int, int]", wanted: "tuple[int, int]") -> None:
 
 
 def _set_openblas_threads(number: int) -> None:
-    """In each OpenBLAS that is loaded: numpy has its own, and so has scipy."""
+    """Set the number of threads in each loaded OpenBLAS: numpy has its own, and so has scipy."""
     import ctypes
 
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
@@ -172,7 +173,7 @@ def _set_openblas_threads(number: int) -> None:
 
 
 def _be_random() -> None:
-    """Random states of its own, as a fresh process has; Python itself has seen to `random`."""
+    """Seed the random generators anew, as in a fresh process; Python itself reseeds `random`."""
     numpy: ModuleType | None = sys.modules.get("numpy.random")
     if numpy is not None:
         numpy.seed()
@@ -182,7 +183,7 @@ def _be_random() -> None:
 
 
 def _be_main_process() -> None:
-    """What `multiprocessing` and `tempfile` keep of the process that has imported them."""
+    """Correct what `multiprocessing` and `tempfile` remember of the process that imported them."""
     process: Any = sys.modules.get("multiprocessing.process")
     if process is not None:
         process.ORIGINAL_DIR = os.getcwd()

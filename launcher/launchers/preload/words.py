@@ -9,22 +9,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _FLAGS = frozenset("bBdEIOPqsSu")
-"""Options of Python's without a value which leave its program a program."""
+"""Options of Python without a value that leave its program a program."""
 
 
 class PythonCommand:
-    """A script, with Python's options before it and its own arguments behind it; or what -m or -c names."""
+    """A script, with Python's options before it and its own arguments after it; or what -m or -c names."""
 
     def __init__(self, options: "Sequence[str]", letter: str, target: str, arguments: "Sequence[str]"):
         self.options = [*options]
         self.letter = letter
-        """m for a module, c for a text, nothing for a script."""
+        """The letter m for a module, c for text, or empty for a script."""
         self.target = target
         self.arguments = [*arguments]
 
 
 def python_command(command: "Sequence[str]") -> "PythonCommand | None":
-    """What a command has Python run; None where it is not Python's, or Python shows something itself."""
+    """The program that a command has Python run; None if it does not run Python, or if Python only prints
+    something."""
     if not command or not is_python(command[0]):
         return None
     at = 1
@@ -51,6 +52,6 @@ def _command(options: "Sequence[str]", letter: str, behind: "Sequence[str]") -> 
 
 
 def is_python(program: str) -> bool:
-    """Whether a program is called python, python3 or python3.11, in whatever folder."""
+    """Whether a program is called python, python3 or python3.11, in any folder."""
     name = program.rpartition("/")[2]
     return name.startswith("python") and all(part.isdigit() for part in name[6:].split(".") if name[6:])
