@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from castoff.launcher.config.chunks import Kind
+from castoff.launcher.config.defaults import fixed_ranks
 from castoff.launcher.config.job import JobSpec
-from castoff.launcher.config.options import fixed_ranks
 from castoff.launcher.config.site import Site
 from castoff.launcher.planning import limits
 

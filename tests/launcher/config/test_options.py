@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from castoff import JobSpec, Plan, Site, plan
-from castoff.launcher.config.options import with_options
+from castoff.launcher.config.defaults import with_options
 from castoff.launcher.config.site_fields import Node, Option
 from castoff.launcher.errors import InvalidInput
 
