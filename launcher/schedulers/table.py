@@ -132,6 +132,16 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
+def decided(directive: str, field: str, whole: Callable[[Job], Text] = never, **more: Any) -> Row:
+    """A directive that castoff decides alone, which its row does not read."""
+    return Row(directive, field, **{"whole": whole, "value": None, "rule": "owned", **more})
+
+
+def replaceable(directive: str, field: str = "", **more: Any) -> Row:
+    """A directive that a job's own may replace, which its row does not read."""
+    return Row(directive, field, **{"value": None, "rule": "open", **more})
+
+
 def names(rows: Iterable[Row], rule: str) -> dict[str, str]:
     """The directives of a rule, each with its field."""
     return {row.directive: row.follows or row.field for row in rows if row.rule == rule}

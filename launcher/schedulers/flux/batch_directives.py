@@ -6,12 +6,21 @@ flux-batch(1) of flux-core 0.88 and Flux's RFC 36. A line is words of flux batch
 from __future__ import annotations
 
 import re
-from functools import partial
+from collections.abc import Callable
 
 from castoff.launcher.config.quantities import clock
 from castoff.launcher.errors import shown
 from castoff.launcher.schedulers.dialect import Dialect
-from castoff.launcher.schedulers.table import Job, NoField, Row, flag, never, whole_number
+from castoff.launcher.schedulers.table import (
+    Job,
+    NoField,
+    Row,
+    Text,
+    decided,
+    flag,
+    replaceable,
+    whole_number,
+)
 
 OF_LOGIN = ("HOME", "LOGNAME", "PATH", "SHELL", "USER")
 """What a job has of its submitter's environment in any case: no broker starts without a PATH to flux."""
@@ -82,30 +91,29 @@ def _requires(job: Job) -> str | None:
     return f"{kind} and ({constraint})" if kind and constraint else kind or constraint
 
 
-def _slots(name: str, job: Job) -> str | bool | None:
-    """A slot is what a job has of a node."""
-    request = job.request
-    if request.whole_nodes:
-        return True if name == "exclusive" else None
-    asked = {
-        "nslots": str(request.layout.nodes),
-        "cores-per-slot": str(request.layout.max_per_node * (request.cores or 1)),
-        "gpus-per-slot": str(request.node_devices) if request.node_devices else None,
-    }
-    return asked.get(name)
+def _slots(name: str) -> Callable[[Job], Text]:
+    """What is requested of nodes by one option: a slot is what a job has of a node."""
+
+    def said(job: Job) -> Text:
+        request = job.request
+        if request.whole_nodes:
+            return True if name == "exclusive" else None
+        asked = {
+            "nslots": str(request.layout.nodes),
+            "cores-per-slot": str(request.layout.max_per_node * (request.cores or 1)),
+            "gpus-per-slot": str(request.node_devices) if request.node_devices else None,
+        }
+        return asked.get(name)
+
+    return said
 
 
-def _slot_row(name: str, field: str) -> Row:
-    return Row(name, field, whole=partial(_slots, name), value=None, rule="owned")
-
-
-def _environment(name: str, job: Job) -> str | None:
+def _kept(job: Job) -> str | None:
     spec = job.spec
     if spec.inherit == "all":
         return None
     names = list(spec.inherit) if isinstance(spec.inherit, list) else []
-    kept = ",".join(dict.fromkeys([*OF_LOGIN, *names, *spec.env_from]))
-    return {"env-remove": "*", "env": kept}.get(name)
+    return ",".join(dict.fromkeys([*OF_LOGIN, *names, *spec.env_from]))
 
 
 def seconds(text: str) -> int | None:
@@ -139,31 +147,26 @@ def _nice(urgency: str) -> int:
 
 
 FIELDS = (
-    Row("job-name", "name", whole=lambda job: job.request.name, rule="owned"),
+    decided("job-name", "name", lambda job: job.request.name, value=str),
     Row("bank", "account"),
     Row("queue", "queue"),
     Row("requires", "constraint", whole=_requires, covers=("constraint", "device_type")),
     # Of all urgencies, 0 holds a job and 31 starts it before all others: no nice is meant so.
     Row("urgency", "nice", text=lambda nice: str(16 - nice), value=_nice, bounds=(-14, 15)),
-    Row("nodes", "nodes", whole=lambda job: str(job.request.layout.nodes), value=None, rule="owned"),
-    Row("exclusive", "exclusive", whole=partial(_slots, "exclusive"), value=flag),
-    _slot_row("nslots", "ranks_per_node"),
-    Row(
-        "cores-per-slot", "cores_per_rank", whole=partial(_slots, "cores-per-slot"), value=None, rule="owned"
-    ),
-    Row(
-        "gpus-per-slot", "devices_per_rank", whole=partial(_slots, "gpus-per-slot"), value=None, rule="owned"
-    ),
-    Row("time-limit", "walltime", whole=_limit, value=_walltime, rule="owned"),
-    Row("dependency", "after", whole=lambda job: job.request.after, value=None, rule="owned"),
-    *(
-        Row(name, "inherit", whole=partial(_environment, name), value=None, rule="owned")
-        for name in ("env-remove", "env", "env-file")
-    ),
-    Row("cwd", "workdir", whole=never, rule="owned"),
+    decided("nodes", "nodes", lambda job: str(job.request.layout.nodes)),
+    Row("exclusive", "exclusive", whole=_slots("exclusive"), value=flag),
+    decided("nslots", "ranks_per_node", _slots("nslots")),
+    decided("cores-per-slot", "cores_per_rank", _slots("cores-per-slot")),
+    decided("gpus-per-slot", "devices_per_rank", _slots("gpus-per-slot")),
+    decided("time-limit", "walltime", _limit, value=_walltime),
+    decided("dependency", "after", lambda job: job.request.after),
+    decided("env-remove", "inherit", lambda job: "*" if _kept(job) else None),
+    decided("env", "inherit", _kept),
+    decided("env-file", "inherit"),
+    decided("cwd", "workdir", value=str),
     # Flux's signal reaches all ranks, and ends the brokers of further nodes (0.88): it is never sent.
-    Row("signal", "signal", whole=never, value=None, rule="owned"),
-    Row("output", "", whole=lambda _: "{{name}}-{{id.dec}}.out", value=None, rule="open", is_default=True),
+    decided("signal", "signal"),
+    replaceable("output", whole=lambda _: "{{name}}-{{id.dec}}.out", is_default=True),
 )
 """Which directive says a field, in the order in which a person would write them."""
 

@@ -1,4 +1,4 @@
-"""Hosts that PBS has given to this shell: `qsub -I`, or a script of qsub."""
+"""Hosts that PBS has given: to this shell, by qsub, and to a job that a command is to join."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from castoff.launcher.config.site_fields import Node
 from castoff.launcher.process import files
 from castoff.launcher.ranks.hostlist import read_nodefile
 from castoff.launcher.schedulers.base_allocation import Allocation, no_hosts
-from castoff.launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of
+from castoff.launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of, ssh_command
 from castoff.launcher.schedulers.pbs import NAME, TITLE
 from castoff.launcher.schedulers.pbs.jobs import blocks
 
@@ -78,3 +78,23 @@ def _fewest_devices(chunks: str, hosts: int) -> int | None:
         host = name.partition("[")[0]
         found[host] = found.get(host, 0) + sum(map(int, counts))
     return min(found.values()) if ":ngpus=" in chunks and len(found) == hosts else None
+
+
+_ATTACH = """\
+own=$(. /etc/pbs.conf 2>/dev/null && echo "$PBS_EXEC/bin/pbs_attach")
+for attach in "$(command -v pbs_attach)" "$own"; do
+  if [ -x "$attach" ]; then "$attach" -j "$1" -p $$ >/dev/null 2>&1 && break; fi
+done
+shift
+exec "$@"
+"""
+"""Makes the session part of the job, where PBS lets it: it then ends with the job, and sees its devices."""
+
+
+def beside_command(
+    job: str, host: str, program: list[str], terminal: bool, environ: Mapping[str, str]
+) -> list[str]:
+    """By ssh: pbs_tmrsh works in the job alone, and gives no terminal (pbs_tmrsh(8B))."""
+    if environ.get("PBS_JOBID") == job and not terminal:
+        return ["pbs_tmrsh", host, *program]
+    return ssh_command(host, ["/bin/sh", "-c", _ATTACH, "castoff", job, *program], terminal=terminal)

@@ -6,8 +6,7 @@ qsub(1B) and pbs_resources(7B) of OpenPBS.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from castoff.launcher.config.directives import of_scheduler
@@ -18,7 +17,18 @@ from castoff.launcher.errors import shown
 from castoff.launcher.launchers.base import Request
 from castoff.launcher.schedulers.dialect import Dialect, Directives, after_of, array_of, layered
 from castoff.launcher.schedulers.pbs import NAME, attributes, requested
-from castoff.launcher.schedulers.table import OF_ARRAYS, Job, NoField, Row, never, walltime, whole_number
+from castoff.launcher.schedulers.table import (
+    OF_ARRAYS,
+    Job,
+    NoField,
+    Row,
+    Text,
+    decided,
+    never,
+    replaceable,
+    walltime,
+    whole_number,
+)
 from castoff.launcher.text.quoting import PLAIN_DIRECTIVE, one_line
 
 _EVENTS = {"begin": "b", "end": "e", "fail": "a"}
@@ -158,63 +168,38 @@ def _after(text: str) -> dict[str, list[str]]:
     return after_of(attributes.dependency(text) or "")
 
 
-def _resource_rows() -> list[Row]:
-    """What is requested of nodes, in the form that the site takes."""
+def _requested(name: str) -> Callable[[Job], Text]:
+    """What is requested of nodes by one resource, in the form that the site takes."""
+    return lambda job: dict(requested.of(*job)).get(name)
 
-    def asked(name: str, job: Job) -> str | bool | None:
-        return dict(requested.of(*job)).get(name)
 
-    fields = {"select": "select", "nodes": "nodes", "ncpus": "cores_per_rank", "ngpus": "devices_per_rank"}
-    fields |= {"mem": "memory"}
-    covers = {"select": ("select", "device_type")}
-    several = "nodes, ranks_per_node, cores_per_rank, devices_per_rank, memory and, for the rest, select"
-    return [
-        Row(
-            name,
-            field,
-            whole=partial(asked, name),
-            value=None,
-            rule="owned",
-            covers=covers.get(name),
-            follows=several if name == "select" else "",
-        )
-        for name, field in fields.items()
-    ]
-
+_IN_CHUNKS = "nodes, ranks_per_node, cores_per_rank, devices_per_rank, memory and, for the rest, select"
 
 FIELDS = (
-    Row("N", "name", whole=lambda job: job.request.name, rule="owned"),
+    decided("N", "name", lambda job: job.request.name, value=str),
     Row("A", "account"),
     Row("q", "queue"),
     Row("p", "nice", text=lambda nice: str(-nice), value=lambda p: -whole_number(p), bounds=(-1023, 1024)),
-    *_resource_rows(),
-    *(Row(name, "select", whole=never, value=None, rule="owned") for name in ("host", "vnode", "arch")),
-    Row("ompthreads", "select", whole=never, value=None, rule="owned"),
-    Row("mpiprocs", "ranks_per_node", whole=never, value=None, rule="owned"),
-    Row(
-        "place",
-        "exclusive",
-        text=lambda alone: "scatter:excl" if alone else None,
-        value=None,
-        rule="open",
-    ),
-    Row("walltime", "walltime", whole=walltime, value=_walltime, rule="owned"),
-    Row("filesystems", "", whole=never, value=None, rule="open"),
-    Row("J", "array", whole=_array, value=array_of, rule="owned", covers=OF_ARRAYS),
+    decided("select", "select", _requested("select"), covers=("select", "device_type"), follows=_IN_CHUNKS),
+    # Resources of a chunk: qsub refuses them as resources of the job beside a select.
+    decided("nodes", "nodes", _requested("nodes")),
+    decided("ncpus", "cores_per_rank", _requested("ncpus")),
+    decided("ngpus", "devices_per_rank", _requested("ngpus")),
+    decided("mem", "memory", _requested("mem")),
+    decided("mpiprocs", "ranks_per_node"),
+    *(decided(name, "select") for name in ("host", "vnode", "arch", "ompthreads")),
+    replaceable("place", "exclusive", text=lambda alone: "scatter:excl" if alone else None),
+    decided("walltime", "walltime", walltime, value=_walltime),
+    replaceable("filesystems", whole=never),
+    decided("J", "array", _array, value=array_of, covers=OF_ARRAYS),
     Row("W", "after", whole=_attributes, value=_after, covers=("after", "restart.spare_nodes"), bare=""),
-    Row("M", "mail.to", rule="open"),
-    Row("m", "mail.on", text=lambda on: "".join(_EVENTS[one] for one in on), value=None, rule="open"),
-    Row(
-        "V",
-        "inherit",
-        whole=lambda job: job.spec.inherit == "all" or None,
-        value=None,
-        rule="owned",
-    ),
-    Row("v", "inherit", whole=_inherited, value=None, rule="owned"),
-    Row("j", "", whole=lambda _: "oe", value=None, rule="open", is_default=True),
-    Row("r", "requeue.max", whole=_rerun, value=None, rule="owned", is_default=True),
-    Row("place", "", whole=_placed, value=None, rule="open", is_default=True),
+    replaceable("M", "mail.to", value=str),
+    replaceable("m", "mail.on", text=lambda on: "".join(_EVENTS[one] for one in on)),
+    decided("V", "inherit", lambda job: job.spec.inherit == "all" or None),
+    decided("v", "inherit", _inherited),
+    replaceable("j", whole=lambda _: "oe", is_default=True),
+    decided("r", "requeue.max", _rerun, is_default=True),
+    replaceable("place", whole=_placed, is_default=True),
 )
 """Which directive says a field, in the order in which a person would write them."""
 

@@ -211,9 +211,9 @@ class Pbs(QueuedScheduler):
         environ: Mapping[str, str],
     ) -> list[str]:
         """By ssh; in the job itself by PBS's own pbs_tmrsh."""
-        from castoff.launcher.schedulers.pbs.beside import command
+        from castoff.launcher.schedulers.pbs.allocation import beside_command
 
-        return command(job, hosts[number], program, terminal, environ)
+        return beside_command(job, hosts[number], program, terminal, environ)
 
     def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
         """By PBS's variables."""

@@ -1,4 +1,4 @@
-"""Hosts that Slurm has given to this shell: salloc, or a script of sbatch."""
+"""Hosts that Slurm has given: to this shell, by salloc or sbatch, and to a job that a command is to join."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from castoff.launcher.config.site_fields import Node
+from castoff.launcher.errors import CastoffError
 from castoff.launcher.ranks.families import Around, slurm_in_step, tasks_on_node
 from castoff.launcher.ranks.hostlist import expand
 from castoff.launcher.ranks.rendezvous import job_id
 from castoff.launcher.schedulers.base_allocation import Allocation, no_hosts
-from castoff.launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of
+from castoff.launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of, version_of
 from castoff.launcher.schedulers.slurm import NAME, TITLE
 
 _OF_THE_STEP = ("SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION")
@@ -90,3 +91,41 @@ def _fewest_devices(shown: str) -> int | None:
     found = re.findall(r"^ *Nodes=.* GRES=(\S*)", shown, re.MULTILINE)
     counts = [[int(count) for count in re.findall(r"\bgpu:(?:[^,:()]+:)?(\d+)", one)] for one in found]
     return min(map(sum, counts), default=None)
+
+
+_STEP = "srun --nodes=1 --ntasks=1 --cpu-bind=none --mpi=none"
+_SHARES_BY_ITSELF = (20, 11)
+"""Before this version all steps shared, and srun knows no --overlap (its release notes)."""
+
+
+def beside_command(
+    job: str, host: str, program: list[str], terminal: bool, environ: Mapping[str, str]
+) -> list[str]:
+    """The srun command.
+
+    Raises:
+        CastoffError: Slurm does not say which job a member of an array is.
+    """
+    version = re.search(r"(\d+)\.(\d+)", version_of("sbatch", environ))
+    old = version is not None and (int(version[1]), int(version[2])) < _SHARES_BY_ITSELF
+    return [
+        *_STEP.split(),
+        "--chdir=/",  # ours may not exist there; the program goes to its rank's
+        *(f"--jobid={_own_id(job, environ)}", f"--nodelist={host}", *([] if old else ["--overlap"])),
+        *(["--pty"] if terminal else []),
+        *program,
+    ]
+
+
+def _own_id(job: str, environ: Mapping[str, str]) -> str:
+    """The id that srun takes: each member of an array has one of its own."""
+    if "_" not in job:
+        return job
+    ask = ["squeue", "--noheader", "--job", job, "--format", "%A"]
+    try:
+        found = answer_of(ask, PATIENCE, environ).split()
+    except SchedulerUnreachable as why:
+        raise CastoffError(f"Slurm could not be asked about job {job}: {why}") from None
+    if not found:
+        raise CastoffError(f"Slurm no longer knows job {job}; it may just have ended")
+    return found[0]

@@ -22,8 +22,9 @@ from castoff.launcher.schedulers.table import (
     Job,
     NoField,
     Row,
+    decided,
     flag,
-    never,
+    replaceable,
     walltime,
     whole_number,
 )
@@ -110,17 +111,13 @@ def _device_rows() -> list[Row]:
     def asked(name: str, job: Job) -> str | bool | None:
         return None if _asks_itself(job.spec) else dict(devices(job.site, job.request)).get(name)
 
-    return [
-        Row(
-            name,
-            "devices_per_rank",
-            whole=partial(asked, name),
-            value=None,
-            rule="open",
-            covers=("devices_per_rank", "device_type"),
-        )
-        for name in ("gres", "gpus-per-task", "gpus-per-node")
-    ]
+    fields = ("devices_per_rank", "device_type")
+    ways = ("gres", "gpus-per-task", "gpus-per-node")
+    return [replaceable(name, fields[0], whole=partial(asked, name), covers=fields) for name in ways]
+
+
+def _nodes(job: Job) -> str:
+    return str(job.request.layout.nodes + job.request.spare_nodes)
 
 
 def _cpus(job: Job) -> str | None:
@@ -172,7 +169,7 @@ def _memory(text: str) -> str:
 
 
 FIELDS = (
-    Row("job-name", "name", whole=lambda job: job.request.name, rule="owned"),
+    decided("job-name", "name", lambda job: job.request.name, value=str),
     Row("account", "account"),
     Row("partition", "queue"),
     Row("qos", "qos"),
@@ -181,58 +178,24 @@ FIELDS = (
     Row("exclude", "exclude"),
     Row("nice", "nice", value=whole_number, bounds=(-2_147_483_645, 2_147_483_645), bare="100"),
     Row("exclusive", "exclusive", value=flag),
-    Row(
-        "nodes",
-        "nodes",
-        whole=lambda job: str(job.request.layout.nodes + job.request.spare_nodes),
-        value=None,
-        rule="owned",
-        covers=("nodes", "restart.spare_nodes"),
-    ),
-    Row("no-kill", "", whole=lambda job: True if job.request.spare_nodes else None, value=None, rule="open"),
-    Row(
-        "ntasks-per-node",
-        "ranks_per_node",
-        whole=lambda job: str(job.request.layout.max_per_node),
-        value=None,
-        rule="owned",
-    ),
-    Row("ntasks", "ranks", whole=never, value=None, rule="owned"),
-    Row("cpus-per-task", "cores_per_rank", whole=_cpus, value=None, rule="owned"),
+    decided("nodes", "nodes", _nodes, covers=("nodes", "restart.spare_nodes")),
+    replaceable("no-kill", whole=lambda job: True if job.request.spare_nodes else None),
+    decided("ntasks-per-node", "ranks_per_node", lambda job: str(job.request.layout.max_per_node)),
+    decided("ntasks", "ranks"),
+    decided("cpus-per-task", "cores_per_rank", _cpus),
     *_device_rows(),
     Row("mem", "memory", value=_memory),
-    Row("time", "walltime", whole=walltime, value=_walltime, rule="owned"),
-    Row("array", "array", whole=array_words, value=array_of, rule="owned", covers=OF_ARRAYS),
-    Row("dependency", "after", whole=lambda job: job.request.after, value=after_of, rule="owned"),
-    Row("mail-user", "mail.to", rule="open"),
-    Row("mail-type", "mail.on", text=lambda on: ",".join(on).upper(), value=None, rule="open"),
-    Row(
-        "output",
-        "",
-        whole=lambda job: "%x-%A_%a.out" if job.spec.array else "%x-%j.out",
-        value=None,
-        rule="open",
-        is_default=True,
-    ),
-    Row("open-mode", "", whole=lambda _: "append", value=None, rule="open", is_default=True),
-    Row("signal", "signal", whole=_signal, value=None, rule="owned", covers=(), is_default=True),
-    Row(
-        "requeue",
-        "requeue.max",
-        whole=lambda job: _is_requeued(job) or None,
-        value=None,
-        rule="owned",
-        is_default=True,
-    ),
-    Row(
-        "no-requeue",
-        "requeue.max",
-        whole=lambda job: not _is_requeued(job) or None,
-        value=None,
-        rule="owned",
-        is_default=True,
-    ),
-    Row("export", "inherit", whole=_export, value=None, rule="owned", is_default=True),
+    decided("time", "walltime", walltime, value=_walltime),
+    decided("array", "array", array_words, value=array_of, covers=OF_ARRAYS),
+    decided("dependency", "after", lambda job: job.request.after, value=after_of),
+    replaceable("mail-user", "mail.to", value=str),
+    replaceable("mail-type", "mail.on", text=lambda on: ",".join(on).upper()),
+    replaceable("output", whole=lambda job: f"%x-{'%A_%a' if job.spec.array else '%j'}.out", is_default=True),
+    replaceable("open-mode", whole=lambda _: "append", is_default=True),
+    decided("signal", "signal", _signal, covers=(), is_default=True),
+    decided("requeue", "requeue.max", lambda job: _is_requeued(job) or None, is_default=True),
+    decided("no-requeue", "requeue.max", lambda job: not _is_requeued(job) or None, is_default=True),
+    decided("export", "inherit", _export, is_default=True),
 )
 """Which directive says a field, in the order in which a person would write them."""
 

@@ -171,9 +171,9 @@ class Slurm(QueuedScheduler):
         environ: Mapping[str, str],
     ) -> list[str]:
         """A step of srun that shares what the job has with its other steps."""
-        from castoff.launcher.schedulers.slurm.beside import command
+        from castoff.launcher.schedulers.slurm.allocation import beside_command
 
-        return command(job, hosts[number], program, terminal, environ)
+        return beside_command(job, hosts[number], program, terminal, environ)
 
     def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
         """By Slurm's variables."""
