@@ -16,7 +16,7 @@ from castoff.launcher.cli.here import modules, run, with_given
 from castoff.launcher.cli.offers import set_option, site_option
 from castoff.launcher.cli.output import report
 from castoff.launcher.cli.program import TakesProgram
-from castoff.launcher.config.job_fields import as_path
+from castoff.launcher.config.workdir import as_path
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.launchers.local.start import Hosts, StartRequest
 from castoff.launcher.ranks.rendezvous import derived_port

@@ -1,4 +1,4 @@
-"""A job and its site as they apply together: the site's defaults, and the options that the job wants. Pure."""
+"""A job and its site as they apply together: with the site's defaults and the job's options. Pure."""
 
 from __future__ import annotations
 

@@ -2,9 +2,7 @@
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 
-import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 import msgspec
@@ -331,17 +329,3 @@ class Mail(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     on: Annotated[list[Literal["begin", "end", "fail"]], meaning("The events.")] = msgspec.field(
         default_factory=lambda: ["end", "fail"]
     )
-
-
-_HOME = re.compile(r"~(?:/|$)")
-
-
-def for_cd(folder: str | None) -> str | None:
-    """A folder as `cd` takes it: `-`, `-P` or a name in CDPATH would mean something else."""
-    return folder if folder is None or folder.startswith("/") or _HOME.match(folder) else f"./{folder}"
-
-
-def as_path(folder: str | None) -> Path:
-    """The folder as a path, relative to where the job is submitted; `~` is this user's home folder."""
-    path = Path(folder or ".")
-    return path.expanduser() if folder and _HOME.match(folder) else path

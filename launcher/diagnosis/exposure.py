@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from castoff.launcher.config.job import JobSpec
-from castoff.launcher.config.job_fields import as_path
 from castoff.launcher.config.site import Site, project_folder
+from castoff.launcher.config.workdir import as_path
 from castoff.launcher.runs.run import runs_folder
 from castoff.launcher.trust.decision import refused
 from castoff.launcher.trust.granted import granted_file

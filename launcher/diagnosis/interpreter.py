@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from castoff.launcher.config.job_fields import as_path
+from castoff.launcher.config.workdir import as_path
 from castoff.launcher.diagnosis.finding import Finding, Findings
 from castoff.launcher.diagnosis.subject import Subject
 from castoff.launcher.preflight.named_files import is_python, makes_nothing, runs_scripts

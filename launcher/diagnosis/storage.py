@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from castoff.launcher.config.job_fields import as_path
+from castoff.launcher.config.workdir import as_path
 from castoff.launcher.diagnosis import quotas
 from castoff.launcher.diagnosis.finding import Finding, Findings, Status
 from castoff.launcher.diagnosis.subject import Subject

@@ -11,9 +11,10 @@ import msgspec
 from castoff.launcher.config import chunks, directives
 from castoff.launcher.config.defaults import EffectiveJob, effective_job, fixed_ranks, option_problems
 from castoff.launcher.config.job import JobSpec, program_name
-from castoff.launcher.config.job_fields import Directives, LauncherName, Snapshot, for_cd
+from castoff.launcher.config.job_fields import Directives, LauncherName, Snapshot
 from castoff.launcher.config.quantities import cpulist, seconds, signal_and_time
 from castoff.launcher.config.site import Site
+from castoff.launcher.config.workdir import for_cd
 from castoff.launcher.errors import InvalidInput
 from castoff.launcher.launchers.base import Layout, Request
 from castoff.launcher.launchers.commands import LAUNCHERS

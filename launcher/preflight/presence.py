@@ -14,8 +14,8 @@ from shutil import which
 from typing import NamedTuple
 
 from castoff.launcher.config.job import COMMAND_LINE, JobSpec
-from castoff.launcher.config.job_fields import as_path
 from castoff.launcher.config.site import Site
+from castoff.launcher.config.workdir import as_path
 from castoff.launcher.errors import InvalidInput, Problem, report
 from castoff.launcher.planning.findings import Findings
 from castoff.launcher.preflight.modules import unknown_modules

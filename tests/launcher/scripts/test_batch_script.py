@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from castoff import JobSpec, Site
-from castoff.launcher.config.job_fields import as_path
+from castoff.launcher.config.workdir import as_path
 from castoff.launcher.errors import InvalidInput
 from castoff.launcher.planning.planner import decide
 from castoff.launcher.planning.render import render, rendered
