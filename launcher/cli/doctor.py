@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,7 @@ from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.text.words import counted
 
 if TYPE_CHECKING:
-    from castoff.launcher.diagnosis.finding import Finding
-    from castoff.launcher.diagnosis.subject import Subject
+    from castoff.launcher.diagnosis.finding import Finding, Subject
 
 _COLOURS = {"ok": "32", "warning": "33", "problem": "1;31", "unknown": "35"}
 
@@ -55,20 +55,18 @@ def command(
     On this host: the scheduler, account and queue, file systems and quotas, the folder of runs, the job's
     Python, and who else could change what will run. With --nodes, a short job then tries so many nodes.
 
-    Each line is ok, a warning, a problem, or unknown where nothing answered. The exit code is 1 if there is
-    a problem, else 0.
+    Each line is ok, a warning, a problem, or unknown if a query gave no answer. The exit code is 1 if there
+    is a problem, else 0.
     """
     if trust:
         if nodes is not None:
             click.get_current_context().fail("--trust excludes --nodes: drop one")
         return _trust(job, site_name, overrides, flags, runs_dir, as_json)
     count = None if nodes is None else _count(nodes)
-    spec, site, found = _read(job, site_name, overrides, flags)
-    from castoff.launcher.diagnosis import (
-        login,  # late: a shell that completes our flags waits for what is imported
-    )
-    from castoff.launcher.diagnosis.finding import has_problem
-    from castoff.launcher.diagnosis.subject import Subject
+    spec, site, unread = _read(job, site_name, overrides, flags)
+    # Imported late, since a shell that completes options waits for this module.
+    from castoff.launcher.diagnosis import login
+    from castoff.launcher.diagnosis.finding import Subject, has_problem
     from castoff.launcher.runs.run import runs_folder
     from castoff.launcher.siting.check import Comparison
     from castoff.launcher.submission.submit import working_directory
@@ -82,34 +80,34 @@ def command(
         runs=(runs_dir or runs_folder(environ)).absolute(),
         environ=environ,
     )
-    found = _printed(found, as_json)
-    found += _printed(
+    findings = _printed(unread, as_json)
+    findings += _printed(
         login.findings(subject, lambda site, reported: Comparison(site, reported).differences), as_json
     )
-    lost = any(one.about in ("scheduler", "account", "queue") and one.status == "problem" for one in found)
-    if count is not None and not lost:
-        found += _printed(_nodes(subject, count, flags["walltime"], quiet=as_json), as_json)
-    _sum_up(found, as_json)
-    return int(has_problem(found))
+    needed = [finding for finding in findings if finding.about in ("scheduler", "account", "queue")]
+    if count is not None and not has_problem(needed):
+        findings += _printed(_nodes(subject, count, flags["walltime"], quiet=as_json), as_json)
+    _sum_up(findings, as_json)
+    return int(has_problem(findings))
 
 
 def _read(
     job: str | None, site_name: str | None, overrides: tuple[str, ...], flags: dict[str, Any]
 ) -> tuple[JobSpec, Site, list[Finding]]:
-    """The job, the site, and what kept the job's file from being read."""
-    from castoff.launcher.diagnosis.run_folder import unusable
+    """The job, the site, and a finding if the job's file may not be read."""
+    from castoff.launcher.diagnosis.exposure import unusable
     from castoff.launcher.trust.decision import Untrusted
 
     program = click.get_current_context().obj
     asks = bool(overrides) or any(value is not None for value in flags.values())
-    spec, found = JobSpec(), []
+    spec, unread = JobSpec(), []
     try:
         if job is not None or program or asks:
             # A job that only flags describe has no program yet; `true` stands for it.
             spec = read_job(job, overrides, flags, program or (None if job else ["true"]))
     except Untrusted as error:
-        found = [unusable(Path(job or ""), error)]
-    return spec, load_site(site_name, spec), found
+        unread = [unusable(Path(job or ""), error)]
+    return spec, load_site(site_name, spec), unread
 
 
 def _count(nodes: str) -> int:
@@ -121,7 +119,7 @@ def _count(nodes: str) -> int:
 
 
 def _nodes(subject: Subject, nodes: int, walltime: str | None, *, quiet: bool) -> Iterator[Finding]:
-    """Try so many nodes by a job; what it finds."""
+    """The findings of a job that tries a number of nodes."""
     from castoff.launcher.diagnosis import node_job, node_results
     from castoff.launcher.diagnosis.finding import Finding
 
@@ -138,38 +136,38 @@ def _nodes(subject: Subject, nodes: int, walltime: str | None, *, quiet: bool) -
     try:
         with node_job.cancelled_on_interrupt(run):
             report(f"run {run.id} tries {counted(nodes, 'node')} as job {run.job}; Ctrl-C cancels it")
-            now = node_job.watch(run, say)
+            status = node_job.watch(run, say)
     except (KeyboardInterrupt, SystemExit):
         report(f"run {run.id} was cancelled")
         raise
-    yield from node_results.findings(run, now, subject)
-    if others := node_results.without_unfit(run, now, subject):
+    yield from node_results.findings(run, status, subject)
+    if others := node_results.without_unfit(run, status, subject):
         yield from _nodes(*others, walltime, quiet=quiet)
 
 
-def _printed(found: Iterable[Finding], as_json: bool) -> list[Finding]:
+def _printed(findings: Iterable[Finding], as_json: bool) -> list[Finding]:
     """Print findings as they come, and return them."""
-    kept = []
-    for one in found:
-        kept.append(one)
+    printed = []
+    for finding in findings:
+        printed.append(finding)
         if as_json:
-            print_json({name: value for name, value in one._asdict().items() if value is not None})
+            print_json({name: value for name, value in finding._asdict().items() if value is not None})
             continue
-        mark = f"\x1b[{_COLOURS[one.status]}m{one.status:8}\x1b[0m" if has_colours() else f"{one.status:8}"
-        click.echo(f"{mark} {one.about:10} {printable(one.fact)}")
-        if one.remedy:
-            click.echo(f"{'':8} {'fix':>10} {printable(one.remedy)}")
+        mark = f"{finding.status:8}"
+        mark = f"\x1b[{_COLOURS[finding.status]}m{mark}\x1b[0m" if has_colours() else mark
+        click.echo(f"{mark} {finding.about:10} {printable(finding.fact)}")
+        if finding.remedy:
+            click.echo(f"{'':8} {'fix':>10} {printable(finding.remedy)}")
         sys.stdout.flush()
-    return kept
+    return printed
 
 
-def _sum_up(found: list[Finding], as_json: bool) -> None:
+def _sum_up(findings: list[Finding], as_json: bool) -> None:
     if as_json:
         return
-    counts = [(sum(one.status == status for one in found), status) for status in ("problem", "warning")]
-    unknown = sum(one.status == "unknown" for one in found)
-    parts = [counted(count, what) for count, what in counts]
-    click.echo(", ".join([*parts, *([f"{unknown} unknown"] if unknown else [])]))
+    counts = Counter(finding.status for finding in findings)
+    parts = [counted(counts[status], status) for status in ("problem", "warning")]
+    click.echo(", ".join([*parts, *([f"{counts['unknown']} unknown"] if counts["unknown"] else [])]))
 
 
 def _trust(
@@ -180,7 +178,7 @@ def _trust(
     runs_dir: Path | None,
     as_json: bool,
 ) -> int:
-    """Print, of all that will be read or run, who else could change it, and the fix."""
+    """Print everything that will be read or run, who else could change it, and the fix."""
     from castoff.launcher.diagnosis.exposure import exposures, unknown_words
     from castoff.launcher.trust.decision import Untrusted, fixes
 
@@ -190,40 +188,41 @@ def _trust(
         try:
             spec = read_job(job, overrides, flags, program)
             site = load_site(site_name, spec)
-        except Untrusted as error:  # which is among what is printed; what it would have named is not
+        except Untrusted as error:  # the file is listed below, but not the files that it names
             click.echo(f"not looked into: {str(error).partition(chr(10))[0]}", err=True)
-    found = exposures(job, spec, site, runs_dir=runs_dir, environ=os.environ)
-    weak = list(dict.fromkeys(weakness for one in found for weakness in one.refused))
+    exposed = exposures(job, spec, site, runs_dir=runs_dir, environ=os.environ)
+    weak = list(dict.fromkeys(weakness for file in exposed for weakness in file.refused))
     if as_json:
         print_json(
             *(
                 {
-                    "what": one.what,
-                    "path": str(one.path),
-                    "weak": [{"path": str(bad.path), "why": bad.why} for bad in one.found],
-                    "trusted": not one.refused,
-                    "lists_not_known": one.hidden,
+                    "what": file.role,
+                    "path": str(file.path),
+                    "weak": [{"path": str(weakness.path), "why": weakness.why} for weakness in file.weak],
+                    "trusted": not file.refused,
+                    "lists_not_known": file.hidden,
                 }
-                for one in found
+                for file in exposed
             )
         )
         return 1 if weak else 0
-    for one in found:
-        click.echo(f"{one.what:17}  {one.path}")
-        for bad in one.found:
-            click.echo(f"{'':17}    {bad.path} {bad.why}{'' if bad in one.refused else ' (trusted)'}")
-        if one.hidden:
-            click.echo(f"{'':17}    {unknown_words(one.hidden)}")
+    for file in exposed:
+        click.echo(f"{file.role:17}  {file.path}")
+        for weakness in file.weak:
+            note = "" if weakness in file.refused else " (trusted)"
+            click.echo(f"{'':17}    {weakness.path} {weakness.why}{note}")
+        if file.hidden:
+            click.echo(f"{'':17}    {unknown_words(file.hidden)}")
     for line in fixes(weak):
         click.echo(line)
     if not weak:
-        so_far = ", as far as access lists are known" if any(one.hidden for one in found) else ""
-        click.echo(f"only you, root and those you trust can change any of it{so_far}")
+        limit = ", as far as access lists are known" if any(file.hidden for file in exposed) else ""
+        click.echo(f"only you, root and those you trust can change any of it{limit}")
     return 1 if weak else 0
 
 
 def _nodes_option() -> None:
-    """Here --nodes is how many nodes are tried, and -N, which elsewhere is the job's own number, nothing."""
+    """Give --nodes its meaning in this verb, the number of nodes to try, and remove -N, the job's number."""
     option = next(one for one in command.params if one.name == "nodes")
     assert isinstance(option, click.Option)
     option.opts, option.help = ["--nodes"], "Also try so many nodes, by a job of about a minute."

@@ -1,4 +1,4 @@
-"""Who else could change what will run: castoff, its configuration, a job's files, the folder of runs."""
+"""The accounts that could change what will run: castoff, its configuration, a job's files, the runs."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from typing import NamedTuple
 
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Site, project_folder
-from castoff.launcher.config.workdir import as_path
+from castoff.launcher.diagnosis.finding import Finding, Findings, Subject
+from castoff.launcher.errors import CastoffError
 from castoff.launcher.runs.run import runs_folder
-from castoff.launcher.trust.decision import refused
+from castoff.launcher.trust.decision import fixes, refused
 from castoff.launcher.trust.granted import granted_file
 from castoff.launcher.trust.paths import hiding, weaknesses
 from castoff.launcher.trust.writers import Weakness
 
 
 def unknown_words(kinds: Iterable[str]) -> str:
-    """What nobody can tell, and for which file systems."""
+    """A message that access lists of some kinds of file systems cannot be read."""
     return f"who may change it by an access list is not known: {', '.join(kinds)} shows none"
 
 
 class Exposed(NamedTuple):
-    """Something that will run or be read."""
+    """A file or folder that will run or be read."""
 
-    what: str
+    role: str
     path: Path
-    found: list[Weakness]
-    """All that somebody else can change on the way to it."""
+    weak: list[Weakness]
+    """The parts of its path that somebody else can change."""
     refused: list[Weakness]
-    """Those that the user has not allowed."""
+    """The weaknesses that the user has not allowed."""
     hidden: list[str]
-    """Kinds of file systems on the way that may have access lists and show none."""
+    """The kinds of file systems on its path that may have access lists and show none."""
 
 
 def exposures(
@@ -46,31 +47,31 @@ def exposures(
     runs_dir: Path | None,
     environ: Mapping[str, str],
 ) -> list[Exposed]:
-    """All that runs, or is read, where a job is submitted from here; without a job, where any is.
+    """Everything that runs or is read if the job is submitted from this directory; without a job, any job.
 
     Raises:
         CastoffError: the list of what the user trusts cannot be used.
     """
-    named = [*_of_castoff(environ), *_of_configuration(environ)]
+    paths = [*_of_castoff(environ), *_of_configuration(environ)]
     if job is not None:
-        named.append(("job file", Path(job)))
+        paths.append(("job file", Path(job)))
     if spec is not None:
-        named += _of_job(spec, [*(site.setup if site else []), *spec.setup], environ)
-    named.append(("working directory", Path.cwd()))
-    named.append(("folder of runs", runs_dir or runs_folder(environ)))
-    found = []
-    for what, path in dict.fromkeys(named):
-        weak = weaknesses(path, is_installed=what in _INSTALLED)
-        if weak or what not in _ONLY_IF_WEAK:
-            found.append(Exposed(what, path, weak, refused(path, weak, environ), hiding(path)))
-    return found
+        paths += _of_job(spec, [*(site.setup if site else []), *spec.setup], environ)
+    paths.append(("working directory", Path.cwd()))
+    paths.append(("folder of runs", runs_dir or runs_folder(environ)))
+    exposed = []
+    for role, path in dict.fromkeys(paths):
+        weak = weaknesses(path, is_installed=role in _INSTALLED)
+        if weak or role not in _ONLY_IF_WEAK:
+            exposed.append(Exposed(role, path, weak, refused(path, weak, environ), hiding(path)))
+    return exposed
 
 
 _INSTALLED = ("python", "castoff", "castoff's file", "on PATH", "on PYTHONPATH", "program")
-"""What may be root's, whom a container does not show."""
+"""Roles whose files may belong to root, whom a container does not show."""
 
 _ONLY_IF_WEAK = ("castoff's file", "on PATH", "on PYTHONPATH")
-"""What there is much of."""
+"""Roles with many files."""
 
 
 def _of_castoff(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
@@ -94,14 +95,14 @@ def _of_configuration(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
         folders.append(("project's profile", project / "sites"))
     if trusted.exists():
         yield "whom you trust", trusted
-    for what, folder in folders:
+    for role, folder in folders:
         for path in sorted(folder.glob("*.yaml")):
-            yield what, path
+            yield role, path
 
 
 def _of_job(spec: JobSpec, setup: list[str], environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """What a job's file names: as far as it is there, and can be seen in its words."""
-    here = as_path(spec.workdir)
+    """The existing files that a job's fields name."""
+    workdir = as_path(spec.workdir)
     if spec.python is not None:
         yield "job's python", Path(spec.python)
     if spec.templates is not None:
@@ -110,10 +111,10 @@ def _of_job(spec: JobSpec, setup: list[str], environ: Mapping[str, str]) -> Iter
             yield "templates", path
     command = spec.command or []
     if command and (program := shutil.which(command[0], path=environ.get("PATH"))):
-        yield "program", here / program if os.sep in program else Path(program)
+        yield "program", workdir / program if os.sep in program else Path(program)
     for word in command[1:]:
-        if word and (here / word).is_file():
-            yield "program's file", here / word
+        if word and (workdir / word).is_file():
+            yield "program's file", workdir / word
     for line in setup:
         for word in _words(line):
             if os.sep in word and Path(word).is_file():
@@ -123,5 +124,29 @@ def _of_job(spec: JobSpec, setup: list[str], environ: Mapping[str, str]) -> Iter
 def _words(line: str) -> list[str]:
     try:
         return shlex.split(line, comments=True)
-    except ValueError:  # a line of several, or no shell
+    except ValueError:  # a part of a longer command, or not shell
         return line.split()
+
+
+def trust(subject: Subject) -> Findings:
+    """The accounts other than the user and root that could change what will run, as `--trust` lists them."""
+    source = subject.source
+    spec = subject.given if subject.given.command else None
+    site = subject.site if spec else None
+    exposed = exposures(source, spec, site, runs_dir=subject.runs, environ=subject.environ)
+    refused_ones = [file for file in exposed if file.refused]
+    for file in refused_ones:
+        why = ", and ".join(f"{weakness.path} {weakness.why}" for weakness in file.refused)
+        yield Finding("trust", "problem", f"{file.role} {file.path}: {why}", "; ".join(fixes(file.refused)))
+    if not refused_ones:
+        yield Finding("trust", "ok", "only you, root and those you trust can change what will run")
+    for kind in dict.fromkeys(kind for file in exposed for kind in file.hidden):
+        names = [f"{file.role} {file.path}" for file in exposed if kind in file.hidden]
+        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        yield Finding("trust", "unknown", f"{names[0]}{others}: {unknown_words([kind])}")
+
+
+def unusable(path: Path, error: CastoffError) -> Finding:
+    """A finding from an error about a file that castoff does not trust."""
+    first, _, rest = str(error).partition("\n")
+    return Finding("job", "problem", first or str(path), "; ".join(rest.splitlines()))

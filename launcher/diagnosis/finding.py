@@ -1,30 +1,99 @@
-"""A finding: one fact about what a job needs, whether it is in order, and what to do if not."""
+"""What doctor checks, a subject, and what it finds: facts, whether each is in order, and remedies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from castoff.launcher.config.defaults import effective_job
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import InvalidInput, Problem
+from castoff.launcher.planning.planner import decide
+from castoff.launcher.planning.render import rendered
+from castoff.launcher.runs.plan import Plan
+from castoff.launcher.text.quoting import visible_word
+
 Status: TypeAlias = Literal["ok", "warning", "problem", "unknown"]
-"""`unknown`: it was asked, and there was no answer."""
+"""`unknown`: a query gave no answer."""
 
 
 class Finding(NamedTuple):
-    """One fact."""
+    """One fact about what a job needs."""
 
     about: str
-    """What it is about, in one word: account, queue, quota …"""
+    """Its topic in one word: account, queue, quota …"""
     status: Status
     fact: str
     remedy: str = ""
-    """What to do about it, with the user's own values; empty where it is well."""
+    """A way to mend it, with the user's own values; empty if all is well."""
     values: Mapping[str, Any] | None = None
-    """What was measured, for programs."""
+    """Measurements, for programs."""
 
 
 Findings: TypeAlias = Iterator[Finding]
 
 
-def has_problem(found: Iterable[Finding]) -> bool:
+def has_problem(findings: Iterable[Finding]) -> bool:
     """Whether something would keep a job from running."""
-    return any(one.status == "problem" for one in found)
+    return any(finding.status == "problem" for finding in findings)
+
+
+class Subject(NamedTuple):
+    """A job on a site, or any job there; and the place of its submission."""
+
+    site: Site
+    given: JobSpec
+    """The job as it was written; without a command, it stands for any job."""
+    spec: JobSpec
+    """The job with the site's defaults."""
+    plan: Plan | None
+    """None if the job has no command or cannot be planned."""
+    script: str
+    """The job's script; empty without a plan."""
+    problems: Sequence[Problem]
+    """Why the job cannot be planned."""
+    source: str | None
+    """The job file's name."""
+    directory: Path
+    """The directory of the submission."""
+    runs: Path
+    """The folder of runs."""
+    environ: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls,
+        site: Site,
+        spec: JobSpec,
+        *,
+        source: str | None,
+        directory: Path,
+        runs: Path,
+        environ: Mapping[str, str],
+    ) -> Subject:
+        """A job on a site, planned if it can be."""
+        plan, script, problems = None, "", []
+        if spec.command:
+            try:
+                plan, scheduler = decide(spec, site)
+                script = rendered(plan, scheduler).text
+            except InvalidInput as error:
+                problems = error.problems
+        effective = effective_job(spec, site).spec
+        return cls(site, spec, effective, plan, script, problems, source, directory, runs, environ)
+
+    @property
+    def words(self) -> str:
+        """The arguments that name the job after a verb of castoff."""
+        site = f"--site {visible_word(self.site.name)}"
+        return f"{visible_word(self.source)} {site}" if self.source else f"{site} …"
+
+    def setting(self, field: str, value: str) -> str:
+        """How to give a field another value, which is YAML: in the job file, else by its flag."""
+        source = self.given.source
+        if self.source and not (source and source.where((field,)).startswith("--")):
+            return f"`{field}: {value}` in {self.source}"
+        plain = value.strip('"')
+        return f"--{field.replace('_', '-')} {plain}"

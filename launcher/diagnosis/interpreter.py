@@ -1,7 +1,8 @@
-"""The job's Python after setup: its version, its torch and castoff, without importing them."""
+"""The job's Python after setup: its version, and whether it has torch and castoff, which are not imported."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
 from collections.abc import Mapping
@@ -9,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from castoff.launcher.config.workdir import as_path
-from castoff.launcher.diagnosis.finding import Finding, Findings
-from castoff.launcher.diagnosis.subject import Subject
+from castoff.launcher.diagnosis.finding import Finding, Findings, Subject
 from castoff.launcher.preflight.named_files import is_python, makes_nothing, runs_scripts
 from castoff.launcher.schedulers.command import SchedulerUnreachable, run_to_end
 from castoff.launcher.text.quoting import visible_word
 
 PATIENCE = 30.0
-"""Seconds for modules to load and an interpreter to start: on a busy file system both need many."""
+"""Seconds for modules to load and an interpreter to start, which take long on a busy file system."""
 
 _MARK = "castoff-python"
 
@@ -36,58 +36,57 @@ def place(name):
 print(json.dumps({"version": sys.version.split()[0], "torch": version("torch"), "torch_at": place("torch"),
                   "castoff": place("castoff")}))
 """
-"""What an interpreter is asked; find_spec of a name without a dot imports nothing."""
+"""The program that the interpreter runs; find_spec of a name without a dot imports nothing."""
 
 _KEPT = ("HOME", "LANG", "LOGNAME", "SHELL", "TERM", "TMPDIR", "USER")
-"""What a login shell of a job begins with where it inherits nothing."""
+"""The variables that a job's login shell has if it inherits none."""
 
 
 def findings(subject: Subject) -> Findings:
-    """What is to be said of the Python that the job's program would run with."""
+    """Whether the job's Python runs and has what the job needs."""
     plan = subject.plan
     if plan is None or plan.container or not (_word(subject) or plan.python):
         return
     fix = subject.setting("python", "/path/to/env/bin/python")
     if not makes_nothing(plan.setup) or runs_scripts(plan.setup):
-        fact = "setup runs commands of its own, so which Python the job has is known to the job alone"
-        yield Finding("python", "unknown", fact, f"`castoff doctor {_nodes_words(subject)}` sees it there")
+        fact = "setup runs commands of its own, so only the job itself knows its Python"
+        yield Finding("python", "unknown", fact, f"`castoff doctor {_nodes_words(subject)}` tries it there")
         return
     try:
         done = run_to_end([*_shell(subject), "-c", _script(subject)], PATIENCE, _environment(subject))
     except SchedulerUnreachable as why:
         fact = f"setup and Python: {why}"
-        yield Finding("python", "unknown", fact, "the same in the job would delay it as long")
+        yield Finding("python", "unknown", fact, "a job would be delayed as long")
         return
     path, _, answer = done.stdout.rpartition(f"\n{_MARK} ")[2].partition("\n")
     try:
         facts = json.loads(answer)
     except ValueError:
-        said = " ".join(done.stderr.split())[-200:] or "no message"
+        message = " ".join(done.stderr.split())[-200:] or "no message"
         word = path or _word(subject)
-        what = (
-            f"does not run: {said}" if path else "is not there" if "/" in word else "is not on the job's PATH"
-        )
-        yield Finding("python", "problem", f"{word}{_why(subject)} {what}", fix)
+        reason = "does not exist" if "/" in word else "is not on the job's PATH"
+        reason = f"does not run: {message}" if path else reason
+        yield Finding("python", "problem", f"{word}{_origin(subject)} {reason}", fix)
         return
     yield from _judge(path, facts, subject, fix)
 
 
 def _judge(path: str, facts: Mapping[str, Any], subject: Subject, fix: str) -> Findings:
     python = visible_word(path)
-    yield Finding("python", "ok", f"{path}{_why(subject)} is Python {facts['version']}")
+    yield Finding("python", "ok", f"{path}{_origin(subject)} is Python {facts['version']}")
     if facts["torch_at"] is None:
         install = f"{python} -m pip install torch, if the program needs it; or another environment: {fix}"
         yield Finding("torch", "warning", f"{path} has no torch", install)
     else:
-        at = Path(facts["torch_at"]).parent
-        yield Finding("torch", "ok", f"torch {facts['torch'] or 'of an unknown version'} in {at}")
+        folder = Path(facts["torch_at"]).parent
+        yield Finding("torch", "ok", f"torch {facts['torch'] or 'of an unknown version'} in {folder}")
     if _needs_castoff(subject) and facts["castoff"] is None:
         install = f"{python} -m pip install castoff; or the environment that castoff is in: {fix}"
         yield Finding("castoff", "problem", f"{path} cannot import castoff, which the program is", install)
 
 
 def _script(subject: Subject) -> str:
-    """What a login shell does to ask: the job's setup, its `python:` and `env:`, and its interpreter."""
+    """The script that asks: the job's setup, its `python:` and `env:`, and its interpreter."""
     plan = subject.plan
     assert plan is not None
     word = _word(subject) or "python"
@@ -111,26 +110,26 @@ def _shell(subject: Subject) -> list[str]:
 
 
 def _environment(subject: Subject) -> dict[str, str]:
-    """What the job's shell begins with."""
+    """The environment in which the job's shell begins."""
     plan = subject.plan
     assert plan is not None
     if plan.inherit == "all":
         return dict(subject.environ)
     kept = (*_KEPT, *plan.inherit) if isinstance(plan.inherit, list) else _KEPT
-    held = {name: subject.environ[name] for name in kept if name in subject.environ}
-    return {"PATH": "/usr/local/bin:/usr/bin:/bin", **held}
+    values = {name: subject.environ[name] for name in kept if name in subject.environ}
+    return {"PATH": "/usr/local/bin:/usr/bin:/bin", **values}
 
 
 def _word(subject: Subject) -> str:
-    """What starts Python in the job's command; empty: nothing that is known to."""
+    """The word that starts Python in the job's command; empty if none does."""
     if subject.spec.launcher.torchrun:
         return "python"
     word = subject.spec.command[0] if subject.spec.command else ""
     return word if is_python(word) else ""
 
 
-def _why(subject: Subject) -> str:
-    """Where it is from, behind its path."""
+def _origin(subject: Subject) -> str:
+    """The origin of the interpreter, to be added to its path."""
     plan = subject.plan
     if plan is None or plan.python or "/" in _word(subject):
         return ""
@@ -140,12 +139,12 @@ def _why(subject: Subject) -> str:
 
 
 def _needs_castoff(subject: Subject) -> bool:
-    """Whether the program itself is castoff's, by `-m castoff…`."""
+    """Whether the job's program is a module of castoff, as in `-m castoff…`."""
     words = subject.spec.command
-    modules = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "-m"]
+    modules = [module for option, module in itertools.pairwise(words) if option == "-m"]
     return any(name.partition(".")[0] == "castoff" for name in modules)
 
 
 def _nodes_words(subject: Subject) -> str:
-    ahead = f"{visible_word(subject.source)} " if subject.source else ""
-    return f"{ahead}--nodes {min(subject.plan.nodes, 2) if subject.plan else 1}"
+    job = f"{visible_word(subject.source)} " if subject.source else ""
+    return f"{job}--nodes {min(subject.plan.nodes, 2) if subject.plan else 1}"

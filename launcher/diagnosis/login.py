@@ -8,69 +8,67 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 
 from castoff.launcher.config.site import Site
-from castoff.launcher.diagnosis import interpreter, profile, run_folder, scheduling, storage
-from castoff.launcher.diagnosis.finding import Finding, Findings
-from castoff.launcher.diagnosis.subject import Subject
+from castoff.launcher.diagnosis import exposure, interpreter, scheduling, storage
+from castoff.launcher.diagnosis.finding import Finding, Findings, Status, Subject
 from castoff.launcher.errors import Problem
 from castoff.launcher.preflight.presence import missing
 from castoff.launcher.schedulers.machine_info import Difference, MachineInfo
 from castoff.launcher.schedulers.registry import queued
 
 Compare = Callable[[Site, MachineInfo], Sequence[Difference]]
-"""Where a profile differs from what its scheduler reports about the machine."""
+"""Lists the values of a profile that its scheduler reports otherwise."""
 
 
 def findings(subject: Subject, compare: Compare) -> Findings:
-    """What a job would meet here; nothing is submitted."""
-    with ThreadPoolExecutor(2) as pool:  # what hangs keeps nothing else waiting
+    """The findings on this host, without a job."""
+    with ThreadPoolExecutor(2) as pool:  # so that a check that hangs does not delay the scheduler's
         of_storage = pool.submit(lambda: [*storage.findings(subject)])
         of_python = pool.submit(lambda: [*interpreter.findings(subject)])
-        info, found = _scheduler(subject)
-        yield from found
+        info, of_scheduler = _scheduler(subject)
+        yield from of_scheduler
         differences = None if info is None else compare(subject.site, info)
-        yield from profile.findings(subject, differences, date.fromtimestamp(time.time()))
+        yield from scheduling.profile(subject, differences, date.fromtimestamp(time.time()))
         yield from of_storage.result()
-        yield from run_folder.index(subject)
-        yield from run_folder.locks(subject)
+        yield from storage.index(subject)
+        yield from storage.locks(subject)
         yield from of_python.result()
     yield from _files(subject)
-    yield from run_folder.trust(subject)
+    yield from exposure.trust(subject)
 
 
 def _scheduler(subject: Subject) -> tuple[MachineInfo | None, list[Finding]]:
-    own = queued(subject.site.scheduler)
+    scheduler = queued(subject.site.scheduler)
     refused = [*scheduling.plan_problems(subject)]
-    if own is None:
+    if scheduler is None:
         fact = "none: castoff itself runs jobs of this site, on this host"
         return None, [Finding("scheduler", "ok", fact), *refused]
-    found = [*scheduling.commands(own, subject)]
-    if found:
-        return None, [*found, *refused]
-    info, answered = scheduling.daemon(own, subject)
+    if missing_commands := [*scheduling.commands(scheduler, subject)]:
+        return None, [*missing_commands, *refused]
+    info, answered = scheduling.daemon(scheduler, subject)
     if info is None:
         return None, [*answered, *refused]
-    asked = [*scheduling.account(own, subject, info), *scheduling.queue(subject, info)]
-    asked += scheduling.hosts(subject, info)
-    return info, [*answered, *asked, *refused, *scheduling.trial(own, subject)]
+    limits = [*scheduling.account(scheduler, subject, info), *scheduling.queue(subject, info)]
+    limits += scheduling.hosts(subject, info)
+    return info, [*answered, *limits, *refused, *scheduling.trial(scheduler, subject)]
 
 
 def _files(subject: Subject) -> Iterator[Finding]:
-    """What the job names and is not here."""
+    """The files that the job names and that do not exist."""
     if subject.plan is None:
         return
     problems, warnings = missing(
         subject.given, subject.site, subject.plan, subject.directory, subject.environ
     )
     for problem in problems:
-        yield _of(problem, is_certain=True)
+        yield _file(problem, "problem")
     for warning in warnings:
-        yield _of(warning, is_certain=False)
+        yield _file(warning, "warning")
     if not problems and not warnings:
-        yield Finding("files", "ok", "all that the job names is here")
+        yield Finding("files", "ok", "every file that the job names exists")
 
 
-def _of(problem: Problem, *, is_certain: bool) -> Finding:
+def _file(problem: Problem, status: Status) -> Finding:
     fact, _, fix = problem.message.partition(": ")
     where = f"{problem.where}: " if ":" in problem.where else ""  # a line of the job file
     fix = fix or f"change {problem.path}, or put it there before the job starts"
-    return Finding("files", "problem" if is_certain else "warning", f"{where}{problem.path} {fact}", fix)
+    return Finding("files", status, f"{where}{problem.path} {fact}", fix)

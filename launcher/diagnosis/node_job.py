@@ -1,7 +1,7 @@
 """A short job that tests nodes: its ranks connect, compute a sum and are timed.
 
-`templates/nodes/all_reduce.py` is its program. Here it is submitted, watched to its end, and cancelled where
-that does not come.
+`templates/nodes/all_reduce.py` is its program. This module submits the job and watches it to its end; it
+cancels a job that does not end.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from castoff.launcher.config.job_fields import LauncherOptions, Requeue, Restart
 from castoff.launcher.config.quantities import seconds, units
 from castoff.launcher.config.site import Site
 from castoff.launcher.diagnosis import scheduling
-from castoff.launcher.diagnosis.finding import Findings
-from castoff.launcher.diagnosis.subject import Subject
+from castoff.launcher.diagnosis.finding import Findings, Subject
 from castoff.launcher.planning.render import template_folder
 from castoff.launcher.preflight.named_files import is_python
 from castoff.launcher.runs.run import RunDirectory
@@ -32,10 +31,10 @@ from castoff.launcher.submission.cancel import end
 from castoff.launcher.submission.submit import submit
 
 _WALLTIME = 180
-"""Seconds: some ten are needed, more where torch comes from a slow file system."""
+"""Seconds: the job takes some ten, or more if torch comes from a slow file system."""
 
 _OVERDUE = 120.0
-"""Seconds behind the walltime in which a scheduler should have ended the job."""
+"""Seconds after the walltime by which the scheduler should have ended the job."""
 
 _PROGRAM = "all_reduce.py"
 
@@ -46,24 +45,26 @@ _START = (
 
 
 def node_job(given: JobSpec, site: Site, nodes: int, walltime: str | None) -> JobSpec:
-    """The job: where, for whom and with which environment `given` would run, one rank for each device.
+    """The job, with the nodes, account and environment of `given`, and one rank for each device.
 
     Raises:
         InvalidInput: its fields contradict each other.
     """
     python = given.command[0] if given.command and is_python(given.command[0]) else "python"
-    own_ranks = given.ranks_per_node if given.devices_per_rank else None  # where the site knows no devices
+    # A site that knows no devices knows no number of ranks.
+    ranks_per_node = given.ranks_per_node if given.devices_per_rank else None
     launcher = LauncherOptions(name=given.launcher.name, args=given.launcher.args, timeout="45s")
     queue = site.queues.get(given.queue or site.defaults.queue or site.default_queue or "")
-    shortest = max((seconds(one.min_walltime or "0s") for one in (queue.ranges if queue else [])), default=0)
-    # A list has checks of the user's own; castoff's own scheduler has one host, and no preflight.
+    ranges = queue.ranges if queue else []
+    shortest = max((seconds(bounds.min_walltime or "0s") for bounds in ranges), default=0)
+    # A list names the user's own checks. castoff's own scheduler has one host, and no preflight.
     checks = (given.preflight or True) if "preflight" in scheduler_of(site.scheduler).handles else None
     return given.changed(
         command=["sh", "-c", _START, python],
         name="castoff-doctor",
         nodes=nodes,
         ranks=None,
-        ranks_per_node=own_ranks,
+        ranks_per_node=ranks_per_node,
         cores_per_rank=None,
         binding=None,
         memory=None,
@@ -83,10 +84,10 @@ def node_job(given: JobSpec, site: Site, nodes: int, walltime: str | None) -> Jo
 
 
 def refusals(subject: Subject, nodes: int, walltime: str | None) -> Findings:
-    """Why the scheduler would never start it, as far as it says so beforehand.
+    """The problems for which the scheduler would never start the job, if it reports them beforehand.
 
     Raises:
-        InvalidInput: the site does not take such a job.
+        InvalidInput: the site does not accept such a job.
     """
     scheduler = queued(subject.site.scheduler)
     if scheduler is not None:
@@ -99,17 +100,17 @@ def refusals(subject: Subject, nodes: int, walltime: str | None) -> Findings:
             runs=subject.runs,
             environ=subject.environ,
         )
-        for one in scheduling.trial(scheduler, tried):
-            if one.status == "problem":
-                yield one._replace(about="nodes")
+        for finding in scheduling.trial(scheduler, tried):
+            if finding.status == "problem":
+                yield finding._replace(about="nodes")
 
 
 def start(subject: Subject, nodes: int, walltime: str | None) -> RunDirectory:
-    """Submit it.
+    """Submit the job.
 
     Raises:
-        InvalidInput: the site does not take such a job.
-        CastoffError: it cannot be submitted.
+        InvalidInput: the site does not accept such a job.
+        CastoffError: the job cannot be submitted.
     """
     job = node_job(subject.given, subject.site, nodes, walltime)
 
@@ -120,29 +121,29 @@ def start(subject: Subject, nodes: int, walltime: str | None) -> RunDirectory:
 
 
 def watch(run: RunDirectory, say: Callable[[str], None]) -> RunStatus:
-    """Its status when it is over; `say` is called with how far it is, whenever that changes.
+    """The run's status when it is over; `say` reports its progress.
 
-    One that is not over long after its walltime, or that can never begin, is cancelled.
+    A run that is not over long after its walltime, or that can never begin, is cancelled.
 
     Raises:
-        CastoffError: something in its directory cannot be read.
+        CastoffError: a file of its directory cannot be read.
     """
     last, began = "", 0.0
-    for (now,) in poll([run]):
-        if (words := _progress(run, now)) != last:
+    for (status,) in poll([run]):
+        if (words := _progress(run, status)) != last:
             last = words
             say(words)
-        began = began or (time.monotonic() if now.state == "running" else 0.0)
-        late = began and time.monotonic() - began > (now.walltime or _WALLTIME) + _OVERDUE
-        if late or now.never_begins:
+        began = began or (time.monotonic() if status.state == "running" else 0.0)
+        is_late = began and time.monotonic() - began > (status.walltime or _WALLTIME) + _OVERDUE
+        if is_late or status.never_begins:
             (request,) = end([run])
-            return request.after or now
-    return now
+            return request.after or status
+    return status
 
 
 @contextlib.contextmanager
 def cancelled_on_interrupt(run: RunDirectory) -> Iterator[None]:
-    """Meanwhile Ctrl-C, TERM or HUP, which end this process, cancel the job before."""
+    """Have Ctrl-C, TERM and HUP cancel the job before they end this process."""
 
     def leave(number: int, _: object) -> None:
         raise SystemExit(128 + number)
@@ -158,10 +159,10 @@ def cancelled_on_interrupt(run: RunDirectory) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _progress(run: RunDirectory, now: RunStatus) -> str:
-    """How far it is: in words that change as it comes further."""
-    if now.state != "running":
-        return now.state + (f": {now.reason}" if now.reason else "")
+def _progress(run: RunDirectory, status: RunStatus) -> str:
+    """The progress of a run, in words that change with it."""
+    if status.state != "running":
+        return status.state + (f": {status.reason}" if status.reason else "")
     begun = sorted((run.path / "attempts").glob("0.*/doctor/rank-*.jsonl"))
     planned = msgspec.json.decode((run.path / "plan.json").read_bytes()).get("ranks")
     return f"running: {len(begun)} of {planned} ranks have begun"

@@ -1,22 +1,26 @@
-"""The results of `castoff doctor --nodes`, with the hosts that differ."""
+"""The results of `castoff doctor --nodes`: the files that its ranks left, and the hosts that differ."""
 
 from __future__ import annotations
 
+import json
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from castoff.launcher.diagnosis.finding import Finding, Findings, has_problem
-from castoff.launcher.diagnosis.node_files import STAGES, RankFile, read, read_preflight
-from castoff.launcher.diagnosis.subject import Subject
+from castoff.launcher.diagnosis.finding import Finding, Findings, Subject, has_problem
 from castoff.launcher.logs.failures import FailedRank, failed_rank
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import RunStatus, failure_words
 from castoff.launcher.schedulers.registry import scheduler_of, title_of
 from castoff.launcher.text.words import size_words
 
-_DOES = {
+STAGES = ("start", "door", "reach", "torch", "rendezvous", "group", "sum", "pairs", "done")
+"""The stages of a rank's program, in their order."""
+
+_ACTIVITIES = {
     "start": "starting its program",
     "door": "starting its program",
     "reach": "reaching the other hosts",
@@ -28,49 +32,123 @@ _DOES = {
 }
 
 _TIMEOUT = re.compile(r"timeout|timed out", re.IGNORECASE)
-"""In the error of a torch that has waited for others in vain."""
+"""Matches torch's error if it waited for other ranks in vain."""
 
-_SLOWER = 0.5
-"""Of the median rate: a host below is clearly slower than the others."""
+_SLOW_RATE = 0.5
+"""A host with less than this part of the median rate is clearly slower than the others."""
 
-_LATER = 5.0
-"""Of the median latency, likewise."""
+_SLOW_LATENCY = 5.0
+"""A host with more than this multiple of the median latency is, too."""
+
+_SLOW_IMPORT = 30.0
+"""Seconds from which an import of torch counts as slow."""
 
 _JITTER = 100e-6
 """Seconds by which latencies differ anyway."""
 
 
-def findings(run: RunDirectory, now: RunStatus, subject: Subject) -> Findings:
-    """What the job has found, and how it ended."""
+class RankFile(NamedTuple):
+    """The stages that one rank reported in its file."""
+
+    rank: int
+    host: str
+    reports: Mapping[str, Mapping[str, Any]]
+    """The report of each stage, and of `failed` or `stuck`."""
+
+    @property
+    def last(self) -> str:
+        """The last stage that the rank reached."""
+        return next((stage for stage in reversed(STAGES) if stage in self.reports), STAGES[0])
+
+    @property
+    def waited(self) -> float:
+        """Seconds from the last stage to the end that the rank reports."""
+        last = self.reports[self.last]
+        end = self.reports.get("stuck") or self.reports.get("failed") or last
+        return float(end["time"]) - float(last["time"])
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether the rank gave up waiting for others, by its own watchdog or by torch's timeout."""
+        error = self.reports.get("failed", {}).get("error", "")
+        return "stuck" in self.reports or bool(_TIMEOUT.search(str(error)))
+
+
+def read(run: RunDirectory) -> tuple[list[RankFile], list[str]]:
+    """The rank files of a run's newest attempt, and the hosts of its job."""
+    attempts = run.attempts()
+    if not attempts:
+        return [], []
+    folder = attempts[-1][2]
+    try:
+        hosts = (folder / "hosts").read_text(encoding="utf-8", errors="replace").split()
+    except OSError:
+        hosts = []
+    files = map(_rank_file, (folder / "doctor").glob("rank-*.jsonl"))
+    return sorted(filter(None, files), key=lambda file: file.rank), list(dict.fromkeys(hosts))
+
+
+def _rank_file(path: Path) -> RankFile | None:
+    reports: dict[str, Mapping[str, Any]] = {}
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        if (report := _object(line)) and {"stage", "rank", "host", "time"} <= report.keys():
+            reports[str(report["stage"])] = report
+    first = next(iter(reports.values()), None)
+    return RankFile(int(first["rank"]), str(first["host"]), reports) if first else None
+
+
+def read_preflight(run: RunDirectory) -> tuple[list[str], dict[str, str]]:
+    """The hosts that were fit for ranks, and the unfit hosts, each with the reason."""
+    unfit = {}
+    for path in sorted((run.path / "set-aside").glob("*.json")):
+        if record := _object(path.read_text(encoding="utf-8", errors="replace")):
+            unfit[str(record.get("host", path.stem))] = str(record.get("reason", "no reason was recorded"))
+    lines: list[str] = []
+    for _, _, folder in run.attempts()[-1:]:
+        path = folder / "host.sh.answers"
+        if path.exists():
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    answers = (_object(line.partition(" ")[2]) for line in lines)  # which follow the time of their arrival
+    hosts = dict.fromkeys(str(answer["host"]) for answer in answers if answer and "host" in answer)
+    return [host for host in hosts if host not in unfit], unfit
+
+
+def _object(text: str) -> Mapping[str, Any] | None:
+    """A JSON object; None if it is not whole because the job ended while it was written."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def findings(run: RunDirectory, status: RunStatus, subject: Subject) -> Findings:
+    """The findings of the job about its hosts, and how it ended."""
     ranks, hosts = read(run)
-    went_well = now.ending == "done" and bool(ranks) and all("done" in one.said for one in ranks)
+    went_well = status.ending == "done" and bool(ranks) and all("done" in rank.reports for rank in ranks)
     if went_well:
-        there = ", ".join(dict.fromkeys(one.host for one in ranks))
-        yield Finding(
-            "nodes",
-            "ok",
-            f"{_ranks(ranks)} ran on {there} (run {run.id})",
-        )
-    causes = [*_preflight(run, subject), *_names(ranks, subject)]
-    # Where a rank failed before it had a file, none of them has one, whatever its host.
-    if not has_problem(causes) and (ranks or _first_failure(run, now) is None):
+        names = ", ".join(dict.fromkeys(rank.host for rank in ranks))
+        yield Finding("nodes", "ok", f"{_ranks(ranks)} ran on {names} (run {run.id})")
+    causes = [*_preflight(run, subject), *_network(ranks, subject)]
+    # If a rank failed before it had a file, no rank has one, whatever its host.
+    if not has_problem(causes) and (ranks or _first_failure(run, status) is None):
         causes = [*_absent(ranks, hosts, subject), *causes]
     yield from causes
     if not went_well:
-        yield from _failure(run, now, ranks, subject, is_known=has_problem(causes))
+        yield from _failure(run, status, ranks, subject, is_explained=has_problem(causes))
     yield from _torch(ranks)
     yield from _sum(ranks, subject)
     yield from _speed(ranks, subject)
 
 
-def without_unfit(run: RunDirectory, now: RunStatus, subject: Subject) -> tuple[Subject, int] | None:
-    """What to try after a job that measured nothing because of unfit hosts: as many hosts as were fit.
+def without_unfit(run: RunDirectory, status: RunStatus, subject: Subject) -> tuple[Subject, int] | None:
+    """The next trial after a job that unfit hosts kept from its measurements: on as many hosts as were fit.
 
-    None: there were none, or the scheduler cannot keep a job off hosts.
+    None: no host was unfit, or the scheduler cannot keep a job off hosts.
     """
     fit, unfit = read_preflight(run)
-    handled = "exclude" in scheduler_of(subject.site.scheduler).handles
-    if now.ending != "node-failure" or not fit or not unfit or not handled:
+    can_exclude = "exclude" in scheduler_of(subject.site.scheduler).handles
+    if status.ending != "node-failure" or not fit or not unfit or not can_exclude:
         return None
     exclude = ",".join(filter(None, [subject.spec.exclude, *unfit]))
     given, spec = subject.given.changed(exclude=exclude), subject.spec.changed(exclude=exclude)
@@ -78,7 +156,7 @@ def without_unfit(run: RunDirectory, now: RunStatus, subject: Subject) -> tuple[
 
 
 def _preflight(run: RunDirectory, subject: Subject) -> Findings:
-    """What the script found of each host before it started ranks."""
+    """The script's checks of each host before it started ranks."""
     fit, unfit = read_preflight(run)
     for host, reason in unfit.items():
         yield Finding("preflight", "problem", f"{host} is not fit: {reason}", without(host, subject))
@@ -89,219 +167,216 @@ def _preflight(run: RunDirectory, subject: Subject) -> Findings:
 
 
 def _absent(ranks: Sequence[RankFile], hosts: Sequence[str], subject: Subject) -> Findings:
-    """Hosts of the job where no rank began."""
-    began = {_short(one.host) for one in ranks}
+    """The hosts of the job on which no rank began."""
+    began = {_short(rank.host) for rank in ranks}
     for host in hosts:
         if _short(host) not in began:
             fact = f"{host} did not answer: no rank began there"
             yield Finding("nodes", "problem", fact, without(host, subject))
 
 
-def _names(ranks: Sequence[RankFile], subject: Subject) -> Findings:
-    """Names that stand for other hosts' addresses, and hosts that are not reached."""
-    asked = [(one.host, one.said["reach"]["hosts"]) for one in ranks if "reach" in one.said]
-    wrong = [(host, other, how) for host, known in asked for other, how in known.items() if how["wrong"]]
-    for host, other, how in wrong:
-        has: list[str] = next((one.said["door"]["addresses"] for one in ranks if one.host == other), [])
-        own = ", ".join(address for address in has if not address.startswith("127."))
-        fact = (
-            f"{host} takes {other} for {', '.join(how['addresses'])}, and that has {own or 'another address'}"
+def _network(ranks: Sequence[RankFile], subject: Subject) -> Findings:
+    """Host names that resolve to other hosts' addresses, and hosts that others cannot reach."""
+    asked = [(rank.host, rank.reports["reach"]["hosts"]) for rank in ranks if "reach" in rank.reports]
+    answers = [(host, other, answer) for host, others in asked for other, answer in others.items()]
+    wrong = [(host, other, answer) for host, other, answer in answers if answer["wrong"]]
+    for host, other, answer in wrong:
+        addresses: list[str] = next(
+            (rank.reports["door"]["addresses"] for rank in ranks if rank.host == other), []
         )
+        right = ", ".join(address for address in addresses if not address.startswith("127."))
+        fact = f"{host} takes {other} for {', '.join(answer['addresses'])}"
+        fact += f", but {other} has {right or 'another address'}"
         fix = f"/etc/hosts or the name service of {host} is wrong: {without(host, subject)}"
         yield Finding("names", "problem", fact, fix)
-    cut: dict[str, list[tuple[str, str]]] = {}
-    for host, known in asked:
-        for other, how in known.items():
-            if how["failure"] and not how["wrong"]:
-                cut.setdefault(other, []).append((host, how["failure"]))
-    for other, those in cut.items():
-        by, why = ", ".join(host for host, _ in those), those[0][1]
-        yield Finding("network", "problem", f"{other} is not reached by {by}: {why}", without(other, subject))
-    if asked and not wrong and not cut and len(asked) > 1:
-        yield Finding("network", "ok", f"{len(asked)} hosts reach each other by their names{_by(ranks)}")
-
-
-def _by(ranks: Iterable[RankFile]) -> str:
-    used = sorted(_interfaces(ranks))
-    return f", over {', '.join(used)}" if used else ""
+    unreached: dict[str, list[tuple[str, str]]] = {}
+    for host, other, answer in answers:
+        if answer["failure"] and not answer["wrong"]:
+            unreached.setdefault(other, []).append((host, answer["failure"]))
+    for other, failures in unreached.items():
+        fact = f"{other} is not reached by {', '.join(host for host, _ in failures)}: {failures[0][1]}"
+        yield Finding("network", "problem", fact, without(other, subject))
+    if len(asked) > 1 and not wrong and not unreached:
+        interfaces = sorted(_interfaces(ranks))
+        over = f", over {', '.join(interfaces)}" if interfaces else ""
+        yield Finding("network", "ok", f"{len(asked)} hosts reach each other by their names{over}")
 
 
 def _interfaces(ranks: Iterable[RankFile]) -> Counter[str]:
-    """By which interfaces hosts reach each other, and how often."""
-    found: Counter[str] = Counter()
-    for one in ranks:
-        found.update(how["by"] for how in one.said.get("reach", {}).get("hosts", {}).values() if how["by"])
-    return found
+    """The interfaces by which hosts reach each other, with the number of times."""
+    return Counter(
+        answer["by"]
+        for rank in ranks
+        for answer in rank.reports.get("reach", {}).get("hosts", {}).values()
+        if answer["by"]
+    )
 
 
 def _failure(
-    run: RunDirectory, now: RunStatus, ranks: Sequence[RankFile], subject: Subject, *, is_known: bool
+    run: RunDirectory, status: RunStatus, ranks: Sequence[RankFile], subject: Subject, *, is_explained: bool
 ) -> Findings:
-    """Why the job did not end well: the errors of ranks, else where it hung.
+    """The cause of a job's bad end: an error of ranks, else the stage at which they hung.
 
-    `is_known`: whether something was found already that explains it.
+    `is_explained`: whether an earlier finding explains it.
     """
     log = f"castoff logs {run.id}"
     errors: dict[tuple[str, str], list[str]] = {}
-    for one in ranks:
-        said = one.said.get("failed")
-        if said and not _waited(one):
-            errors.setdefault((str(said["at"]), str(said["error"])), []).append(one.host)
-    if first := min(errors, key=lambda one: _place(one[0]), default=None):
+    for rank in ranks:
+        report = rank.reports.get("failed")
+        if report and not rank.gave_up:
+            errors.setdefault((str(report["at"]), str(report["error"])), []).append(rank.host)
+    if first := min(errors, key=lambda key: _order(key[0]), default=None):
         stage, error = first
         hosts = ", ".join(dict.fromkeys(errors[first]))
-        fact = f"{hosts} failed at {_DOES.get(stage, stage)}: {error}"
+        fact = f"{hosts} failed at {_ACTIVITIES.get(stage, stage)}: {error}"
         yield Finding("nodes", "problem", fact, f"{_remedy(stage, error, ranks, subject)}; {log}")
-    elif any(_waited(one) for one in ranks):
+    elif any(rank.gave_up for rank in ranks):
         yield _hang(ranks, subject, log)
-    elif failed := _first_failure(run, now):
-        last = b" ".join(failed.excerpt()[-1:]).decode(errors="replace").strip()
-        fact = failure_words(failed.failure) + (f": {last}" if last else "")
-        yield Finding("nodes", "problem", fact, f"{_remedy('', last, ranks, subject)}; {log}")
-    elif not is_known:
-        reason = f": {now.reason}" if now.reason else ""
-        fact = f"the job ended as {now.ending or now.state}{reason}"
+    elif failed := _first_failure(run, status):
+        line = b" ".join(failed.excerpt()[-1:]).decode(errors="replace").strip()
+        fact = failure_words(failed.failure) + (f": {line}" if line else "")
+        yield Finding("nodes", "problem", fact, f"{_remedy('', line, ranks, subject)}; {log}")
+    elif not is_explained:
+        reason = f": {status.reason}" if status.reason else ""
+        fact = f"the job ended as {status.ending or status.state}{reason}"
         yield Finding("nodes", "problem", fact, log)
 
 
-def _first_failure(run: RunDirectory, now: RunStatus) -> FailedRank | None:
-    attempts = now.members[0].attempts if now.members else []
-    return failed_rank(run, now.members[0].member, attempts[-1]) if attempts else None
+def _first_failure(run: RunDirectory, status: RunStatus) -> FailedRank | None:
+    attempts = status.members[0].attempts if status.members else []
+    return failed_rank(run, status.members[0].member, attempts[-1]) if attempts else None
 
 
 def _hang(ranks: Sequence[RankFile], subject: Subject, log: str) -> Finding:
-    """The hosts that came least far are those for which the others waited, above all silent ones."""
-    least = min(_place(one.last) for one in ranks)
-    last = [one for one in ranks if _place(one.last) == least]
-    silent = [one for one in last if not _waited(one)]
-    behind = list(dict.fromkeys(one.host for one in silent or last))
-    waited = max((one for one in ranks if _waited(one)), key=lambda one: one.spent)
-    at = STAGES[min(least + 1, len(STAGES) - 1)]
-    others = [one.host for one in ranks if one.host not in behind]
-    who = f"{', '.join(behind)}" if others else "all hosts"
-    fact = f"a hang at {_DOES.get(at, at)}: {who} came no further in {waited.spent:.0f} s"
+    """The ranks that reached the fewest stages held up the others, above all those that did not give up."""
+    least = min(_order(rank.last) for rank in ranks)
+    behind = [rank for rank in ranks if _order(rank.last) == least]
+    silent = [rank for rank in behind if not rank.gave_up]
+    hosts = list(dict.fromkeys(rank.host for rank in silent or behind))
+    seconds = max(rank.waited for rank in ranks if rank.gave_up)
+    stage = STAGES[min(least + 1, len(STAGES) - 1)]
+    others = [rank.host for rank in ranks if rank.host not in hosts]
+    who = ", ".join(hosts) if others else "all hosts"
+    fact = f"a hang at {_ACTIVITIES.get(stage, stage)}: {who} came no further in {seconds:.0f} s"
     fact += ", and the others waited" if others else ""
-    fix = without(behind[0], subject) if others and len(behind) == 1 else _remedy(at, "", ranks, subject)
+    is_one = bool(others) and len(hosts) == 1
+    fix = without(hosts[0], subject) if is_one else _remedy(stage, "", ranks, subject)
     return Finding("nodes", "problem", fact, f"{fix}; {log}")
 
 
-def _waited(one: RankFile) -> bool:
-    """Whether a rank has given up waiting, by its own watch or by torch's."""
-    return "stuck" in one.said or bool(_TIMEOUT.search(str(one.said.get("failed", {}).get("error", ""))))
-
-
-def _place(stage: str) -> int:
+def _order(stage: str) -> int:
     return STAGES.index(stage) if stage in STAGES else 0
 
 
 def _remedy(stage: str, error: str, ranks: Sequence[RankFile], subject: Subject) -> str:
-    """What to do about an error or a hang at a stage."""
-    own = subject.setting("python", "/path/to/env/bin/python")
+    """A remedy for an error or a hang at a stage."""
+    python = subject.setting("python", "/path/to/env/bin/python")
     if "is not on PATH" in error:
-        return f"a job does not have your terminal's PATH: {own}, or load a module in `setup:`"
+        return f"a job does not have your terminal's PATH: {python}, or load a module in `setup:`"
     if "No module named" in error:
-        executable = next((one.said["start"]["executable"] for one in ranks if "start" in one.said), "python")
-        return f"the job's Python is {executable}: install torch there, or name another: {own}"
+        programs = (rank.reports["start"]["executable"] for rank in ranks if "start" in rank.reports)
+        program = next(programs, "python")
+        return f"the job's Python is {program}: install torch there, or name another: {python}"
     if "address already in use" in error.lower():
-        return "something of another job has the port; try again, and if it stays, tell your site's support"
+        return "another job uses the port; try again, and if the error stays, tell your site's support"
     if stage in ("group", "sum", "pairs"):
-        backend = next((one.said["torch"]["backend"] for one in ranks if "torch" in one.said), "gloo")
-        variable = "GLOO_SOCKET_IFNAME" if backend == "gloo" else "NCCL_SOCKET_IFNAME"
-        name = next((one for one, _ in _interfaces(ranks).most_common() if one != "lo"), "INTERFACE")
-        return f"name the interface that hosts share: `env: {{{variable}: {name}}}` in the job file"
+        backends = (rank.reports["torch"]["backend"] for rank in ranks if "torch" in rank.reports)
+        variable = "GLOO_SOCKET_IFNAME" if next(backends, "gloo") == "gloo" else "NCCL_SOCKET_IFNAME"
+        names = (name for name, _ in _interfaces(ranks).most_common() if name != "lo")
+        setting = f"`env: {{{variable}: {next(names, 'INTERFACE')}}}`"
+        return f"name the interface that hosts share: {setting} in the job file"
     if stage == "rendezvous":
-        return "the first host's name or port is not reached from the others; see `network` and `names` above"
+        return "the other hosts do not reach the first host's name or port; see `network` and `names` above"
     return "see the log"
 
 
 def without(host: str, subject: Subject) -> str:
-    """How to do without a host."""
+    """A remedy that keeps the job off a host."""
     scheduler = scheduler_of(subject.site.scheduler)
     tell = "tell your site's support"
     if "exclude" not in scheduler.handles:
         return f"{tell} of {host}; {title_of(scheduler.name)} cannot keep a job off it"
-    known = f"{subject.spec.exclude}," if subject.spec.exclude else ""
-    return f"{subject.setting('exclude', known + host)}, and {tell}"
+    excluded = f"{subject.spec.exclude}," if subject.spec.exclude else ""
+    return f"{subject.setting('exclude', excluded + host)}, and {tell}"
 
 
 def _torch(ranks: Sequence[RankFile]) -> Findings:
-    said = [(one, one.said["torch"]) for one in ranks if "torch" in one.said]
-    if not said:
+    """Whether all ranks have the same torch, and the longest time of its import."""
+    reports = [(rank.host, rank.reports["torch"]) for rank in ranks if "torch" in rank.reports]
+    if not reports:
         return
-    versions = Counter(str(facts["version"]) for _, facts in said)
-    backends = Counter(str(facts["backend"]) for _, facts in said)
-    for counts, what in ((versions, "version"), (backends, "backend")):
-        if len(counts) > 1:
-            usual = counts.most_common(1)[0][0]
-            other = next(one for one in said if str(one[1][what]) != usual)
-            fact = f"{other[0].host} has the {what} {other[1][what]} of torch, and others {usual}"
-            fix = (
-                "the same modules or environment on every node; devices that a host does not show are broken"
-            )
+    is_alike = True
+    for field in ("version", "backend"):
+        usual, _ = Counter(str(report[field]) for _, report in reports).most_common(1)[0]
+        for host, report in [(host, report) for host, report in reports if str(report[field]) != usual][:1]:
+            is_alike = False
+            fact = f"{host} has the {field} {report[field]} of torch, and others {usual}"
+            fix = "use the same modules or environment on every node; a host that shows no devices is broken"
             yield Finding("torch", "problem", fact, fix)
-    times = {one.host: float(facts["seconds"]) for one, facts in said}
-    slowest = max(times, key=lambda host: times[host])
-    first = said[0][1]
-    fact = f"torch {first['version']} with {first['backend']}, imported in {times[slowest]:.1f} s at most"
-    if times[slowest] > 30:
+    seconds, slowest = max((float(report["seconds"]), host) for host, report in reports)
+    first = reports[0][1]
+    fact = f"torch {first['version']} with {first['backend']}, imported in {seconds:.1f} s at most"
+    if seconds > _SLOW_IMPORT:
         fix = "`stage:` an archive of the environment to the nodes' own disks, or use a container"
         yield Finding("torch", "warning", f"{fact}, on {slowest}, which is slow", fix)
-    elif len(versions) == len(backends) == 1:
+    elif is_alike:
         yield Finding("torch", "ok", fact)
 
 
 def _sum(ranks: Sequence[RankFile], subject: Subject) -> Findings:
-    said = [(one, one.said["sum"]) for one in ranks if "sum" in one.said]
-    wrong = [(one, facts) for one, facts in said if not facts["exact"]]
-    for one, facts in wrong:
-        fact = f"rank {one.rank} on {one.host} got {facts['got']:g} where {facts['right']:g} is right"
-        yield Finding("all-reduce", "problem", fact, without(one.host, subject))
-    if not said or wrong:
+    """Whether every rank got the right sum, and the median times of an all-reduce."""
+    reports = [(rank, rank.reports["sum"]) for rank in ranks if "sum" in rank.reports]
+    wrong = [(rank, report) for rank, report in reports if not report["exact"]]
+    for rank, report in wrong:
+        fact = f"rank {rank.rank} on {rank.host} got {report['got']:g} where {report['right']:g} is right"
+        yield Finding("all-reduce", "problem", fact, without(rank.host, subject))
+    if not reports or wrong:
         return
-    sizes = {
+    times = {
         int(size): statistics.median(
-            float(facts["seconds"][size]) for _, facts in said if size in facts["seconds"]
+            float(report["seconds"][size]) for _, report in reports if size in report["seconds"]
         )
-        for size in said[0][1]["seconds"]
+        for size in reports[0][1]["seconds"]
     }
-    largest, smallest = max(sizes), min(sizes)
+    largest, smallest = max(times), min(times)
     fact = (
-        f"exact on {_ranks(said)}; {size_words(smallest)} in {_milliseconds(sizes[smallest])}, "
-        f"{size_words(largest)} in {_milliseconds(sizes[largest])} ({_rate(largest / sizes[largest])})"
+        f"exact on {_ranks(reports)}; {size_words(smallest)} in {_milliseconds(times[smallest])}, "
+        f"{size_words(largest)} in {_milliseconds(times[largest])} ({_rate(largest / times[largest])})"
     )
-    yield Finding("all-reduce", "ok", fact, values={"seconds": {str(size): sizes[size] for size in sizes}})
+    values = {"seconds": {str(size): seconds for size, seconds in times.items()}}
+    yield Finding("all-reduce", "ok", fact, values=values)
 
 
 def _speed(ranks: Sequence[RankFile], subject: Subject) -> Findings:
-    """Each host's best latency and rate with another: a slow host is slow with all of them."""
-    measured = {
-        one.host: [*partners.values()]
-        for one in ranks
-        if (partners := one.said.get("pairs", {}).get("partners"))
+    """Each host's best latency and rate with another host: a slow host is slow with all of them."""
+    partners = {
+        rank.host: [*rank.reports["pairs"]["partners"].values()]
+        for rank in ranks
+        if rank.reports.get("pairs", {}).get("partners")
     }
-    latencies = {host: min(one["latency"] for one in those) for host, those in measured.items()}
-    rates = {host: max(one["rate"] for one in those) for host, those in measured.items()}
-    if not measured:
+    if not partners:
         return
-    usual, usual_rate = statistics.median(latencies.values()), statistics.median(rates.values())
-    slowest = min(rates, key=lambda host: (rates[host] / usual_rate) * (usual / latencies[host]))
-    for host in measured:
+    latencies = {host: min(pair["latency"] for pair in pairs) for host, pairs in partners.items()}
+    rates = {host: max(pair["rate"] for pair in pairs) for host, pairs in partners.items()}
+    latency, rate = statistics.median(latencies.values()), statistics.median(rates.values())
+    slowest = min(rates, key=lambda host: (rates[host] / rate) * (latency / latencies[host]))
+    for host in partners:
         fact = f"{host}: {_milliseconds(latencies[host])} and {_rate(rates[host])} with another host"
         values = {"host": host, "latency": latencies[host], "rate": rates[host]}
-        is_slow = rates[host] < _SLOWER * usual_rate or latencies[host] > _LATER * usual + _JITTER
-        if host == slowest and is_slow and len(measured) > 2:
-            fact += f", clearly slower than the median ({_milliseconds(usual)}, {_rate(usual_rate)})"
+        is_slow = rates[host] < _SLOW_RATE * rate or latencies[host] > _SLOW_LATENCY * latency + _JITTER
+        if host == slowest and is_slow and len(partners) > 2:
+            fact += f", clearly slower than the median ({_milliseconds(latency)}, {_rate(rate)})"
             yield Finding("speed", "warning", fact, without(host, subject), values)
         else:
             yield Finding("speed", "ok", fact, values=values)
 
 
-def _ranks(some: Sequence[object]) -> str:
-    return "1 rank" if len(some) == 1 else f"{len(some)} ranks"
+def _ranks(ranks: Sequence[object]) -> str:
+    return "1 rank" if len(ranks) == 1 else f"{len(ranks)} ranks"
 
 
-def _milliseconds(took: float) -> str:
-    return f"{took * 1000:.2f} ms" if took < 0.1 else f"{took:.1f} s"
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.2f} ms" if seconds < 0.1 else f"{seconds:.1f} s"
 
 
 def _rate(rate: float) -> str:

@@ -1,4 +1,4 @@
-"""The scheduler: its commands and daemons, the job's account and queue, and whether it would take the job."""
+"""The scheduler: its commands and daemons, the site's profile, the job's account and queue, its own trial."""
 
 from __future__ import annotations
 
@@ -7,33 +7,42 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import date
 
 from castoff.launcher.config.quantities import clock
-from castoff.launcher.diagnosis.finding import Finding, Findings, Status
-from castoff.launcher.diagnosis.subject import Subject
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.site_fields import Fact
+from castoff.launcher.diagnosis.finding import Finding, Findings, Status, Subject
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.schedulers.base import QueuedScheduler
 from castoff.launcher.schedulers.base_queue import user_name
+from castoff.launcher.schedulers.choice import not_described
 from castoff.launcher.schedulers.command import SchedulerUnreachable, run_to_end
-from castoff.launcher.schedulers.machine_info import MachineInfo, QueueInfo
+from castoff.launcher.schedulers.machine_info import Difference, MachineInfo, QueueInfo
 from castoff.launcher.schedulers.machine_questions import QueryFailed, ask, questions_of
+from castoff.launcher.schedulers.registry import queued, title_of
 from castoff.launcher.text.quoting import visible_word
 from castoff.launcher.text.words import counted
 from castoff.launcher.typed.suggestion import nearest
 
 PATIENCE = 15.0
-"""Seconds for an answer of the scheduler; a submission may take longer."""
+"""Seconds for an answer of the scheduler."""
 
 _SLOW = 5.0
-"""Seconds from which an answer is slow: castoff asks often."""
+"""Seconds from which an answer counts as slow: castoff asks often."""
 
 _SHOWN = 12
-"""Names of queues or accounts in a line."""
+"""The most queues or accounts that a line names."""
+
+_DIFFERENCES_SHOWN = 3
+
+_OLD_DAYS = 365
+"""The age from which a limit of a profile may no longer hold."""
 
 
 def commands(scheduler: QueuedScheduler, subject: Subject) -> Findings:
-    """Whether the programs are here by which castoff submits, asks and cancels."""
+    """The programs that castoff needs to submit, query and cancel; no finding if all are on PATH."""
     try:
         scheduler.check_reachable(subject.environ)
     except CastoffError as error:
@@ -41,9 +50,9 @@ def commands(scheduler: QueuedScheduler, subject: Subject) -> Findings:
         yield Finding("scheduler", "problem", fact, remedy)
         return
     needed = [scheduler.queue(subject.environ).cancel_command[0]]
-    needed += [one.argv[0] for one in questions_of(scheduler.name) if not one.optional]
+    needed += [question.argv[0] for question in questions_of(scheduler.name) if not question.optional]
     path = subject.environ.get("PATH", "")
-    missing = [one for one in dict.fromkeys(needed) if shutil.which(one, path=path) is None]
+    missing = [program for program in dict.fromkeys(needed) if shutil.which(program, path=path) is None]
     if missing:
         submit = shutil.which(scheduler.submit_command[0], path=path)
         fact = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not on PATH here"
@@ -53,7 +62,7 @@ def commands(scheduler: QueuedScheduler, subject: Subject) -> Findings:
 
 
 def daemon(scheduler: QueuedScheduler, subject: Subject) -> tuple[MachineInfo | None, list[Finding]]:
-    """What the scheduler says of its machine, and how it answered."""
+    """The scheduler's report about its machine, and findings about its answers."""
     begun = time.monotonic()
     try:
         info = ask(subject.site, subject.environ, patience=PATIENCE)
@@ -65,27 +74,27 @@ def daemon(scheduler: QueuedScheduler, subject: Subject) -> tuple[MachineInfo | 
     took = time.monotonic() - begun
     named = " ".join(filter(None, (scheduler.title, info.version)))
     fact = f"{named} answers in {took:.1f} s"
-    found = [Finding("scheduler", "ok", fact)]
-    if took > _SLOW and not info.unanswered:  # which says it itself
+    findings = [Finding("scheduler", "ok", fact)]
+    if took > _SLOW and not info.unanswered:  # a query that gave no answer has a finding of its own
         fix = "submit many jobs as one array, and let `castoff wait` ask rather than a loop of yours"
-        found = [Finding("scheduler", "warning", f"{fact}, which is slow", fix)]
+        findings = [Finding("scheduler", "warning", f"{fact}, which is slow", fix)]
     for about, why in info.unanswered:
         if about not in info.lacks:
-            fix = "castoff does without; account and limits are checked as far as the others say"
-            found.append(Finding("scheduler", "unknown", f"nothing is known of {about}: {why}", fix))
-    return info, found
+            fix = "castoff works without it; account and limits are checked by the other answers"
+            findings.append(Finding("scheduler", "unknown", f"nothing is known about {about}: {why}", fix))
+    return info, findings
 
 
 def account(scheduler: QueuedScheduler, subject: Subject, info: MachineInfo) -> Findings:
     """Whether the scheduler knows the job's account, for this user."""
-    named, me = subject.spec.account, user_name(str(os.geteuid()))
+    account, me = subject.spec.account, user_name(str(os.geteuid()))
     user = info.user
     if user is None:
         if "user" in info.lacks:
             yield Finding("account", "ok", f"{scheduler.title} keeps no accounts here")
-        elif named is not None:
-            fix = "`castoff submit` shows what it says; your site's page or support lists your accounts"
-            fact = f"{named}: {scheduler.title} does not say which accounts {me} has"
+        elif account is not None:
+            fix = "`castoff submit` shows the scheduler's answer; your site's support knows your accounts"
+            fact = f"{account}: {scheduler.title} does not report which accounts {me} has"
             yield Finding("account", "unknown", fact, fix)
         return
     theirs = _listed(user.accounts)
@@ -93,27 +102,27 @@ def account(scheduler: QueuedScheduler, subject: Subject, info: MachineInfo) -> 
     if not user.accounts:
         fix = f"ask your site's support to add {me} to an account"
         yield Finding("account", refuses, f"{scheduler.title} knows no account of {me}", fix)
-    elif named is None:
+    elif account is None:
         yield Finding("account", "ok", f"none is given, so {user.default_account} pays; {me} has {theirs}")
-    elif named in user.accounts:
-        yield Finding("account", "ok", f"{named} is one of {me}'s: {theirs}")
+    elif account in user.accounts:
+        yield Finding("account", "ok", f"{account} is one of {me}'s: {theirs}")
     else:
-        fix = subject.setting("account", nearest(named, user.accounts) or user.accounts[0])
-        yield Finding("account", refuses, f"{named} is not an account of {me}, who has {theirs}", fix)
+        fix = subject.setting("account", nearest(account, user.accounts) or user.accounts[0])
+        yield Finding("account", refuses, f"{account} is not an account of {me}, who has {theirs}", fix)
 
 
 def _queue_of(subject: Subject) -> str | None:
-    """The queue that the job names, that castoff has chosen for it, or that is the site's default."""
+    """The queue that the job names, that castoff chose for it, or that is the site's default."""
     return subject.plan.queue if subject.plan else subject.spec.queue or subject.site.default_queue
 
 
 def queue(subject: Subject, info: MachineInfo) -> Findings:
-    """Whether the job's queue is there, is up, and takes a job of this size."""
+    """Whether the job's queue exists, is up, and takes a job of this size."""
     names = _queue_of(subject) or info.default_queue
     if not info.queues:
         return
     if names is None:
-        queues = _listed([name for name, one in info.queues.items() if one.offered])
+        queues = _listed([queue for queue, about in info.queues.items() if about.offered])
         fix = subject.setting("queue", "NAME")
         yield Finding("queue", "problem", f"none is given, and there is no default; there are: {queues}", fix)
         return
@@ -121,7 +130,7 @@ def queue(subject: Subject, info: MachineInfo) -> Findings:
         known = subject.site.queues.get(name)
         listed = info.queues.get((known and known.listed_as) or name)
         if listed is None:
-            others = [one for one, about in info.queues.items() if about.offered]
+            others = [other for other, about in info.queues.items() if about.offered]
             meant = nearest(name, others) or next(iter(others), "NAME")
             fact = f"{name} does not exist here; there are: {_listed(others)}"
             yield Finding("queue", "problem", fact, subject.setting("queue", meant))
@@ -130,21 +139,21 @@ def queue(subject: Subject, info: MachineInfo) -> Findings:
 
 
 def hosts(subject: Subject, info: MachineInfo) -> Findings:
-    """Which hosts get no jobs now, where this job might have got them, and whether enough are left."""
+    """The hosts of the job's queue that get no jobs now, and whether enough others are left."""
     names = _queue_of(subject) or info.default_queue or ""
-    known = {name: subject.site.queues.get(name) for name in names.split(",") if name}
-    listed = {(own and own.listed_as) or name for name, own in known.items()}
+    profiled = {name: subject.site.queues.get(name) for name in names.split(",") if name}
+    listed = {(queue and queue.listed_as) or name for name, queue in profiled.items()}
 
     def of_job(queues: tuple[str, ...]) -> bool:
         return not (queues and listed) or not listed.isdisjoint(queues)
 
-    away = [one for one in info.away if of_job(one.queues)]
+    away = [host for host in info.away if of_job(host.queues)]
     if not away:
         return
-    there = sum(kind.nodes for kind in info.nodes if of_job(kind.queues))
-    words = [f"{one.name} ({one.state}{one.reason and f': {one.reason}'})" for one in away]
-    fact = f"{len(away)} of {max(there, len(away))} hosts get no jobs now: {_listed(words)}"
-    left = max(there - len(away), 0)
+    total = sum(kind.nodes for kind in info.nodes if of_job(kind.queues))
+    words = [f"{host.name} ({host.state}{host.reason and f': {host.reason}'})" for host in away]
+    fact = f"{len(away)} of {max(total, len(away))} hosts get no jobs now: {_listed(words)}"
+    left = max(total - len(away), 0)
     if subject.plan is None or subject.plan.nodes <= left:
         yield Finding("hosts", "ok", fact)
         return
@@ -155,9 +164,13 @@ def hosts(subject: Subject, info: MachineInfo) -> Findings:
 
 
 def _state(name: str, about: QueueInfo, subject: Subject, info: MachineInfo) -> Findings:
-    open_ones = [one for one, other in info.queues.items() if other.accepts_jobs and other.starts_jobs]
-    elsewhere = next((one for one in open_ones if info.queues[one].offered), None)
-    other = f", or use another: {subject.setting('queue', elsewhere)}" if elsewhere else ""
+    up = (
+        queue
+        for queue, reported in info.queues.items()
+        if reported.offered and reported.accepts_jobs and reported.starts_jobs
+    )
+    alternative = next(up, None)
+    other = f", or use another: {subject.setting('queue', alternative)}" if alternative else ""
     notes = "".join(f"; {note}" for note in about.notes)
     if not about.accepts_jobs:
         yield Finding("queue", "problem", f"{name} takes no jobs now{notes}", f"wait until it does{other}")
@@ -176,7 +189,7 @@ def _state(name: str, about: QueueInfo, subject: Subject, info: MachineInfo) -> 
 
 
 def _misfit(about: QueueInfo, subject: Subject) -> tuple[str, str] | None:
-    """What to do, and why a queue does not take a job of this size."""
+    """A remedy, and the reason that a queue does not take a job of this size; None: it takes it."""
     plan = subject.plan
     if plan is None:
         return None
@@ -203,7 +216,7 @@ def _limits(about: QueueInfo) -> str:
 
 
 def trial(scheduler: QueuedScheduler, subject: Subject) -> Findings:
-    """Whether the scheduler says itself that it would take this script; nothing is queued."""
+    """The scheduler's own answer whether it would take this script; nothing is queued."""
     if not scheduler.trial_command or not subject.script:
         return
     with tempfile.NamedTemporaryFile("w", prefix="castoff-doctor-", suffix=".sh", encoding="utf-8") as file:
@@ -215,18 +228,18 @@ def trial(scheduler: QueuedScheduler, subject: Subject) -> Findings:
         except SchedulerUnreachable as why:
             yield Finding("job", "unknown", f"{' '.join(scheduler.trial_command)}: {why}", "try again later")
             return
-    said = " ".join((done.stderr or done.stdout).split()).replace(file.name, "the script")
-    said = re.sub(r"\b1[0-9]{9}\b", lambda found: _moment(int(found[0])), said)
-    shown = f"`{' '.join(scheduler.trial_command)}` says: {said[:300]}"
+    answer = " ".join((done.stderr or done.stdout).split()).replace(file.name, "the script")
+    answer = re.sub(r"\b1[0-9]{9}\b", lambda seconds: _moment(int(seconds[0])), answer)
+    fact = f"`{' '.join(scheduler.trial_command)}` says: {answer[:300]}"
     if done.returncode:
-        fix = scheduler.remedy(said) or f"the script: castoff render {subject.words}"
-        yield Finding("job", "problem", shown, fix)
+        fix = scheduler.remedy(answer) or f"the script: castoff render {subject.words}"
+        yield Finding("job", "problem", fact, fix)
     else:
-        yield Finding("job", "ok", shown)
+        yield Finding("job", "ok", fact)
 
 
-def _moment(at: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+def _moment(seconds: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -235,9 +248,51 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def plan_problems(subject: Subject) -> Findings:
-    """What castoff itself would refuse, before it asks anybody."""
+    """The problems for which castoff itself refuses the job."""
     for problem in subject.problems:
         fact, _, fix = problem.message.partition("; ")
         fix = fix or f"castoff sites {visible_word(subject.site.name)} shows what this site takes"
         where = f"{problem.where}: " if ":" in problem.where else ""  # a line of the job file
         yield Finding("job", "problem", f"{where}{problem.path} {fact}", fix)
+
+
+def profile(subject: Subject, differences: Sequence[Difference] | None, today: date) -> Findings:
+    """The age of the profile's limits, and the values that the scheduler now reports otherwise.
+
+    `differences`: None if the scheduler has not answered.
+    """
+    site = subject.site
+    if queued(site.scheduler) is None:
+        return
+    check = f"castoff sites check {visible_word(site.name)}"
+    if lack := not_described(site):
+        fact, _, fix = lack.removeprefix(f"site {site.name}: ").partition("; ")
+        yield Finding("profile", "warning", f"{site.name} {fact}", fix)
+        return
+    shown = (differences or [])[:_DIFFERENCES_SHOWN]
+    for difference in shown:
+        theirs = f"{title_of(site.scheduler)} {difference.scheduler}"
+        fact = f"{difference.field}: {site.name} has {difference.profile}, and {theirs}"
+        yield Finding("profile", "warning", fact, f"{check} --update")
+    if differences and (further := len(differences) - len(shown)):
+        yield Finding("profile", "warning", f"{further} further differences", check)
+    if differences:
+        return
+    oldest = min((fact.date for fact in _facts(site)), default=None)
+    if oldest is None:
+        yield Finding("profile", "ok", f"{site.name}: {site.description}")
+    elif (today - date.fromisoformat(oldest)).days > _OLD_DAYS and differences is None:
+        fact = f"some limits of {site.name} are from {oldest}"
+        yield Finding("profile", "warning", fact, f"{check}, or read the site's pages again")
+    else:
+        is_unknown = differences is None
+        agrees = "not compared with the scheduler" if is_unknown else "and the scheduler reports the same"
+        yield Finding("profile", "ok", f"{site.name}: its limits are from {oldest} or later, {agrees}")
+
+
+def _facts(site: Site) -> Iterator[Fact]:
+    yield from site.queues.values()
+    yield from site.qos.values()
+    yield from site.required
+    yield from (fact for fact in (site.node, site.array) if fact is not None)
+    yield from site.directive_values.values()

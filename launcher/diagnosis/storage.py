@@ -1,4 +1,4 @@
-"""File systems: home, the working directory and the folder of runs; their space, speed, locks and quotas."""
+"""File systems: the space, speed, locks and quotas of home, working directory and runs; the runs there."""
 
 from __future__ import annotations
 
@@ -13,27 +13,34 @@ from typing import Any
 
 from castoff.launcher.config.workdir import as_path
 from castoff.launcher.diagnosis import quotas
-from castoff.launcher.diagnosis.finding import Finding, Findings, Status
-from castoff.launcher.diagnosis.subject import Subject
+from castoff.launcher.diagnosis.finding import Finding, Findings, Status, Subject
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.directory import HIDDEN
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.owner import is_alive
+from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.schedulers.registry import queued
 from castoff.launcher.text.quoting import visible_word
 from castoff.launcher.text.words import size_words
 from castoff.launcher.trust.mounts import Mount, current_mounts, mount_of
 
 PATIENCE = 10.0
-"""Seconds for a file system's answer, and for a quota's."""
+"""Seconds for the answer of a file system or of a quota tool."""
 
 _SLOW = 0.5
-"""Seconds from which one small file takes long: each attempt of a run writes some twenty."""
+"""Seconds for one small file that count as slow: each attempt of a run writes some twenty."""
 
 _LITTLE, _NEXT_TO_NOTHING = 1 << 30, 16 << 20
 _FEW_FILES = 1000
+
+_NEWEST = 200
+"""The number of runs, the newest, whose locks are checked: each is a file on a parallel file system."""
 
 _PROBE = Path(__file__).with_name("folder_probe.py")
 
 
 def folders(subject: Subject) -> dict[str, Path]:
-    """What has to be there, by what messages call it."""
+    """The folders that a job needs, by their names in findings."""
     workdir = as_path(subject.spec.workdir)
     home = subject.environ.get("HOME")
     named = {"home": Path(home)} if home else {}
@@ -41,13 +48,13 @@ def folders(subject: Subject) -> dict[str, Path]:
 
 
 def findings(subject: Subject) -> Findings:
-    """What is to be said of each folder, and of the quotas of the file systems that they lie on."""
-    places = folders(subject)
+    """The state of each folder, and the quotas of their file systems."""
+    paths = folders(subject)
     mounts = current_mounts()
-    with ThreadPoolExecutor(len(places)) as pool:
-        answers = dict(zip(places, pool.map(_ask, places.values()), strict=True))
+    with ThreadPoolExecutor(len(paths)) as pool:
+        answers = dict(zip(paths, pool.map(_ask, paths.values()), strict=True))
     used: dict[Mount, Path] = {}
-    for about, path in places.items():
+    for about, path in paths.items():
         answer = answers[about]
         mount = mount_of(str(answer.get("real", path)), mounts)
         yield from _folder(about, path, answer, mount, subject)
@@ -57,7 +64,7 @@ def findings(subject: Subject) -> Findings:
 
 
 def _ask(path: Path) -> Mapping[str, Any]:
-    """What `folder_probe` says of a folder; `error`: why it says nothing."""
+    """The answer of `folder_probe` about a folder; `error` is the reason if there is none."""
     argv = [sys.executable, "-S", "-I", "-B", str(_PROBE), str(path)]
     process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
@@ -73,7 +80,7 @@ def _ask(path: Path) -> Mapping[str, Any]:
 
 
 def _give_up(process: subprocess.Popen[bytes]) -> None:
-    """End a process, and wait for that only a moment: one in the kernel's hands may never end."""
+    """Kill a process, but wait only a moment for its end: one that waits in the kernel may never end."""
     process.kill()
     for pipe in (process.stdout, process.stderr):
         if pipe is not None:
@@ -85,17 +92,15 @@ def _give_up(process: subprocess.Popen[bytes]) -> None:
 def _folder(
     about: str, path: Path, answer: Mapping[str, Any], mount: Mount | None, subject: Subject
 ) -> Findings:
-    place = f"{path}" + (f" ({mount.kind})" if mount else "")
+    place = f"{path} ({mount.kind})" if mount else str(path)
     if "hangs" in answer:
-        fix = (
-            f"its file server does not answer: try `ls {path}`; if that hangs, too, tell your site's support"
-        )
+        fix = f"its file server does not answer: try `ls {path}`; if that hangs too, tell your site's support"
         yield Finding(
             about, "problem", f"{path}: no answer within {PATIENCE:g} s", _else(about, subject, fix)
         )
     elif "error" in answer:
         yield Finding(about, "problem", f"{path} {answer['error']}", _else(about, subject, "name a folder"))
-    elif answer["there"] != str(path) and about != "runs":  # castoff makes that
+    elif answer["there"] != str(path) and about != "runs":  # castoff makes the folder of runs
         yield Finding(about, "problem", f"{path} does not exist", _else(about, subject, f"mkdir -p {path}"))
     elif "failed" in answer:
         yield _unwritable(about, place, answer, subject)
@@ -122,7 +127,7 @@ def _unwritable(about: str, place: str, answer: Mapping[str, Any], subject: Subj
 def _troubles(
     about: str, path: Path, answer: Mapping[str, Any], mount: Mount | None, subject: Subject
 ) -> Iterator[Finding]:
-    place = f"{path}" + (f" ({mount.kind})" if mount else "")
+    place = f"{path} ({mount.kind})" if mount else str(path)
     free, took = answer["free"], answer["seconds"]
     clean = f"free some: du -xsh {visible_word(str(answer['there']))}/* | sort -h"
     if free < _LITTLE:
@@ -152,7 +157,58 @@ def _troubles(
 
 
 def _else(about: str, subject: Subject, fix: str) -> str:
-    """A remedy, and where another folder is named."""
+    """A remedy, with the option or field that names another folder."""
     if about == "runs":
         return f"{fix} (--runs-dir FOLDER, or export CASTOFF_RUNS_DIR=FOLDER)"
     return f"{fix} ({subject.setting('workdir', 'FOLDER')})" if about == "workdir" else fix
+
+
+def index(subject: Subject) -> Findings:
+    """Whether the index of runs can be read, and whether the runs that it lists exist."""
+    try:
+        entries = Index.of(subject.environ).entries()
+    except CastoffError as error:
+        fact, _, fix = str(error).partition("; ")
+        yield Finding("index", "problem", fact, fix)
+        return
+    gone = [entry for entry in entries if not entry.is_there]
+    if gone:
+        fact = f"{len(gone)} of {len(entries)} listed runs have no directory now, for example {gone[-1].path}"
+        fix = "`castoff list --scan FOLDER` finds runs that were moved; `castoff clean` forgets the others"
+        yield Finding("index", "warning", fact, fix)
+    else:
+        yield Finding("index", "ok", f"{len(entries)} run{' is' if len(entries) == 1 else 's are'} listed")
+
+
+def locks(subject: Subject) -> Findings:
+    """Locks that are held although their runs are over, and drafts of interrupted submissions."""
+    try:
+        names = sorted(path.name for path in subject.runs.iterdir())
+    except OSError:  # the folder does not exist yet, or has a finding of its own
+        return
+    drafts = [name for name in names if HIDDEN.fullmatch(name)]
+    held = [name for name in names[-_NEWEST:] if _is_stale(RunDirectory(subject.runs / name))]
+    for name in held:
+        fact = f"{name} is over, but its lock is still held: by a lost host, or a process that the run left"
+        lock = visible_word(str(subject.runs / name / "local.lock"))
+        yield Finding(
+            "locks", "warning", fact, f"to see its holder: fuser -v {lock}, on the host where it ran"
+        )
+    if drafts:
+        fact = f"{len(drafts)} interrupted submissions or removals in {subject.runs}"
+        yield Finding("locks", "warning", fact, "the next `castoff submit` there removes them")
+    if not held and not drafts:
+        yield Finding("locks", "ok", "no interrupted submission left anything")
+
+
+def _is_stale(run: RunDirectory) -> bool:
+    """Whether a run of castoff's own scheduler, which locks, holds its lock after all its attempts ended."""
+    try:
+        record = run.submission()
+        if record is None or queued(record.scheduler) is not None:
+            return False
+        attempts = run.attempts()
+        ended = all((folder / "settled").exists() for _, _, folder in attempts)
+        return bool(attempts) and ended and is_alive(run)
+    except CastoffError:
+        return False

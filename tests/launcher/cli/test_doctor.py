@@ -240,7 +240,8 @@ queues:
         answer = castoff(*words)
         assert answer.returncode == 1
         assert (
-            f"warning  index      1 of 1 listed runs have no directory any more, as {run}\n" in answer.stdout
+            f"warning  index      1 of 1 listed runs have no directory now, for example {run}\n"
+            in answer.stdout
         )
         assert "warning  locks      1 interrupted submissions or removals in " in answer.stdout
         assert f"problem  files      command.1 is 'train.py', which is not in {tmp_path}\n" in answer.stdout

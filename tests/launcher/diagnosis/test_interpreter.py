@@ -12,8 +12,7 @@ import pytest
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Search, Site
 from castoff.launcher.diagnosis import interpreter
-from castoff.launcher.diagnosis.finding import Finding
-from castoff.launcher.diagnosis.subject import Subject
+from castoff.launcher.diagnosis.finding import Finding, Subject
 
 Look = Callable[..., dict[str, Finding]]
 
@@ -86,7 +85,7 @@ def test_without_torch_and_without_castoff(look: Look, tmp_path: Path) -> None:
 
 def test_one_that_is_not_there_or_does_not_run(look: Look, tmp_path: Path) -> None:
     found = look(command=[f"{tmp_path}/none/python", "train.py"])
-    assert found["python"].status == "problem" and found["python"].fact.endswith("none/python is not there")
+    assert found["python"].status == "problem" and found["python"].fact.endswith("none/python does not exist")
     broken = fake(tmp_path / "broken", "echo libpython3.so: cannot open >&2; exit 127")
     found = look(python=broken)
     assert found["python"].fact == f"{broken} does not run: libpython3.so: cannot open"
@@ -97,7 +96,7 @@ def test_what_only_the_job_knows(look: Look, monkeypatch: pytest.MonkeyPatch, tm
     """A setup of the user's own commands is not run here; one that hangs is given up."""
     found = look(setup=["touch made"])
     assert found["python"].status == "unknown" and not (tmp_path / "made").exists()
-    assert found["python"].remedy == "`castoff doctor --nodes 1` sees it there"
+    assert found["python"].remedy == "`castoff doctor --nodes 1` tries it there"
     monkeypatch.setattr(interpreter, "PATIENCE", 0.2)
     python = fake(tmp_path / "slow", "exec sleep 1000")
     found = look(python=python)

@@ -11,9 +11,8 @@ import pytest
 
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Search, Site
-from castoff.launcher.diagnosis.finding import Finding
+from castoff.launcher.diagnosis.finding import Finding, Subject
 from castoff.launcher.diagnosis.node_results import findings
-from castoff.launcher.diagnosis.subject import Subject
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.status.watch import status
 
@@ -171,7 +170,7 @@ def test_names_and_links(job: Make) -> None:
     one.rank(1, reach={"hosts": {"n1": wrong, "n3": cut}})
     one.rank(2, reach={"hosts": {}})
     assert [finding[:2] for finding in one.bad("done")] == [
-        ("names", "n2 takes n1 for 10.9.9.9, and that has 10.0.0.1"),
+        ("names", "n2 takes n1 for 10.9.9.9, but n1 has 10.0.0.1"),
         ("network", "n3 is not reached by n1, n2: 10.0.0.3: timed out"),
     ]
 
@@ -216,7 +215,7 @@ def test_a_hang_names_who_was_waited_for(job: Make) -> None:
             "ModuleNotFoundError: No module named 'torch'",
             "the job's Python is /usr/bin/python: install torch",
         ),
-        ("rendezvous", "RuntimeError: Address already in use", "something of another job has the port"),
+        ("rendezvous", "RuntimeError: Address already in use", "another job uses the port"),
         ("group", "RuntimeError: Connection refused", "name the interface that hosts share"),
     ],
 )

@@ -44,13 +44,6 @@ KIB, GIB = 1 << 10, 1 << 30
             Usage(2097152 * KIB, 10485760 * KIB, 12582912 * KIB, 4000, 0, 500000),
         ),
         (quotas.parse_mmlsquota, "mmlsquota: not found", None),
-        (
-            quotas.parse_beegfs,
-            "Quota information for storage pool Default:\nname,id,size,hard,files,hard\n"
-            "ann,1000,2791507521536,unlimited,873812,900000\n",
-            Usage(2791507521536, 0, 0, 873812, 0, 900000),
-        ),
-        (quotas.parse_beegfs, "name,id,size,hard,files,hard\n", None),
     ],
 )
 def test_what_each_tool_prints(
@@ -104,14 +97,13 @@ def test_a_tool_that_hangs_or_fails(tool: Callable[[str], dict[str, str]]) -> No
 def test_only_the_tool_of_the_file_system_is_asked(tmp_path: Path) -> None:
     me = getpass.getuser()
     asked = tmp_path / "asked"
-    for name in ("quota", "lfs", "mmlsquota", "beegfs-ctl"):
+    for name in ("quota", "lfs", "mmlsquota"):
         (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$*" >>{asked}\n')
         (tmp_path / name).chmod(0o755)
-    kinds = {"lustre": "10.0.0.1@o2ib:/flare", "gpfs": "/dev/fs1", "beegfs": "beegfs_nodev", "overlay": "o"}
+    kinds = {"lustre": "10.0.0.1@o2ib:/flare", "gpfs": "/dev/fs1", "overlay": "o"}
     used = {Mount(f"/{kind}", kind, source): Path(f"/{kind}/me") for kind, source in kinds.items()}
     [*quotas.findings(used, {"PATH": f"{tmp_path}:/usr/bin:/bin"}, 30)]
     assert sorted(asked.read_text().splitlines()) == [
-        f"beegfs-ctl --mount=/beegfs --getquota --csv --uid {me}",
         f"lfs quota -q -u {me} /lustre",
         f"mmlsquota -u {me} -Y --block-size 1K fs1",
     ]

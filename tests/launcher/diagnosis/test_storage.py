@@ -10,8 +10,7 @@ import pytest
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Search, Site
 from castoff.launcher.diagnosis import storage
-from castoff.launcher.diagnosis.finding import Finding
-from castoff.launcher.diagnosis.subject import Subject
+from castoff.launcher.diagnosis.finding import Finding, Subject
 from tests.mounts import mount_small, with_mounts
 
 Look = Callable[..., dict[str, Finding]]

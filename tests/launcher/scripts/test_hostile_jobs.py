@@ -285,9 +285,7 @@ ELSEWHERE = {
     **dict.fromkeys(
         (
             f"castoff.launcher.diagnosis.{name}"
-            for name in (
-                *("interpreter", "profile", "quotas", "run_folder", "scheduling", "storage", "subject"),
-            )
+            for name in (*("finding", "interpreter", "quotas", "scheduling", "storage"),)
         ),
         "tests/launcher/diagnosis: words that a remedy shows",
     ),
