@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Site, project_folder
+from castoff.launcher.config.workdir import as_path
 from castoff.launcher.diagnosis.finding import Finding, Findings, Subject
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.runs.run import runs_folder
