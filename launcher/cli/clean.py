@@ -23,13 +23,12 @@ from castoff.launcher.cli.output import (
     report,
 )
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.runs.directory import check_trusted
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.records import Submission
 from castoff.launcher.runs.removal import remove, size, sweep
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import ENDINGS, RunSummary, failed_because, summary
-from castoff.launcher.status.overview import Overview
+from castoff.launcher.status.overview import Overview, Row
 from castoff.launcher.status.watch import status
 from castoff.launcher.text.words import counted, size_words
 
@@ -125,8 +124,9 @@ def _candidates(
     }
     meant, _ = overview.choose(lambda row: row.summary.state == "ended" and allowed(row.summary))
     candidates, problems = [], []
-    for run in named or [row.run for row in meant]:
+    for choice in named or meant:
         try:
+            run = choice.run if isinstance(choice, Row) else choice
             candidate = _examine(run, needed, named=bool(named))
         except CastoffError as error:
             problems.append(str(error))
@@ -147,7 +147,6 @@ def _ended(summary: RunSummary) -> float:
 
 def _examine(run: RunDirectory, needed: dict[str, str], *, named: bool) -> _Candidate:
     """A run that may be removed, by its own records and not by what the index remembers; else an error."""
-    check_trusted(run.path)
     now = status(run)
     if now.unsettled:
         raise CastoffError(f"{run.id}: may still be active; {now.reason}")

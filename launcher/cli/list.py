@@ -166,11 +166,12 @@ def _explained(row: Row, now: RunStatus | None) -> Row:
     if row.summary.ending != "failed" or row.summary.reason:
         return row
     try:
-        (now,) = (now,) if now else judge([RunRecords(row.run)])
-    except CastoffError:  # its records are damaged since
+        run = row.run
+        (now,) = (now,) if now else judge([RunRecords(run)])
+    except CastoffError:  # its directory may not be used any more, or its records are damaged since
         return row
     failed = [one for one in now.members if one.ending == "failed" and one.attempts]
-    printed = [script_headline(row.run, one.member, one.attempts[-1]) for one in failed[:1]]
+    printed = [script_headline(run, one.member, one.attempts[-1]) for one in failed[:1]]
     return row._replace(summary=msgspec.structs.replace(row.summary, reason=next(iter(printed), None)))
 
 

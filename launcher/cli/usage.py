@@ -15,7 +15,6 @@ from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.output import duration, json_option, print_json, print_table, report
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.history.accounting import Share, Total, shares, total
-from castoff.launcher.runs.directory import check_trusted
 from castoff.launcher.runs.index import Entry, Index
 from castoff.launcher.status.overview import adopt_unlisted, alone_in
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
@@ -68,7 +67,6 @@ def _shares(entries: Iterable[Entry], name: str | None, since: float, at: float)
         if entry.ended and entry.ended.ended and entry.ended.ended < since:
             continue
         try:
-            check_trusted(Path(entry.path))
             records.append(RunRecords(entry.run))
         except CastoffError as error:
             report(f"not counted: {error}")

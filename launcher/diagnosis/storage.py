@@ -187,7 +187,7 @@ def locks(subject: Subject) -> Findings:
     except OSError:  # the folder does not exist yet, or has a finding of its own
         return
     drafts = [name for name in names if HIDDEN.fullmatch(name)]
-    held = [name for name in names[-_NEWEST:] if _is_stale(RunDirectory(subject.runs / name))]
+    held = [name for name in names[-_NEWEST:] if _is_stale(subject.runs / name)]
     for name in held:
         fact = f"{name} is over, but its lock is still held: by a lost host, or a process that the run left"
         lock = visible_word(str(subject.runs / name / "local.lock"))
@@ -201,9 +201,10 @@ def locks(subject: Subject) -> Findings:
         yield Finding("locks", "ok", "no interrupted submission left anything")
 
 
-def _is_stale(run: RunDirectory) -> bool:
+def _is_stale(path: Path) -> bool:
     """Whether a run of castoff's own scheduler, which locks, holds its lock after all its attempts ended."""
     try:
+        run = RunDirectory(path)
         record = run.submission()
         if record is None or queued(record.scheduler) is not None:
             return False

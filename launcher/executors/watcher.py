@@ -75,7 +75,7 @@ class RunWatcher(core.InfoWatcher):
         if not runs:
             return
         self._num_calls += 1
-        found = self._look([RunDirectory(Path(path)) for path in sorted(runs)])
+        found = self._look([Path(path) for path in sorted(runs)])
         self._last_status_check = time.time()
         for run in found:
             for member in run.members:
@@ -85,13 +85,13 @@ class RunWatcher(core.InfoWatcher):
                 if known.over:
                     self._finished.add(key)
 
-    def _look(self, runs: list[RunDirectory]) -> list[RunStatus]:
+    def _look(self, paths: list[Path]) -> list[RunStatus]:
         try:
-            return statuses(runs, self._poller)
+            return statuses([RunDirectory(path) for path in paths], self._poller)
         except CastoffError as error:
-            if len(runs) > 1:  # one that cannot be read must not hide the others
-                return [found for run in runs for found in self._look([run])]
-            logger.get_logger().warning(f"castoff: {runs[0].id} is as it was last seen: {error}")
+            if len(paths) > 1:  # one that cannot be read must not hide the others
+                return [status for path in paths for status in self._look([path])]
+            logger.get_logger().warning(f"castoff: {paths[0].name} is as it was last seen: {error}")
             return []
 
     def get_state(self, job_id: str, mode: str = "standard") -> str:

@@ -10,8 +10,9 @@ import contextlib
 import time
 from collections.abc import Iterable, Iterator
 
+from castoff.launcher.errors import CastoffError
 from castoff.launcher.history.starts import Start, starts
-from castoff.launcher.runs.records import Usage, read, write
+from castoff.launcher.runs.records import Usage, read
 from castoff.launcher.runs.run import USAGE, RunDirectory
 from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.schedulers.base_queue import Queue
@@ -60,8 +61,8 @@ def _asked(run: RunDirectory, wanted: list[Start]) -> Iterator[tuple[Start, Usag
         if usage is None:
             continue
         if start.is_over and _has_settled(start, queue):
-            with contextlib.suppress(OSError):  # another may ask again
-                write(run.path / "attempts" / f"{start.member}.{start.last.attempt}" / USAGE, usage)
+            with contextlib.suppress(OSError, CastoffError):  # another may ask again
+                run.write(f"attempts/{start.member}.{start.last.attempt}/{USAGE}", usage)
         yield start, usage
 
 

@@ -54,15 +54,18 @@ def names_in(folder: Path) -> list[str]:
 
 
 def check_trusted(path: Path) -> None:
-    """Make sure that only this user can have written what lies in a run directory.
+    """Make sure that only this user can have written what lies in a run directory, if one is there.
 
-    Links on the way to it are the user's own affair; one in its place is not followed.
+    `RunDirectory` calls it, so nothing else has to. Links on the way to the directory are the user's own
+    affair; a link in its place is not followed.
 
     Raises:
-        CastoffError: it is a link, somebody else's, or open for others to write to, or is not there.
+        CastoffError: it is a link, somebody else's, or open for others to write to.
     """
     try:
         about = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
     except OSError as error:
         raise CastoffError(f"{path}: cannot be looked at: {error.strerror}") from error
     if stat.S_ISLNK(about.st_mode):

@@ -6,9 +6,7 @@ import contextlib
 from collections.abc import Mapping
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.process.locks import locked
-from castoff.launcher.runs.directory import check_trusted
-from castoff.launcher.runs.run import LOCK, RunDirectory
+from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.text.quoting import shell_word
 
 SECRETS = "secrets.sh"
@@ -37,9 +35,7 @@ def remove_secrets(run: RunDirectory, submitted: float | None) -> None:
     path = run.path / SECRETS
     if not path.exists():
         return
-    with contextlib.suppress(OSError, CastoffError):
-        check_trusted(run.path)
-        with locked(run.path / LOCK, patience=0):
-            record = run.submission()
-            if record is not None and record.time == submitted:
-                path.unlink()
+    with contextlib.suppress(OSError, CastoffError), run.locked(patience=0):
+        record = run.submission()
+        if record is not None and record.time == submitted:
+            path.unlink()

@@ -16,6 +16,7 @@ directories record all of it themselves: `castoff list --scan` does that.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ import msgspec
 from castoff.launcher.errors import CastoffError, report
 from castoff.launcher.process.locks import is_locked
 from castoff.launcher.runs import journal
-from castoff.launcher.runs.directory import check_trusted, draft_of, is_run_directory
+from castoff.launcher.runs.directory import draft_of, is_run_directory
 from castoff.launcher.runs.records import Seconds, decode
 from castoff.launcher.runs.run import LOCK, RunDirectory
 from castoff.launcher.runs.states import RunSummary
@@ -51,7 +52,11 @@ class Entry:
 
     @property
     def run(self) -> RunDirectory:
-        """The run; whether its directory is there is another question."""
+        """The run's directory, opened; it may be gone.
+
+        Raises:
+            CastoffError: it may not be used.
+        """
         return RunDirectory(Path(self.path))
 
     @property
@@ -61,7 +66,7 @@ class Entry:
 
     @property
     def is_there(self) -> bool:
-        """Whether something lies where its directory was; `check_trusted` says whether it may be used."""
+        """Whether something lies where its directory was; `run` opens it, if it may be used."""
         return os.path.lexists(self.path)
 
 
@@ -268,10 +273,17 @@ def _find(reference: str, known: Callable[[], list[Entry]]) -> str:
         return begun[0].path
     if reference and is_run_directory(Path(reference)):
         return reference
-    if path := next((one.path for one in newest if one.is_there and _has_job(one, reference)), None):
-        return path
+    refusals = []
+    for entry in (entry for entry in newest if entry.is_there):
+        try:
+            if _has_job(entry, reference):
+                return entry.path
+        except CastoffError as error:  # one run that cannot be read must not hide the others
+            refusals.append(str(error))
     near = did_you_mean(reference, [entry.name for entry in newest[:_RECENT]])
-    raise CastoffError(f"{reference or 'an empty name'}: {_missing(exact, near)}")
+    # Only a scheduler's id is looked for in run directories, and each has a digit.
+    unread = f"\nnot looked at: {refusals[0]}" if refusals and re.search("[0-9]", reference) else ""
+    raise CastoffError(f"{reference or 'an empty name'}: {_missing(exact, near)}{unread}")
 
 
 def _called(reference: str, newest: list[Entry]) -> list[Entry]:
@@ -287,20 +299,19 @@ def _trusted(path: str | Path) -> RunDirectory:
         CastoffError: it may not be used.
     """
     at = Path(path)
-    run = RunDirectory(at.resolve() if at.name in ("", "..") else at.parent.resolve() / at.name)
-    check_trusted(run.path)
-    return run
+    return RunDirectory(at.resolve() if at.name in ("", "..") else at.parent.resolve() / at.name)
 
 
 def _has_job(entry: Entry, reference: str) -> bool:
-    """Whether a run has this scheduler's id; PBS's may be given without the server's name."""
+    """Whether a run has this scheduler's id; PBS's may be given without the server's name.
+
+    Raises:
+        CastoffError: its directory may not be used, or its record cannot be read.
+    """
     if entry.ended:
         job = entry.ended.job
     else:
-        try:
-            submission = entry.run.submission()
-        except CastoffError:
-            return False  # one run that cannot be read must not hide the others
+        submission = entry.run.submission()
         if submission and reference in (send.job for send in submission.sends):
             return True  # a large array takes several
         # A script that stands alone names its directory after its job.

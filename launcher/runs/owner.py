@@ -11,7 +11,7 @@ import socket
 import msgspec
 
 from castoff.launcher.process.locks import is_locked
-from castoff.launcher.runs.records import read, write
+from castoff.launcher.runs.records import read
 from castoff.launcher.runs.run import LOCK, RunDirectory
 
 _OWNER = "local.json"
@@ -35,7 +35,7 @@ def record_owner(run: RunDirectory, submission: int, mark: str | None = None) ->
     Raises:
         OSError: it cannot be written.
     """
-    write(run.path / _OWNER, _Owner(os.getpid(), socket.gethostname(), submission, mark))
+    run.write(_OWNER, _Owner(os.getpid(), socket.gethostname(), submission, mark))
 
 
 def _owner(run: RunDirectory) -> _Owner:

@@ -12,9 +12,8 @@ import shutil
 from pathlib import Path
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.process.locks import locked
-from castoff.launcher.runs.directory import HIDDEN, check_trusted
-from castoff.launcher.runs.run import LOCK, RunDirectory
+from castoff.launcher.runs.directory import HIDDEN
+from castoff.launcher.runs.run import RunDirectory
 
 _PATIENCE = 5.0
 """Seconds: a scheduler whose members have all ended is about to go."""
@@ -50,10 +49,9 @@ def remove(run: RunDirectory) -> None:
     Raises:
         CastoffError: it is active or about to restart, or it cannot be removed, or not wholly.
     """
-    check_trusted(run.path)
     try:
         # A new beginning needs this lock first, and its scheduler holds it.
-        with locked(run.path / LOCK, patience=_PATIENCE):
+        with run.locked(_PATIENCE):
             hidden = set_aside(run.path, run.id)
     except BlockingIOError:
         reason = "something of it is still there, or just begins; `castoff cancel` ends it"
@@ -87,14 +85,13 @@ def sweep(folder: Path) -> list[str]:
     for known in filter(None, (HIDDEN.fullmatch(path.name) for path in paths)):
         # Somebody else's, held by somebody, or not to be had: no harm.
         with contextlib.suppress(OSError, CastoffError):
-            gone = path = folder / known[0]
-            check_trusted(path)
+            left = RunDirectory(folder / known[0])
             if known["kind"] == "draft":
-                with locked(path / LOCK, patience=0):
-                    gone = set_aside(path, known["id"])
-                if RunDirectory(gone).script.exists():
+                with left.locked(patience=0):
+                    left = RunDirectory(set_aside(left.path, known["id"]))
+                if left.script.exists():
                     interrupted.append(known["id"])
-            empty(gone)
+            empty(left.path)
     return interrupted
 
 

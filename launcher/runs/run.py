@@ -29,14 +29,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from castoff.launcher.errors import CastoffError
+from castoff.launcher.process import files
+from castoff.launcher.process.locks import locked
 from castoff.launcher.runs.directory import check_trusted, names_in
 
 if TYPE_CHECKING:  # at runtime only what reads records loads msgspec
+    import msgspec
+
     from castoff.launcher.runs.records import Facts, Submission
 
 RUNS_FOLDER = "castoff-runs"
@@ -55,13 +59,54 @@ STOP = "stop"
 class RunDirectory:
     """A run directory on disk: what `submit` returns.
 
-    Everything in it is found relative to `path`, so that a directory that was moved still tells
-    what became of it. `castoff.launcher.status.watch.status` reads its state.
+    Nobody but the user can have written what lies in it: that is checked when it is opened, which is here,
+    and again by what changes it. Everything in it is found relative to `path`, so that a directory that was
+    moved still tells what became of it. `castoff.launcher.status.watch.status` reads its state.
     """
 
     def __init__(self, path: Path):
+        """Open the directory of a run, which may be gone or not be there yet.
+
+        Raises:
+            CastoffError: others could have written what lies there.
+        """
+        check_trusted(path)
         self.path = path
         """The run directory, absolute."""
+
+    def reopened(self) -> RunDirectory:
+        """The same directory, opened again after a wait: others may have put theirs in its place meanwhile.
+
+        Raises:
+            CastoffError: others could have written what lies there.
+        """
+        return RunDirectory(self.path)
+
+    @contextlib.contextmanager
+    def locked(self, patience: float) -> Iterator[IO[str]]:
+        """Open the directory again, and hold its lock: nothing of the run begins or ends meanwhile.
+
+        Raises:
+            CastoffError: others could have written what lies there.
+            BlockingIOError: something has held the lock for `patience` seconds.
+            OSError: it cannot be locked.
+        """
+        with locked(self.reopened().path / LOCK, patience=patience) as lock:
+            yield lock
+
+    def write(self, name: str, record: msgspec.Struct) -> None:
+        """Open the directory again, and write a record at `name` in it, a path relative to it.
+
+        Raises:
+            CastoffError: others could have written what lies there.
+            OSError: it cannot be written.
+        """
+        from castoff.launcher.runs.records import encode
+
+        path = self.reopened().path / name
+        if "/" in name:  # never the run directory itself, which somebody may just have removed
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+        files.replace(path, encode(record) + "\n")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r})"
@@ -103,9 +148,7 @@ class RunDirectory:
         Raises:
             OSError: it cannot be written.
         """
-        from castoff.launcher.runs.records import write
-
-        write(self.path / "submission.json", record)
+        self.write("submission.json", record)
 
     def facts(self) -> Facts:
         """What was planned, by plan.json; by the script where that is all there is.
@@ -147,7 +190,7 @@ def request_stop(run: RunDirectory) -> None:
     """
     from castoff.launcher.runs.records import ending_of
 
-    check_trusted(run.path)
+    run = run.reopened()
     try:
         # In this order: an attempt that began too early to see the first is there for the second.
         (run.path / STOP).touch(mode=0o600)

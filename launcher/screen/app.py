@@ -173,16 +173,15 @@ class TopApp(App[int]):
 
     def _act(self, item: Item, verb: str, question: str, work: Callable[[RunDirectory], str]) -> None:
         """Do something to a run in a thread, once the reader has said yes; the screen lives on."""
-        run = item.row.run
         if item.row.summary.state == "ended":
-            self.message = f"{run.id} is over already"
+            self.message = f"{item.row.entry.id} is over already"
             return
         name = item.row.summary.name
         words = f"{verb} {name}"
 
         def do() -> None:
             try:
-                said = work(run)
+                said = work(item.row.run)
             except (CastoffError, OSError) as error:
                 said = str(error)
             self._said.put((words, f"{name}: {' '.join(said.split())}"))

@@ -51,19 +51,21 @@ class Detail(NamedTuple):
         return self.member.attempts[-1] if self.member.attempts else None
 
 
-def detail_of(
-    now: RunStatus, member: int | None, progress: Callable[[RunDirectory, float, int], Progress]
-) -> Detail:
+def detail_of(now: RunStatus, member: int | None, progress: Callable[[str, float, int], Progress]) -> Detail:
     """All that is shown of a run's member; None: of the one that matters most.
 
     `progress` reads what a member has reported since a time.
     """
-    run, chosen = RunDirectory(Path(now.directory)), chosen_member(now, member)
+    chosen = chosen_member(now, member)
+    try:
+        run = RunDirectory(Path(now.directory))
+    except CastoffError as error:  # it was there a moment ago, and now others may write to it
+        return Detail(now, chosen, Progress(), trouble=str(error))
     attempt = chosen.attempts[-1] if chosen.attempts else None
     if attempt is None:
         queued = waiting(run, chosen)
         return Detail(now, chosen, Progress(), [queued] if queued else [])
-    found = Detail(now, chosen, progress(run, attempt.started or 0.0, chosen.member))
+    found = Detail(now, chosen, progress(now.directory, attempt.started or 0.0, chosen.member))
     try:
         return found._replace(
             phases=phases(run, now, chosen, attempt),

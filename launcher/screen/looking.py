@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from castoff.launcher.errors import CastoffError
@@ -188,27 +189,27 @@ class Looker:
                 found.append(Item(row, None, None))
             elif row.summary.state == "running":
                 started = _started(now)
-                progress = self._progress(row.run, started or 0.0)
+                progress = self._progress(path, started or 0.0)
                 deadline = started + now.walltime if now and now.walltime and started else None
                 found.append(Item(row, progress, deadline))
             else:
                 key = (path, row.entry.begun)
                 if row.summary.over and key not in self._over and time.monotonic() < give_up:
-                    progress = self._progress(row.run, 0.0)
+                    progress = self._progress(path, 0.0)
                     if not self._readers[path].behind:
                         self._over[key] = progress
                         self._readers.pop(path)
                 found.append(Item(row, self._over.get(key)))
         return found
 
-    def _progress(self, run: RunDirectory, since: float, member: int = 0) -> Progress:
+    def _progress(self, directory: str, since: float, member: int = 0) -> Progress:
         """How far a member is; nothing is known where its files cannot be read, or are not read yet."""
-        name = f"{run.path}/{member}" if member else str(run.path)
+        name = f"{directory}/{member}" if member else directory
         reader = self._readers.setdefault(name, MetricsReader(_KEPT))
         # Each gets its turn, also beside one that has much to read.
         give_up = max(self._give_up, time.monotonic() + _TURN)
         try:
-            metrics = reader.look(metrics_files(run, member), give_up)
+            metrics = reader.look(metrics_files(RunDirectory(Path(directory)), member), give_up)
         except (CastoffError, OSError):
             return Progress()
         if reader.behind:
@@ -247,10 +248,11 @@ class Looker:
             self._notes = [str(error)]
             return
         answers, silence = dict(self._answers), None
-        for entry, _ in overview.doubtful:
+        for entry, records in overview.doubtful:
             now, last = overview.statuses[entry.path], answers.get(entry.path)
-            silence = self.poller.silence_on(entry.run) or silence
-            if not (now.unsettled and last and self.poller.silence_on(entry.run)):
+            own_silence = self.poller.silence_on(records.run)
+            silence = own_silence or silence
+            if not (now.unsettled and last and own_silence):
                 answers[entry.path] = _Answer(entry.begun, now)
             # Else what was known of it is more than nothing.
         self._silence, self._notes = silence, []

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.runs.directory import check_trusted, find_run_directories, is_run_directory
+from castoff.launcher.runs.directory import find_run_directories, is_run_directory
 from castoff.launcher.runs.index import Entry, Index, record_runs
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import RunStatus, RunSummary, summary
@@ -90,7 +90,9 @@ class Overview:
         answers = judge([records for _, records in self.doubtful], poller)
         looked = [(entry, now) for (entry, _), now in zip(self.doubtful, answers, strict=True)]
         self._keep(looked)
-        silences = (poller.silence_on(entry.run) for entry, now in looked if now.state == "unknown")
+        asked = [records.run for _, records in self.doubtful]
+        unknown = (run for run, now in zip(asked, answers, strict=True) if now.state == "unknown")
+        silences = map(poller.silence_on, unknown)
         for silence, count in Counter(filter(None, silences)).items():
             runs = "1 run is" if count == 1 else f"{count} runs are"
             self.notes.append(f"{silence}: {runs} shown as unknown, and may still be running")
@@ -116,13 +118,13 @@ class Overview:
 
     def _is_trusted(self, entry: Entry) -> bool:
         """Whether a run's directory is trusted; a directory that is not adds a note for the user."""
-        try:
-            check_trusted(Path(entry.path))
-        except CastoffError as error:
-            if entry.is_there:
-                self.notes.append(str(error))
+        if not entry.is_there:
             return False
-        return True
+        try:
+            return bool(entry.run)
+        except CastoffError as error:
+            self.notes.append(str(error))
+            return False
 
     def _look(self, entries: Iterable[Entry]) -> list[tuple[Entry, RunRecords]]:
         """Read the records of runs. Runs whose schedulers have to be asked go to `doubtful`."""
@@ -162,7 +164,6 @@ def alone_in(folder: Path) -> list[RunDirectory]:
         for path in sorted(folder.resolve().glob("castoff-*")):
             if is_run_directory(path):
                 with contextlib.suppress(CastoffError):  # somebody else's, in a folder that many use
-                    check_trusted(path)
                     found.append(RunDirectory(path))
     return found
 

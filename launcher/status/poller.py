@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.runs.directory import check_trusted
-from castoff.launcher.runs.records import write
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.schedulers.base import QueuedScheduler
 from castoff.launcher.schedulers.base_queue import NOT_QUERIED, Answer
@@ -159,13 +157,11 @@ class _Side:
             self.owes_since = owed
             if self._history is not None:
                 views |= {path: self._view_of(one.records) for path, one in views.items() if one.doubtful}
-        for path, one in views.items():
+        for one in views.values():
             # So that nobody asks again; where that cannot be, somebody will.
             with contextlib.suppress(OSError, CastoffError):
                 for folder, last in one.learnt:
-                    check_trusted(path)
-                    folder.mkdir(mode=0o700, exist_ok=True)
-                    write(folder / LAST_WORD, last)
+                    one.records.run.write(f"attempts/{folder.name}/{LAST_WORD}", last)
         return views
 
     def _view_of(self, run: RunRecords) -> scheduler_view.SchedulerView:

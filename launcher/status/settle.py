@@ -11,10 +11,8 @@ import re
 import time
 from collections.abc import Mapping
 
-from castoff.launcher.process.locks import locked
-from castoff.launcher.runs.directory import check_trusted
 from castoff.launcher.runs.records import Send, Start, Submission, read
-from castoff.launcher.runs.run import LOCK, RunDirectory
+from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.schedulers.base_queue import Answer, Queue
 from castoff.launcher.schedulers.job_info import JobInfo
 from castoff.launcher.status.survey import RunRecords
@@ -56,8 +54,7 @@ def decide(run: RunDirectory, queue: Queue, answer: Answer, of: Send) -> None:
         CastoffError: a record cannot be read.
         OSError: it cannot be written, or somebody else holds the lock, who may be sending.
     """
-    check_trusted(run.path)
-    with locked(run.path / LOCK, patience=0.5):
+    with run.locked(patience=0.5):
         _decide(run, queue, answer, of)
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.runs.directory import check_trusted
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.schedulers.base import QueuedScheduler
@@ -84,11 +82,10 @@ def _jobs(
 
 def condition_holds(condition: str, run: RunDirectory, poller: Poller | None = None) -> bool | None:
     """Whether a run fulfils a dependency's condition: True, False if it never will, None if not yet."""
-    if os.path.lexists(run.path):
-        try:
-            check_trusted(run.path)
-        except CastoffError:
-            return False
+    try:
+        run.reopened()
+    except CastoffError:
+        return False
     now = status(run, poller)
     if condition == "after":
         return True if now.state in ("running", "ended") or now.over else None

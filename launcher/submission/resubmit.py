@@ -14,8 +14,7 @@ import msgspec
 from castoff.launcher.config.array_indices import members_range
 from castoff.launcher.errors import CastoffError, report
 from castoff.launcher.process import files
-from castoff.launcher.process.locks import locked
-from castoff.launcher.runs.directory import check_folder, check_trusted
+from castoff.launcher.runs.directory import check_folder
 from castoff.launcher.runs.env_from import SECRETS, secrets
 from castoff.launcher.runs.index import record_runs
 from castoff.launcher.runs.owner import mark_of, other_host
@@ -58,7 +57,7 @@ def resubmit(
         CastoffError: it still runs, there is nothing to start, or it cannot be submitted from here.
     """
     environ = os.environ if environ is None else environ
-    check_trusted(run.path)
+    run = run.reopened()
     check_folder(run.path.parent)
     try:
         script = run.script.read_text(encoding="utf-8", errors="surrogateescape")
@@ -74,7 +73,7 @@ def resubmit(
     if scheduler is not None:
         scheduler.check_reachable(environ)
     try:
-        with locked(run.path / LOCK, patience=0.5) as lock:
+        with run.locked(patience=0.5) as lock:
             _check_over(run, scheduler, environ)
             begin = _next_attempts(run, plan, members, include_done)
             record = _renewed(run, run.submission() or before, begin)  # what was unclear may be settled

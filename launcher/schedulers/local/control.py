@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.process import files
 from castoff.launcher.process.own_program import own_program
-from castoff.launcher.runs.directory import check_trusted
 from castoff.launcher.runs.owner import mark_of, owns_latest_submission, pid_of
 from castoff.launcher.runs.records import Ending, ending_of, write
 from castoff.launcher.runs.run import SETTLED, RunDirectory
@@ -80,9 +79,8 @@ def cancel(run: RunDirectory, member: int | None = None) -> None:
     Raises:
         CastoffError: the wish cannot be written down.
     """
-    check_trusted(run.path)
     try:
-        files.replace(run.path / (_CANCEL if member is None else f"{_CANCEL}-{member}"), "")
+        files.replace(run.reopened().path / (_CANCEL if member is None else f"{_CANCEL}-{member}"), "")
     except OSError as error:
         raise CastoffError(
             f"{run.path}: cannot be written; {run.id} is still active: {error.strerror}"

@@ -34,7 +34,6 @@ from castoff.launcher.launchers.local.processes import (
     shares,
 )
 from castoff.launcher.process.locks import take
-from castoff.launcher.runs.directory import check_trusted
 from castoff.launcher.runs.env_from import SECRETS
 from castoff.launcher.runs.owner import record_owner, taken_submission
 from castoff.launcher.runs.records import Ending, Submission, begins, encode, ending_of, write
@@ -113,7 +112,11 @@ class _Scheduler:
         if here != self.run.path:
             # Members that run already know the old path only: they can write no records any more.
             _report(f"{self.run.path} was moved to {here} during the run")
-            self.run = RunDirectory(here)
+            try:
+                self.run = RunDirectory(here)
+            except CastoffError as error:
+                self.cancelled = self.cancelled or str(error)
+                return True
             for member in self.running:
                 member.run = self.run
         if self.cancelled is None and cancel_requested(self.run):
@@ -141,9 +144,9 @@ class _Scheduler:
     def _begin(self, start: Start) -> None:
         cores = self.free.pop(0)
         try:
-            check_trusted(self.run.path)  # before each start: meanwhile somebody else's may lie there
+            run = self.run.reopened()  # before each start: meanwhile somebody else's may lie there
             where = self.submission.directory
-            self.running.append(Member(self.run, self.plan, where, start, self.lock, self.mark, cores))
+            self.running.append(Member(run, self.plan, where, start, self.lock, self.mark, cores))
         except (OSError, CastoffError) as error:
             self.free.append(cores)
             self._record_unstarted(start, "failed", 126, f"its script could not be started: {error}")
@@ -215,7 +218,12 @@ class _Scheduler:
     def _wait_for_others(self) -> None:
         for condition, paths in self.submission.after.items():
             for path in paths:
-                other = RunDirectory(Path(path))
+                try:
+                    other = RunDirectory(Path(path))
+                except CastoffError as error:
+                    self.cancelled = f"{condition} cannot hold any more: {error}"
+                    _report(self.cancelled)
+                    return
                 holds = self.waits(condition, other)
                 while not self._look() and not stop_requested(self.run):
                     now = holds()
@@ -264,10 +272,10 @@ def _settle(folder: Path) -> None:
 def main(waits: Waits) -> None:
     """Take the lock, detach, say the id, and run the job."""
     try:
-        check_trusted(Path(sys.argv[1]))
+        named = RunDirectory(Path(sys.argv[1]))  # before links are resolved: none may stand in its place
     except CastoffError as error:
         sys.exit(f"castoff: {error}")
-    run = RunDirectory(Path(sys.argv[1]).resolve())
+    run = RunDirectory(named.path.resolve())
     lock = _take_lock(run)
     record = run.submission()
     number = len(record.earlier) if record else 0

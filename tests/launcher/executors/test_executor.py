@@ -625,8 +625,8 @@ def test_once_a_job_is_done_its_state_is_the_last(
     still = iter(["running", "running"])
     look = RunWatcher._look
 
-    def late(watcher: RunWatcher, runs: list[RunDirectory]) -> list[Any]:
-        found = look(watcher, runs)
+    def late(watcher: RunWatcher, paths: list[Path]) -> list[Any]:
+        found = look(watcher, paths)
         if (state := next(still, None)) is None:
             return found
         return [
