@@ -34,9 +34,9 @@ from castoff.trainers.distributed.attempt import AttemptOver
 from castoff.trainers.files.durable import (
     SummedFile,
     checksummed,
-    flush_folder,
+    flush,
     read_checksummed,
-    replace_checksummed,
+    replace_file,
     sum_of,
     write_checksummed,
 )
@@ -153,7 +153,7 @@ class Checkpoints:
             manifest = {"step": step, **versions(), "files": files}
             write_checksummed(draft / _MANIFEST, checksummed(manifest))
             self._keep_record(final, draft, files)
-            flush_folder(draft)
+            flush(draft)
             before = final.with_name(f".{final.name}{_BEFORE}")
             self._check()  # it has taken a while
             if final.exists():  # made before by an attempt that got no further
@@ -164,7 +164,7 @@ class Checkpoints:
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
-        flush_folder(self.folder)
+        flush(self.folder)
         self._durable(step)
         shutil.rmtree(before, ignore_errors=True)
         self.longest = max(self.longest, time.monotonic() - began)
@@ -174,7 +174,7 @@ class Checkpoints:
     def _write_record(self, path: Path, content: bytes) -> None:
         self._check()
         self._clear()
-        replace_checksummed(path / _RECORD, content)
+        replace_file(path / _RECORD, content)
         self._tidy()
 
     def _keep_record(self, final: Path, draft: Path, files: Mapping[str, Any]) -> None:
@@ -208,7 +208,7 @@ class Checkpoints:
             if path not in kept and not isinstance(_read_record(path), str):
                 gone = path.with_name(f".{path.name}")
                 path.rename(gone)
-                flush_folder(self.folder)
+                flush(self.folder)
                 shutil.rmtree(gone, ignore_errors=True)
 
     def _point(self, name: str, path: Path | None) -> None:

@@ -26,9 +26,7 @@ from castoff.trainers.configuration.paths import expanded
 from castoff.trainers.configuration.yaml_text import to_yaml
 from castoff.trainers.distributed.attempt import Attempt
 from castoff.trainers.distributed.process_group import RankContext
-
-_OURS = {".lock", ".lock.new", "run.json", ".run.json"}
-"""What is there before anything has been trained."""
+from castoff.trainers.files.durable import replace_file
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +72,7 @@ class RunFolder:
             logger.info("Beginning anew: the earlier %s is now %s", folder, aside)
             self._lock = RunLock(folder, self.attempt)
         if not mark.exists():
-            _replace(mark, json.dumps({"castoff_run": castoff_run}) + "\n")
+            replace_file(mark, f"{json.dumps({'castoff_run': castoff_run})}\n".encode())
         return folder
 
     def write_config(self, config: Config) -> None:
@@ -97,7 +95,7 @@ class RunFolder:
             numbers = (re.fullmatch(r"config-(\d+)\.yaml", each.name) for each in self.path.iterdir())
             last = max((int(number[1]) for number in numbers if number), default=0)
             path.rename(self.path / f"config-{last + 1}.yaml")
-        _replace(path, text)
+        replace_file(path, text.encode())
 
     def record_end(self, step: int, *, stopped: bool = False) -> None:
         """Rank 0 says that there is nothing left to train; `stopped`: early stopping ended it."""
@@ -108,7 +106,10 @@ class RunFolder:
         logger.info(
             "Nothing is left to train in %s: %s, at step %d; to train anew, set training.fresh: "
             "true (castoff train --fresh)%s",
-            *(self.path, why, step, more),
+            self.path,
+            why,
+            step,
+            more,
         )
 
 
@@ -152,7 +153,7 @@ def _made_by(mark: Path, castoff_run: str | None) -> bool:
 
 def _has_more(folder: Path) -> bool:
     """Whether there is anything to set aside."""
-    return any(each.name not in _OURS for each in folder.iterdir())
+    return any(path.name != "run.json" and not path.name.startswith(".") for path in folder.iterdir())
 
 
 def _next(folder: Path) -> Path:
@@ -162,12 +163,3 @@ def _next(folder: Path) -> Path:
     )
     last = max((int(number[1]) for number in numbers if number), default=0)
     return folder.with_name(f"{folder.name}.{last + 1}")
-
-
-def _replace(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)

@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from castoff.trainers.configuration.fields import UserError
+from castoff.trainers.files.durable import replace_file
+from castoff.trainers.files.lock_file import Holder
 
 
 class AttemptOver(UserError):
@@ -26,16 +28,18 @@ class Attempt:
 
     def __init__(self, environ: Mapping[str, str] | None = None):
         environ = os.environ if environ is None else environ
-        run, folder = environ.get("CASTOFF_RUN_DIR"), environ.get("CASTOFF_ATTEMPT_DIR")
-        progress = environ.get("CASTOFF_PROGRESS_FILE")
-        self.run = Path(run).name if run else None
-        """The run that it belongs to, by its directory's name, which no other has."""
-        self.member = int(environ.get("CASTOFF_ARRAY_INDEX") or 0)
-        self.number = int(environ.get("CASTOFF_ATTEMPT") or 0)
+        folder, progress = environ.get("CASTOFF_ATTEMPT_DIR"), environ.get("CASTOFF_PROGRESS_FILE")
+        self.me = Holder.here(environ)
+        """This process, as it names itself in the lock of the run's folder."""
         self._folder = Path(folder) if folder else None
         self._progress = Path(progress) if progress else None
         self._step = -1
         self._writing = threading.Lock()
+
+    @property
+    def run(self) -> str | None:
+        """The run that it belongs to, by its directory's name, which no other has."""
+        return self.me.run
 
     def check(self) -> None:
         """See that it lasts.
@@ -53,7 +57,7 @@ class Attempt:
         """Whether the script of another attempt of the same member has recorded its ending."""
         return (
             self._folder is not None
-            and self._folder.with_name(f"{self.member}.{number}").joinpath("ending.json").exists()
+            and self._folder.with_name(f"{self.me.member}.{number}").joinpath("ending.json").exists()
         )
 
     def record_progress(self, step: int) -> None:
@@ -67,9 +71,7 @@ class Attempt:
             self._step = max(self._step, step)
             content = b"%20d\n%20d\n" % (self._step, time.time_ns())
             if not self._progress.exists():
-                draft = self._progress.with_name(f".{self._progress.name}.{os.getpid()}")
-                draft.write_bytes(content)
-                draft.replace(self._progress)
+                replace_file(self._progress, content)
                 return
             # One write of the same length, in place: ext4 takes 2 ms to rename a file over another.
             descriptor = os.open(self._progress, os.O_WRONLY)

@@ -25,6 +25,7 @@ import torch.distributed as dist
 
 from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.distributed.termination import noticed
+from castoff.trainers.files.durable import replace_file
 
 DEFAULT_GRACE = 120.0
 """Seconds before the deadline at which training is to be over, where CASTOFF_GRACE does not say."""
@@ -245,12 +246,8 @@ class Stopping:
 
     def record_outcome(self, outcome: str) -> None:
         """Rank 0 tells the job script how it ended: `done`, or `resume`."""
-        if not self._outcome:
-            return
-        path = Path(self._outcome)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        draft.write_text(outcome + "\n", encoding="utf-8")
-        draft.replace(path)
+        if self._outcome:
+            replace_file(Path(self._outcome), f"{outcome}\n".encode())
 
 
 def _number(text: str | None) -> float | None:

@@ -26,7 +26,7 @@ from castoff.trainers.dpo.network.weights import load
 from castoff.trainers.dpo.samples.batch import Backbones
 from castoff.trainers.dpo.structures.reading import SUFFIXES, chosen, joined, read_chains
 from castoff.trainers.dpo.structures.structure import Structure
-from castoff.trainers.files.durable import flush_folder
+from castoff.trainers.files.durable import replacing
 
 _PROGRAM = "python -m castoff.trainers.dpo.design"
 
@@ -253,14 +253,8 @@ def _design(target: Target, sequence: Tensor, logits: Tensor, counted: Tensor) -
 
 def _write_file(model: InverseFolding, targets: Sequence[Target], options: argparse.Namespace) -> None:
     """The file that is asked for, once it is whole."""
-    draft = options.out.with_name(f".{options.out.name}")
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            _write(model, targets, options, file)
-        draft.replace(options.out)
-    finally:
-        draft.unlink(missing_ok=True)
-    flush_folder(options.out.parent)
+    with replacing(options.out) as draft, draft.open("w", encoding="utf-8") as file:
+        _write(model, targets, options, file)
 
 
 def _write(

@@ -28,6 +28,7 @@ from castoff.trainers.dpo.samples.data import ChainSet
 from castoff.trainers.dpo.samples.worse import burial, worse
 from castoff.trainers.dpo.settings import Chains
 from castoff.trainers.dpo.structures.reading import Chain
+from castoff.trainers.files.durable import replace_file
 
 _PROGRAM = "python -m castoff.trainers.dpo.make_pairs"
 
@@ -41,12 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         check_writable(options.out, "--out")
         pairs = made(options.structures, options.out, options.number, options.substitutions, options.seed)
-        draft = options.out.with_name(f".{options.out.name}.draft")
-        try:
-            draft.write_text(json.dumps(pairs, indent=1) + "\n")
-            draft.replace(options.out)
-        finally:
-            draft.unlink(missing_ok=True)
+        replace_file(options.out, f"{json.dumps(pairs, indent=1)}\n".encode())
     except KeyboardInterrupt:
         sys.exit(130)
     except (ConfigError, OSError) as error:

@@ -12,9 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import secrets
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -26,12 +25,7 @@ from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.dpo.loss import log_probabilities
 from castoff.trainers.dpo.samples.batch import Batch, Sample
-from castoff.trainers.files.durable import (
-    checksummed,
-    flush_folder,
-    read_checksummed,
-    write_checksummed,
-)
+from castoff.trainers.files.durable import checksummed, read_checksummed, replace_file
 from castoff.trainers.task import move
 
 logger = logging.getLogger(__name__)
@@ -242,20 +236,15 @@ def _read(paths: Sequence[Path], fingerprint: str, number: int) -> Tensor | None
 def _write(paths: Sequence[Path], fingerprint: str, values: Tensor) -> None:
     """Keep them for the next run, in the first file that can be written; else each run computes them.
 
-    Several runs that begin together may all write: each its own draft, and any of them is right.
+    Several runs that begin together may all write the same numbers.
     """
     content = checksummed({"fingerprint": fingerprint, "log_probabilities": values.tolist()})
     refusals = []
     for path in paths:
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_checksummed(draft, content)
-            draft.replace(path)
-            flush_folder(path.parent)
+            replace_file(path, content)
         except OSError as error:
-            with suppress(OSError):
-                draft.unlink(missing_ok=True)
             refusals.append(str(error))
             continue
         logger.info("The reference's log-probabilities of %d pairs are kept in %s", len(values), path)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import glob
-import os
 import shutil
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from castoff.trainers.files.durable import flush_folder
+from castoff.trainers.files.durable import draft_of, flush
 from castoff.trainers.files.locking import locked
 
 
@@ -30,12 +28,12 @@ def built_once(folder: Path, is_whole: Callable[[Path], bool], write: Callable[[
         if alone:  # otherwise another process may still be writing its draft
             for left in folder.parent.glob(f".{glob.escape(folder.name)}.draft-*"):
                 shutil.rmtree(left)
-        draft = folder.with_name(f".{folder.name}.draft-{socket.gethostname()}-{os.getpid()}")
+        draft = draft_of(folder)
         try:
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir()
             write(draft)
-            flush_folder(draft)
+            flush(draft)
             _put_in_place(draft, folder, is_whole)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
@@ -53,5 +51,5 @@ def _put_in_place(draft: Path, folder: Path, is_whole: Callable[[Path], bool]) -
     except OSError:
         if not is_whole(folder):
             raise
-    flush_folder(folder.parent)
+    flush(folder.parent)
     shutil.rmtree(replaced, ignore_errors=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
+import socket
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -111,13 +113,53 @@ def write_checksummed(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def replace_checksummed(path: Path, content: bytes) -> None:
-    """Let what `checksummed` gave take the place of a file, in one rename."""
-    draft = path.with_name(f".{path.name}")
-    draft.unlink(missing_ok=True)
-    write_checksummed(draft, content)
-    draft.replace(path)
-    flush_folder(path.parent)
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A draft to write in this context, which then replaces the file in one rename, and is on the disk.
+
+    If the context fails, the draft is removed and the file stays as it was.
+    """
+    draft = draft_of(path)
+    try:
+        _remove_drafts_of_killed_processes(draft)
+        yield draft
+        flush(draft)
+        draft.replace(path)
+    except BaseException:
+        with suppress(OSError):  # on a full disk, free the draft's space
+            draft.unlink(missing_ok=True)
+        raise
+    flush(path.parent)
+
+
+def draft_of(path: Path) -> Path:
+    """Where this process writes what is to replace a file or folder: beside it."""
+    return path.with_name(f".{path.name}.draft-{socket.gethostname()}-{os.getpid()}")
+
+
+def _remove_drafts_of_killed_processes(draft: Path) -> None:
+    """Remove what processes of this host left of the same file, which would fill the disk."""
+    of_this_host, _, _ = draft.name.rpartition("-")
+    for left in draft.parent.glob(f"{glob.escape(of_this_host)}-*"):
+        _, _, pid = left.name.rpartition("-")
+        if left == draft or (pid.isdecimal() and not _is_running(int(pid))):
+            left.unlink(missing_ok=True)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        pass
+    return True
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace a file, or make it, in one rename; when this returns, it is on the disk."""
+    with replacing(path) as draft:
+        draft.write_bytes(content)
 
 
 def checksummed(content: Mapping[str, Any]) -> bytes:
@@ -148,9 +190,9 @@ def read_checksummed(path: Path) -> dict[str, Any]:
     return content
 
 
-def flush_folder(folder: Path) -> None:
-    """Have the names in a folder, and which files they mean, on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def flush(path: Path) -> None:
+    """Have on the disk what a file holds, or the names in a folder and which files they mean."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

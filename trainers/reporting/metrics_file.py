@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from castoff.trainers.files.durable import flush
+
 logger = logging.getLogger(__name__)
 
 
@@ -50,12 +52,12 @@ class MetricsFile:
         """
         self._append()
         if self._whole:
-            _flush(self.path)
-            _flush(self.path.parent)
+            flush(self.path)
+            flush(self.path.parent)
         return self._whole or 0
 
     def cut(self, position: int) -> None:
-        """Drop what stands after so many bytes, and what is left of a half line before.
+        """Truncate the file to `position` bytes, and to its last whole line.
 
         Raises:
             OSError: the file cannot be shortened.
@@ -71,7 +73,7 @@ class MetricsFile:
             )
         if self.path.exists():
             os.truncate(self.path, self._whole)
-            _flush(self.path)
+            flush(self.path)
 
     def read(self) -> list[dict[str, Any]]:
         """Every whole line."""
@@ -106,14 +108,6 @@ class MetricsFile:
 def _whole_lines(path: Path, end: int | None = None) -> int:
     """How many of the first `end` bytes are whole lines."""
     return path.read_bytes()[:end].rfind(b"\n") + 1 if path.exists() else 0
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _finite(value: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from castoff.trainers.configuration.config import Logging, Wandb
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.files.durable import replace_file
 from castoff.trainers.reporting.metrics_file import MetricsFile
 from castoff.trainers.reporting.packages import packages
 
@@ -302,9 +303,7 @@ def _kept_id(path: Path) -> str:
         if kept.isascii() and kept.isalnum():
             return kept
     made = secrets.token_hex(4)
-    draft = path.with_name(f".{path.name}")
-    draft.write_text(f"{made}\n", encoding="utf-8")
-    draft.replace(path)
+    replace_file(path, f"{made}\n".encode())
     return made
 
 

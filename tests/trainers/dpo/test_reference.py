@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from castoff.launcher.ranks import RankEnv
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
-from castoff.trainers.dpo import reference
 from castoff.trainers.dpo.loss import log_probabilities
 from castoff.trainers.dpo.reference import (
     Conditions,
@@ -30,6 +29,7 @@ from castoff.trainers.dpo.reference import (
 )
 from castoff.trainers.dpo.samples.batch import Backbones
 from castoff.trainers.dpo.samples.data import collated
+from castoff.trainers.files import durable
 from tests.trainers.dpo.small import MadePairs, network
 from tests.trainers.toys import run
 
@@ -204,12 +204,15 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptu
 
 
 def test_what_cannot_be_written_whole_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path, content: bytes) -> None:
-        path.write_bytes(content[:9])
+    flushed = []
+
+    def full(path: Path) -> None:
+        flushed.append(path)
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr(reference, "write_checksummed", full)
+    monkeypatch.setattr(durable, "flush", full)
     computed(tmp_path, MadePairs(3))
+    assert flushed
     assert list(tmp_path.iterdir()) == []
 
 

@@ -68,7 +68,7 @@ def test_its_files_names_are_on_the_disk_before_it_is_renamed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flushed = []
-    monkeypatch.setattr(module, "flush_folder", lambda path: flushed.append((path, folder.exists())))
+    monkeypatch.setattr(module, "flush", lambda path: flushed.append((path, folder.exists())))
     built_once(folder, is_whole, write)
     (draft, before), (parent, after) = flushed
     assert draft.name.startswith(".made [1].draft-") and parent == folder.parent

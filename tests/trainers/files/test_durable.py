@@ -16,7 +16,8 @@ from castoff.trainers.files.durable import (
     SummedFile,
     checksummed,
     read_checksummed,
-    replace_checksummed,
+    replace_file,
+    replacing,
     sum_of,
     write_checksummed,
 )
@@ -37,9 +38,25 @@ def test_a_replaced_file_is_on_the_disk_under_its_name(
     """Without the folder's flush, a node that loses its power may come back with the old one."""
     write_checksummed(tmp_path / "file", checksummed({"a": 1}))
     order = recorded_order(tmp_path, monkeypatch)
-    replace_checksummed(tmp_path / "file", checksummed({"a": 2}))
-    assert order == ["flush .file", "rename .file to file", "flush ."]
+    replace_file(tmp_path / "file", checksummed({"a": 2}))
+    draft = order[0].removeprefix("flush ")
+    assert draft.startswith(".file.")
+    assert order == [f"flush {draft}", f"rename {draft} to file", "flush ."]
     assert read_checksummed(tmp_path / "file") == {"a": 2}
+
+
+def test_a_file_whose_replacement_fails_stays_and_no_draft_is_left(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("old")
+
+    def fail() -> None:
+        with replacing(file) as draft:
+            draft.write_text("new")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert file.read_text() == "old" and [*tmp_path.iterdir()] == [file]
 
 
 def test_every_byte_is_sealed(tmp_path: Path) -> None:

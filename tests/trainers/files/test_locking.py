@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from castoff.launcher.process.locks import try_lock
-from castoff.trainers.files import locking
+from castoff.trainers.files import lock_file, locking
+from castoff.trainers.files.lock_file import Holder
 from castoff.trainers.files.locking import locked
 from tests.patience import until
 
@@ -27,6 +29,13 @@ print("mine", flush=True)
 sys.stdin.readline()
 """
 """Gives no sign of life: it is as if its host were lost, and the file server kept its lock."""
+
+
+def read_holder(lock: Path) -> Holder:
+    """As another process reads it: closing the file would let go of a lock of this one."""
+    program = "import sys; print(open(sys.argv[1]).read())"
+    words = [sys.executable, "-S", "-c", program, str(lock)]
+    return msgspec.json.decode(subprocess.check_output(words), type=Holder)
 
 
 class Clock:
@@ -63,7 +72,7 @@ def lock(folder: Path) -> Path:
 
 
 @contextmanager
-def held(lock: Path, name: str = "process 7 on n3\n") -> Iterator[subprocess.Popen[str]]:
+def held(lock: Path, name: str = '{"pid": 7, "host": "n3"}') -> Iterator[subprocess.Popen[str]]:
     """By another process, until this ends or that is ended."""
     words = [sys.executable, "-S", "-c", HOLDER, str(lock), name]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
@@ -138,7 +147,7 @@ def test_the_lock_of_a_file_that_was_deleted_meanwhile_counts_for_nothing(
             lock.unlink()
         return try_lock(descriptor, **how)
 
-    monkeypatch.setattr(locking, "try_lock", deleted_first)
+    monkeypatch.setattr(lock_file, "try_lock", deleted_first)
     with locked(folder) as alone:
         assert alone and len(tries) == 2 and is_taken(lock)
 
@@ -146,8 +155,15 @@ def test_the_lock_of_a_file_that_was_deleted_meanwhile_counts_for_nothing(
 def test_what_others_wrote_is_shown_as_one_line_of_text(
     folder: Path, lock: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with held(lock, "\x1b[31mred\nsecond"), locked(folder):
-        assert caplog.messages[0].startswith("Waiting for another process: [31mred holds ")
+    with held(lock, r'{"pid": 7, "host": "\u001b[31mred\nsecond"}'), locked(folder):
+        assert caplog.messages[0].startswith("Waiting for another process: process 7 on [31mredsecond holds ")
+
+
+def test_a_holder_that_has_not_named_itself(
+    folder: Path, lock: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with held(lock, "anything"), locked(folder):
+        assert "Waiting for another process: a process that gives no name holds " in caplog.messages[0]
 
 
 def test_a_holder_names_itself_and_shows_that_it_lives(
@@ -157,7 +173,7 @@ def test_a_holder_names_itself_and_shows_that_it_lives(
     monkeypatch.setenv("CASTOFF_RUN_DIR", "/scratch/castoff-runs/train-1")
     lock.write_text("the process before, whose name was far longer than this one's" * 3)
     with locked(folder):
-        assert lock.read_text() == f"process {os.getpid()} on {os.uname().nodename} of run train-1\n"
+        assert str(read_holder(lock)) == f"process {os.getpid()} on {os.uname().nodename} of run train-1"
         for _ in range(2):
             os.utime(lock, (0, 0))
             until(lambda: lock.stat().st_mtime > 0, "a sign of life")

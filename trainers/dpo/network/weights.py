@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
@@ -20,7 +19,7 @@ from castoff.launcher.typed.suggestion import did_you_mean
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.dpo.alphabet import KINDS, LETTERS
 from castoff.trainers.dpo.network.model import InverseFolding
-from castoff.trainers.files.durable import SummedFile, flush_folder
+from castoff.trainers.files.durable import SummedFile, replacing
 
 _SHOWN = 3
 """Weights of which there is something wrong that are named; the others are counted."""
@@ -55,17 +54,8 @@ def save(path: Path, model: InverseFolding, noise_level: float) -> None:
         "noise_level": float(noise_level),
         "model_state_dict": weights,
     }
-    draft = path.with_name(f".{path.name}")
-    draft.unlink(missing_ok=True)
-    try:
-        with SummedFile(draft) as file:
-            torch.save(content, cast("IO[bytes]", file))
-        draft.replace(path)
-    except OSError:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)  # a full disk has need of its room
-        raise
-    flush_folder(path.parent)
+    with replacing(path) as draft, SummedFile(draft) as file:
+        torch.save(content, cast("IO[bytes]", file))
 
 
 def load(path: Path) -> Loaded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.dpo.network.model import InverseFolding
 from castoff.trainers.dpo.network.weights import load, save
+from castoff.trainers.files.durable import draft_of
 from tests.trainers.dpo.network.folds import letters, shuffled, wandering
 
 
@@ -105,7 +107,10 @@ def test_what_wraps_a_model_is_taken_off(file: Path, prefix: str) -> None:
 def test_what_was_there_is_replaced_as_a_whole(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(file, small(), 0.1)
     before = file.read_bytes()
-    (file.parent / ".model.pt").write_text("left by one that was killed")
+    with subprocess.Popen(["true"]) as killed:
+        pass
+    name = draft_of(file).name.removesuffix(str(os.getpid()))
+    (file.parent / f"{name}{killed.pid}").write_text("left by one that was killed")
 
     def full(*_: Any) -> int:
         raise OSError(28, "No space left on device")

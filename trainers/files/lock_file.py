@@ -1,0 +1,118 @@
+"""The file of a lock: one process holds it, and another takes its place if the holder is lost.
+
+The kernel releases a lock however its holder ends. But a file server may keep the lock of a process that is
+gone with its host, as NFS does: then another process puts a new file in its place, and the holder, if it
+still runs, finds that out by `LockFile.is_current`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from castoff.launcher.process.locks import NoLocks, try_lock
+from castoff.trainers.files.durable import draft_of
+
+logger = logging.getLogger(__name__)
+
+
+class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The process that holds a lock, as it writes into the lock's file."""
+
+    pid: int
+    host: str
+    run: str | None = None
+    member: int = 0
+    attempt: int = 0
+
+    def __str__(self) -> str:
+        run = f" of run {self.run}" if self.run else ""
+        text = f"process {self.pid} on {self.host}{run}"
+        return "".join(letter for letter in text if letter.isprintable())
+
+    @classmethod
+    def here(cls, environ: Mapping[str, str]) -> Holder:
+        """This process."""
+        return cls(
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            run=Path(environ.get("CASTOFF_RUN_DIR", "")).name or None,
+            member=int(environ.get("CASTOFF_ARRAY_INDEX") or 0),
+            attempt=int(environ.get("CASTOFF_ATTEMPT") or 0),
+        )
+
+
+class LockFile:
+    """A lock that this process holds until `close`, or until it ends."""
+
+    def __init__(self, path: Path, descriptor: int, *, exclusive: bool):
+        self.path = path
+        self.descriptor = descriptor
+        self.exclusive = exclusive
+        """False where the file system has no locks: others may hold it, too."""
+
+    @classmethod
+    def take(cls, path: Path) -> LockFile | None:
+        """Hold the lock; None if another process does, or has just replaced or removed its file.
+
+        Raises:
+            OSError: its file cannot be made.
+        """
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            lock = cls(path, descriptor, exclusive=True)
+            if try_lock(descriptor, inherited=False) and lock.is_current():
+                return lock
+        except NoLocks as error:
+            logger.info(
+                "%s: no locks there (%s), so several processes may write at once", path, error.strerror
+            )
+            return cls(path, descriptor, exclusive=False)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        return None
+
+    @classmethod
+    def replace(cls, path: Path, holder: Holder) -> LockFile:
+        """Put a new file in the place of a lost holder's; this process holds it before others see it."""
+        draft = draft_of(path)
+        draft.unlink(missing_ok=True)
+        lock = cls(path, os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), exclusive=True)
+        try_lock(lock.descriptor, inherited=False)
+        lock.write(holder)
+        draft.replace(path)
+        return lock
+
+    def write(self, holder: Holder) -> None:
+        """Name the process that holds it."""
+        os.ftruncate(self.descriptor, 0)
+        os.pwrite(self.descriptor, msgspec.json.encode(holder), 0)
+
+    def is_current(self) -> bool:
+        """Whether the file of its name is still this one: another process may have replaced or removed it."""
+        try:
+            return os.path.samestat(os.fstat(self.descriptor), self.path.stat())
+        except FileNotFoundError:
+            return False
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self.descriptor)
+
+
+def holder_of(path: Path) -> Holder | None:
+    """The process that holds a lock, if it has written that; only where this process does not hold it.
+
+    For the kernel, closing any open file releases the locks that the same process has on it.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Holder)
+    except (OSError, msgspec.DecodeError):
+        return None
