@@ -89,7 +89,12 @@ class Assembly:
         self.early_stopping = EarlyStopping(config)
         self.weights = Weights(self.task, self.engine, self.state, config, context)
         self.first_step = FirstStep(
-            *(self.task, self.engine, self.state, context, self.weights, self.early_stopping)
+            task=self.task,
+            engine=self.engine,
+            state=self.state,
+            context=context,
+            weights=self.weights,
+            early_stopping=self.early_stopping,
         )
         context.on_main(lambda: check_packages(config.logging))
         # What is wrong is reported before an earlier run's folder is set aside.
@@ -98,8 +103,15 @@ class Assembly:
         """The run's folder: checkpoints, metrics.jsonl and config.yaml."""
         self.reports = reports(self.folder, config, context)
         self.manager = CheckpointManager(
-            *(config, task, self.task, context, self.state, self.engine, self.weights, self.reports),
-            self.run_folder,
+            config=config,
+            given=task,
+            task=self.task,
+            context=context,
+            state=self.state,
+            engine=self.engine,
+            weights=self.weights,
+            log=self.reports,
+            run_folder=self.run_folder,
         )
         self.checkpoints = self.manager.checkpoints
 
@@ -138,7 +150,10 @@ class Assembly:
         self.reports.sizes(splits)
         whole = self.task.whole_set_evaluator is not None
         train, val, test = loaders(
-            *(splits, self.config, self.context, self.task.collate),
+            splits,
+            self.config,
+            self.context,
+            self.task.collate,
             whole=whole,
             least=2 if has_batchnorm(self.model) else 1,
         )

@@ -188,8 +188,12 @@ class TrainerDDP(Assembly):
         self.stopping = stack.enter_context(Stopping(self.context, look=self._look))
         self.watchdog = stack.enter_context(Watchdog(self.context, self.config.parallel))
         self.validation = Validation(
-            *(self.task, self.engine, self.context, self.state),
-            *(self.stopping, self.watchdog),
+            task=self.task,
+            engine=self.engine,
+            context=self.context,
+            state=self.state,
+            stopping=self.stopping,
+            watch=self.watchdog,
         )
         self.first_step.begin(train, val, wanted=training.check_first_step)
         self._collect = stack.enter_context(collected_together(training.collect_garbage_every))

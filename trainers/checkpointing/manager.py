@@ -77,7 +77,8 @@ class CheckpointManager:
         self._registry = Registry(KeptTask(task), {}, {})
         self._saved: tuple[int, int, bool] | None = None
         self.checkpoints = Checkpoints(
-            *(run_folder.path / "checkpoints", config.training.keep_checkpoints),
+            run_folder.path / "checkpoints",
+            config.training.keep_checkpoints,
             check=run_folder.check,
             durable=run_folder.attempt.record_progress,
             infinite=[name for name, each in engine.bare.named_buffers() if not finite(each)],

@@ -145,7 +145,9 @@ class Additivity:
         if self._context.is_main and others and kind.main not in means:
             logger.warning(
                 "%s %s where a sum over the batch's items is due, so it is divided once more; give %s",
-                *(where, others, kind.a_sum),
+                where,
+                others,
+                kind.a_sum,
             )
         if self._context.is_main and kind is LOSS and _is_over_pairs(drawn):
             assert pair is not None

@@ -173,5 +173,8 @@ def _warn(name: str, error: Exception) -> None:
     logger.warning(
         "The first batch of the %s set cannot be evaluated: %s, %s. Ignore this if it needs what one batch "
         "lacks, or what training has yet to make; %s",
-        *(name, brief(error), place_of(error), _SWITCH),
+        name,
+        brief(error),
+        place_of(error),
+        _SWITCH,
     )

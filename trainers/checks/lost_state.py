@@ -63,7 +63,8 @@ def changes_are_kept(task: Task, model: nn.Module, context: RankContext) -> Iter
             "one that was not interrupted. Return it in %s.state_dict, restore it in load_state_dict; in a "
             "model make it a buffer (register_buffer); for random numbers take self.state.generator. Ignore "
             "this for what is only shown",
-            *(few(lost), kind),
+            few(lost),
+            kind,
         )
 
 

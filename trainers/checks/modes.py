@@ -21,7 +21,8 @@ def warn_of_eval_mode(task: str, model: nn.Module) -> None:
             "%s.build_model leaves %s in eval mode, so it trains without dropout and with fixed batch norm "
             "statistics: from_pretrained() gives such models. Call model.train() before you return it; if "
             "eval mode is meant, freeze those parts with requires_grad_(False), or ignore this",
-            *(task, few(parts)),
+            task,
+            few(parts),
         )
 
 

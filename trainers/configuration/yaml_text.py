@@ -221,5 +221,5 @@ def plain(value: Any) -> Any:
         return os.fspath(value)
     if hasattr(value, "__qualname__"):  # a class or function that Python code put here
         path = f"{value.__module__}.{value.__qualname__}"
-        return PyObject(path) if is_import_path(path) else path  # that of a lambda leads nowhere
+        return PyObject(path) if is_import_path(path) else path  # a lambda cannot be imported again
     return repr(value)

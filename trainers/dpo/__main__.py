@@ -21,7 +21,9 @@ def main() -> None:
     check_packages("dpo", ("torch", "numpy", "gemmi"))
     me = rank_here()
     run_on_rank(
-        *(me, lambda: _config(arguments, chosen(arguments, me, partial(_config, arguments))), _train),
+        me,
+        lambda: _config(arguments, chosen(arguments, me, partial(_config, arguments))),
+        _train,
         beside=arguments.path,
         own_words=with_flags,
     )

@@ -76,7 +76,11 @@ class LikelihoodTask(Task):
         """The network, of the size that was asked for."""
         given = self.settings.model
         return InverseFolding(
-            *(given.hidden_size, given.encoder_layers, given.decoder_layers, given.neighbours, given.dropout)
+            given.hidden_size,
+            given.encoder_layers,
+            given.decoder_layers,
+            given.neighbours,
+            given.dropout,
         )
 
     def build_data(self) -> Splits:
@@ -149,7 +153,12 @@ class LikelihoodTask(Task):
         numbers = torch.rand(len(native), 1, native.shape[1]).to(device)
         drawn = sampled(
             cast("InverseFolding", model),
-            *(batch.backbones, native, batch.designed, batch.order.unsqueeze(1), numbers, TEMPERATURE),
+            batch.backbones,
+            native,
+            batch.designed,
+            batch.order.unsqueeze(1),
+            numbers,
+            TEMPERATURE,
         ).sequences[:, 0]
         known = native[batch.designed]
         recovered = float((drawn[batch.designed] == known).float().mean())

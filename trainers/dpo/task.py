@@ -93,7 +93,10 @@ class DpoTask(Task):
         referenced: dict[str, Referenced] = {}
         for name, pairs in known.items():
             log_probabilities = reference_of(
-                *(pairs, self._reference, conditions, context),
+                pairs,
+                self._reference,
+                conditions,
+                context,
                 beside=files[name],
                 cache=cache,
                 collate=collated,

@@ -76,7 +76,10 @@ class Validation:
 
     def _on_all_ranks(self, val: EvaluationLoader) -> Metrics:
         return evaluate(
-            *(self._task, self._engine.judged, val, self._context),
+            self._task,
+            self._engine.judged,
+            val,
+            self._context,
             draw_from=self._state.draw_from,
             autocast=self._engine.autocast,
             paced=self._paced,
@@ -109,7 +112,10 @@ def tested(task: Task, engine: Engine, test: EvaluationLoader, state: TrainingSt
         return evaluate_whole(judging.whole_set_evaluator, engine.judged, WholeSet(test), engine.autocast)
     alone = RankContext(0, 1, state.device, alone=True)
     return evaluate(
-        *(judging, engine.judged, test, alone),
+        judging,
+        engine.judged,
+        test,
+        alone,
         draw_from=state.draw_from,
         autocast=engine.autocast,
     )

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from castoff.trainers.configuration import config as core
 from castoff.trainers.configuration.fields import ConfigError, convert
 from castoff.trainers.configuration.pyobject import resolved
-from castoff.trainers.gnn import names
 from castoff.trainers.gnn.models.section import applied
+from castoff.trainers.gnn.names import found
 from castoff.trainers.task.configured_task import samples_in
 from castoff.trainers.task.criterion import Criterion
 from castoff.trainers.task.prediction_metrics import Monitors, targets_in, to_keep
@@ -36,7 +36,7 @@ class _Judging:
 
     def __init__(self, device: Any, criterion: Callable[..., Any], apply_model: Callable[..., Any] | None):
         self.device = device
-        self.criterion = names.found(criterion, "criterion", "criterion")
+        self.criterion = found(criterion, "criterion", "criterion")
         self.apply_model = apply_model
         self.logger = logging.getLogger(__name__)
         self._mean = Criterion(self.criterion, "criterion").mean
@@ -82,7 +82,7 @@ class Evaluator(_Judging):
         ]
         if problems:
             raise ConfigError(problems)
-        self.tasks = Monitors(given, "evaluator_tasks", names.found, LOSSES)
+        self.tasks = Monitors(given, "evaluator_tasks", found, LOSSES)
         self.data = pandas.DataFrame({name: pandas.Series([], dtype=object) for name in LOSSES})
 
     def evaluate(self, model: nn.Module, data_loader: Iterable[Any]) -> Any:

@@ -11,13 +11,13 @@ from torch_geometric.data import Batch
 
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.distributed.process_group import RankContext
-from castoff.trainers.gnn import names
 from castoff.trainers.gnn.graphs import settings
 from castoff.trainers.gnn.graphs.dataset import Graphs
 from castoff.trainers.gnn.graphs.splits import prepared
 from castoff.trainers.gnn.models.parts import of_libraries
 from castoff.trainers.gnn.models.section import applied, model_of
 from castoff.trainers.gnn.models.trial import trial
+from castoff.trainers.gnn.names import found
 from castoff.trainers.task import Splits, move
 from castoff.trainers.task.configured_task import ConfiguredTask
 
@@ -57,7 +57,7 @@ class GraphTask(ConfiguredTask):
 
     def find(self, value: Any, field: str, kind: str) -> Any:
         """The same, which may be a bare name of our own."""
-        return super().find(value, field, kind) if kind == "apply_model" else names.found(value, field, kind)
+        return super().find(value, field, kind) if kind == "apply_model" else found(value, field, kind)
 
     def setup(self, context: RankContext) -> None:
         """Where the graphs are to be written and mapped."""

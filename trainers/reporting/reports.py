@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from castoff.trainers.configuration.config import Config, Member
-from castoff.trainers.configuration.consistency import without_effect
+from castoff.trainers.configuration.without_effect import without_effect
 from castoff.trainers.configuration.yaml_text import in_a_line, plain
 from castoff.trainers.data.loaders import Group
 from castoff.trainers.distributed.devices import device_name, limiter
@@ -97,8 +97,11 @@ class Reports:
             self._tell_beginning(resolved)
             self.logger.info(
                 "Model: %s; precision %s, device %s; %s; run folder %s",
-                *(_parameters(model), self._precision, device_name(self._context.device)),
-                *(f"{steps:,} steps per epoch" if steps else "epochs of unknown length", self._folder),
+                _parameters(model),
+                self._precision,
+                device_name(self._context.device),
+                f"{steps:,} steps per epoch" if steps else "epochs of unknown length",
+                self._folder,
             )
 
     def _tell_beginning(self, resolved: Mapping[str, float]) -> None:

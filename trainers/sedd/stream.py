@@ -66,7 +66,9 @@ class ProteinStream(IterableDataset[Protein]):
     def shard(self, num_shards: int, index: int) -> ProteinStream:
         """One of so many parts, none of which has a block of another."""
         return ProteinStream(
-            *(self._store, self._max_length, self._blocks),
+            self._store,
+            self._max_length,
+            self._blocks,
             block=self._block,
             mixed=self._mixed,
             num_shards=num_shards,

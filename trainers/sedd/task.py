@@ -178,7 +178,9 @@ class SeddTask(Task):
         padded = len(set(lengths)) > 1
         tokens = sampled(
             lambda noisy, sigma: model(noisy, sigma, padded),
-            *(self.graph, self.noise, self.settings.sampling),
+            self.graph,
+            self.noise,
+            self.settings.sampling,
             torch.tensor(lengths, device=next(model.parameters()).device),
             generator,
         )

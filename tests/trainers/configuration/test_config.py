@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from castoff.trainers.configuration.config import Config
-from castoff.trainers.configuration.consistency import without_effect
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.configuration.pyobject import PyObject
 from castoff.trainers.configuration.synonyms import _FIELDS, _type_at
+from castoff.trainers.configuration.without_effect import without_effect
 from castoff.trainers.configuration.yaml_text import get_loader, read_yaml, read_yaml_file, to_yaml
 from castoff.trainers.ddp import TrainerDDP
 from castoff.trainers.task.configured_task import ConfiguredTask

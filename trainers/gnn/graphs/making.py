@@ -143,7 +143,7 @@ class FromCausets(Making):
 
 
 class FromFiles(Making):
-    """Samples of stores, as a reader, a filter and a transform make graphs of them."""
+    """Graphs made from stored samples by a reader, a filter and a transform."""
 
     def __init__(self, settings: Files):
         super().__init__(settings)

@@ -60,7 +60,10 @@ class Encoder(nn.Module):
         try:
             self.blocks = nn.ModuleList(
                 GNNBlock(
-                    *(before, after, dropout, with_skip),
+                    before,
+                    after,
+                    dropout,
+                    with_skip,
                     gnn_layer_type=convolution,
                     gnn_layer_kwargs=convolution_kwargs,
                     normalizer_type=norm,

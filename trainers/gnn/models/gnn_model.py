@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from castoff.launcher.typed.suggestion import suggestion
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.gnn.models.inputs import given, taken
-from castoff.trainers.gnn.models.joints import shape_errors
+from castoff.trainers.gnn.models.joints import JoinedParts, shape_errors
 from castoff.trainers.gnn.models.parts import Fields, Part, built, part, part_of
 from castoff.trainers.gnn.names import found
 
 
-class GNNModel(nn.Module):
+class GNNModel(JoinedParts):
     """Node features, edges and each node's graph to {number of a task: its output}.
 
     Every part is a class, function or module by itself or by its name, with its arguments beside it. The
@@ -92,7 +92,7 @@ class GNNModel(nn.Module):
         layers, tasks = _all_built(poolings, problems), _all_built(heads, problems)
         if problems or made[0] is None:
             raise ConfigError(problems)
-        self.encoder: nn.Module = made[0]
+        self.encoder = made[0]
         self.pooling_layers = nn.ModuleList(layers) if pooled else None
         self.aggregate_pooling, self.latent_model = made[1], made[2]
         self.graph_features_net, self.aggregate_graph_features = made[3], made[4]
@@ -165,7 +165,12 @@ class GNNModel(nn.Module):
         if size is None and graph_features is not None:
             size = graph_features.shape[0]
         embeddings = self.get_embeddings(
-            *(x, edge_index, batch, embedding_kwargs, latent_args, latent_kwargs),
+            x,
+            edge_index,
+            batch,
+            embedding_kwargs,
+            latent_args,
+            latent_kwargs,
             edge_attr=edge_attr,
             edge_weight=edge_weight,
             size=size,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,16 +11,25 @@ from castoff.trainers.gnn.models.inputs import given, taken
 from castoff.trainers.gnn.models.parts import name_of, of_libraries
 from castoff.trainers.gnn.models.trial import trial
 
-if TYPE_CHECKING:
-    from castoff.trainers.gnn.models.gnn_model import GNNModel
-
 GRAPHS = 3
 _GRAPH_OF = (0, 0, 0, 1, 1, 2)
 _EDGES = ((0, 1, 1, 2, 3, 4), (1, 0, 2, 1, 4, 3))
 """Of three nodes, of two, and a node by itself."""
 
 
-def shape_errors(model: GNNModel) -> list[str]:
+class JoinedParts(nn.Module):
+    """The parts of a graph network, in the order in which a batch passes them."""
+
+    encoder: nn.Module
+    pooling_layers: nn.ModuleList | None
+    aggregate_pooling: nn.Module | None
+    latent_model: nn.Module | None
+    graph_features_net: nn.Module | None
+    aggregate_graph_features: nn.Module | None
+    downstream_tasks: nn.ModuleList
+
+
+def shape_errors(model: JoinedParts) -> list[str]:
     """The parts of a model that do not fit to what comes before them, each in words.
 
     Nothing where that cannot be known: of an encoder that does not say how wide its nodes are, or of
@@ -38,7 +47,7 @@ def shape_errors(model: GNNModel) -> list[str]:
 class _Misfits:
     """A batch on its way through a model, and what went wrong."""
 
-    def __init__(self, model: GNNModel):
+    def __init__(self, model: JoinedParts):
         self.problems: list[str] = []
         self._model = model
         self._edges = torch.tensor(_EDGES)
