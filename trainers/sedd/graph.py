@@ -57,7 +57,7 @@ class GraphOfStates(ABC):
 
     @abstractmethod
     def denoised(self, log_score: Tensor, tokens: Tensor, sigma: Tensor) -> Tensor:
-        """The same back to time 0, from the little noise sigma that is left."""
+        """The last step: from the remaining noise sigma to time 0."""
 
     def _where(self, counts: Tensor, log_score: Tensor, clean: Tensor) -> tuple[Tensor, Tensor]:
         """The score's logarithm, and that at the clean residue, where a position counts; elsewhere 0.

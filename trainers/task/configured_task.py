@@ -228,7 +228,7 @@ def _named(config: Config) -> Task:
 
 
 def evaluators(config: Config) -> dict[str, core.Evaluator | None]:
-    """What judges the validation set, then the test set, by the fields that say it."""
+    """The evaluators of the validation and the test set, from their fields."""
     return dict(zip(_TYPES, (config.validation.validator, config.testing.tester), strict=True))
 
 

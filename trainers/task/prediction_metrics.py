@@ -75,7 +75,7 @@ class Monitors:
 
 
 def to_keep(part: Any) -> Any:
-    """A batch's outputs or targets as they can wait for the others': on the CPU, in a type that numpy has."""
+    """Move a batch's values to the CPU, as a type that numpy has, until all batches are done."""
     if isinstance(part, Tensor):
         part = part.detach().cpu()
         part = part.float() if part.dtype in (torch.float16, torch.bfloat16) else part

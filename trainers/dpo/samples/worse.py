@@ -52,7 +52,7 @@ HYDROPATHY: Numbers = numpy.array(
         *(1.9, -3.5, -1.6, -3.5, -4.5, -0.8, -0.7, 4.2, -0.9, -1.3),
     ]
 )
-"""Kyte and Doolittle's, (20,), by tokens."""
+"""Hydropathy of each amino acid (Kyte and Doolittle), by token."""
 
 _NEAR = 10.0
 """Å between two CB."""

@@ -49,7 +49,7 @@ Places = numpy.typing.NDArray[numpy.int32]
 
 
 class Layout(Enum):
-    """Which of a chain's residues there are in a sequence of it."""
+    """Which residues a chain's sequence contains."""
 
     MODELLED = "modelled residues"
     FULL = "the file's full sequence"
