@@ -41,7 +41,7 @@ class Log(Protocol):
 
 
 class Resumed(NamedTuple):
-    """What a training was resumed from."""
+    """The checkpoint from which a training was resumed."""
 
     record: dict[str, Any] | None
     """What the validation at the checkpoint measured, if it was done."""

@@ -10,7 +10,7 @@ from castoff.trainers.distributed.process_group import RankContext
 
 
 class Stateful(Protocol):
-    """What can be kept and taken up again."""
+    """An object whose state can be saved and restored."""
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors and plain containers."""
@@ -22,7 +22,7 @@ class Stateful(Protocol):
 
 
 class OfOneRank(Stateful, Protocol):
-    """What each rank has its own of."""
+    """An object of which each rank has its own state."""
 
     def load_state_dicts(self, states: Sequence[dict[str, Any]], context: RankContext) -> None:
         """Resume from the states of another number of ranks."""

@@ -46,7 +46,7 @@ class RunFolder:
         environ = os.environ if environ is None else environ
         self._context = context
         self.attempt = Attempt(environ)
-        """Of the castoff run that trains into it, if one does; rank 0 reports to it."""
+        """The attempt of the castoff run that trains into it, if one does; rank 0 reports to it."""
         self._lock: RunLock | None = None
         self.path: Path = context.on_main(lambda: self._made(config, environ))
 

@@ -72,7 +72,7 @@ class _Copying:
         self._free = free
         self.used: _Buffers = defaultdict(deque)
         self.devices: set[torch.device] = set()
-        """Those that may still be copying."""
+        """Devices that may still be copying."""
         self._copied: dict[tuple[torch.device, int], tuple[_Buffer, torch.UntypedStorage]] = {}
         """The copy of each storage, by its place; and itself, so that nothing else takes that place."""
 

@@ -49,7 +49,7 @@ def lacks(path: Path, manifest: Mapping[str, Any], what: str) -> CheckpointError
 
 
 def changes(manifest: Mapping[str, Any]) -> str | None:
-    """What other version continues a training; None: the same."""
+    """The other version that resumes a training; None if it is the same."""
     now = versions()
     if all(manifest.get(name) == now[name] for name in ("castoff", "torch")):
         return None

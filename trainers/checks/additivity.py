@@ -40,7 +40,7 @@ which on a difference is none of rounding in single precision."""
 
 
 class _Figure(NamedTuple):
-    """What a few samples come to, or these samples twice."""
+    """The result of a few samples, or of the same samples twice."""
 
     total: float
     items: float | None
@@ -63,7 +63,7 @@ _Figures: TypeAlias = "dict[str, tuple[_Figure, _Figure]]"
 """By name: of the samples, and of the samples twice."""
 
 _Sums: TypeAlias = "Callable[[Task, nn.Module, Any, int], Mapping[str, Sum]]"
-"""What a task makes of a batch, of so many samples."""
+"""Computes a task's sums for a batch of so many samples."""
 
 
 class Kind(NamedTuple):

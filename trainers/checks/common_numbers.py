@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 _SIZED = {torch.rand, torch.randn, torch.randint}
-"""Of a size."""
+"""Functions whose result has a size that is passed."""
 _LIKE = {torch.rand_like, torch.randn_like, torch.randint_like}
 _LIKE |= {torch.normal, torch.bernoulli, torch.poisson, torch.multinomial, torch.binomial}
-"""Of tensors."""
+"""Functions whose result has the shape of a tensor that is passed."""
 _IN_PLACE = {
     getattr(Tensor, f"{name}_")
     for name in (

@@ -38,7 +38,7 @@ class FirstEvaluation:
     """Evaluates the first batches, and leaves everything as it was."""
 
     first: Mapping[str, FirstBatch]
-    """Of the validation and the test set, by name, as far as they were read; they are evaluated once."""
+    """The first batches of the validation and the test set, by name, if read; each is evaluated once."""
 
     def __init__(
         self,

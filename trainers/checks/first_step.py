@@ -31,7 +31,7 @@ class FirstStep:
     """
 
     validate: Callable[[Task, Any], Loss]
-    """What looks at the loss that a task returns: closely in the first step."""
+    """Checks the loss that a task returns: closely in the first step."""
 
     def __init__(
         self,

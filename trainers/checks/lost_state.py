@@ -37,7 +37,7 @@ _THE_TRAINERS = ("state", "trainer")
 
 
 class _Held(NamedTuple):
-    """What a value comes to."""
+    """The numbers and texts in a value."""
 
     numbers: frozenset[Any]
     """Single numbers, and digests of tensors."""

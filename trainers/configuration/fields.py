@@ -35,7 +35,7 @@ class ConfigError(UserError):
         return [_without_place(problem) for problem in self.placed]
 
     def reworded(self, words: Callable[[str], str]) -> ConfigError:
-        """The same problems in other words."""
+        """This error with each problem reworded."""
         placed = [Problem(problem.where, "", words(_without_place(problem))) for problem in self.placed]
         return ConfigError(placed, self.origin)
 

@@ -20,7 +20,7 @@ FieldPath: TypeAlias = tuple[str | int, ...]
 """Where a value stands in nested mappings and lists: their names, and numbers from 0."""
 
 DEFAULT_SIZE = 5
-"""Of a `!random_uniform` that does not say it, as QuantumGrav has it."""
+"""Number of values of a `!random_uniform` without `size`, as in QuantumGrav."""
 
 
 class Tagged(msgspec.Struct, frozen=True):

@@ -51,12 +51,12 @@ class Micro(NamedTuple):
 
 
 class Group(NamedTuple):
-    """What this rank takes in one optimizer step."""
+    """This rank's micro-batches of one optimizer step."""
 
     micros: list[Micro]
     """As many on every rank."""
     samples: int
-    """Of all ranks together."""
+    """Samples of all ranks together."""
 
 
 class Pair(NamedTuple):
@@ -65,7 +65,7 @@ class Pair(NamedTuple):
     once: Any
     twice: Any
     samples: int
-    """Of the first."""
+    """Samples of `once`."""
 
 
 class Batch(NamedTuple):
@@ -77,7 +77,7 @@ class Batch(NamedTuple):
     number: int
     """Its place among the batches of all ranks."""
     seed: int
-    """Of what is drawn while it is judged; the same on any number of ranks."""
+    """Seeds what is random while it is judged; the same on any number of ranks."""
 
 
 class FirstBatch(NamedTuple):

@@ -13,7 +13,7 @@ _begun: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
 
 def teller(dataset: Any) -> Callable[[int], None] | None:
-    """What tells it the epoch; None: it has no `set_epoch`, nor has the set that it is a part of."""
+    """The function that sets its epoch; None if neither it nor the set that it is part of has `set_epoch`."""
     while type(dataset) is Subset and not hasattr(dataset, "set_epoch"):
         dataset = dataset.dataset
     if not callable(getattr(dataset, "set_epoch", None)):

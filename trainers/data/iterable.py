@@ -55,14 +55,14 @@ class _Mark(NamedTuple):
     turn: int
     """The worker whose batch is next."""
     stands: dict[int, bytes]
-    """Of each worker that has given something."""
+    """The position of each worker that has passed anything on."""
 
 
 _BEGINNING = _Mark(0, {})
 
 
 class IterableLoader(TrainingLoader):
-    """Of a torch IterableDataset; resumes only with as many ranks and workers as before."""
+    """Loads a torch IterableDataset; resumes only with as many ranks and workers as before."""
 
     def __init__(
         self, dataset: Any, training: Training, context: RankContext, collate: Collate, least: int = 2
@@ -253,7 +253,7 @@ class IterableLoader(TrainingLoader):
 
 
 class _Part(IterableDataset[_Loaded]):
-    """What the workers of a rank read in an epoch, in batches."""
+    """The batches that a rank's workers read in an epoch."""
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ Wanted: TypeAlias = "tuple[int, list[int]]"
 
 
 class MapLoader(TrainingLoader):
-    """Of a data set with a length and an index; all that it does follows from (seed, epoch, step)."""
+    """Loads a data set with a length and an index; all follows from (seed, epoch, step)."""
 
     def __init__(
         self, dataset: Any, training: Training, context: RankContext, collate: Collate, least: int = 2
@@ -135,7 +135,7 @@ class EvaluationLoader:
 
     @property
     def number_of_batches(self) -> int:
-        """Of all ranks together."""
+        """Batches of all ranks together."""
         return self._share.numbers.stop
 
     @property
@@ -145,7 +145,7 @@ class EvaluationLoader:
 
     @property
     def seed(self) -> int:
-        """Of what is drawn once all batches are judged; the same on any number of ranks."""
+        """Seeds what is random after all batches are judged; the same on any number of ranks."""
         return self._stream.seed(self._share.numbers.stop)
 
     def __iter__(self) -> Iterator[Batch]:

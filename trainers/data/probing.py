@@ -26,7 +26,7 @@ from castoff.trainers.task import Splits
 from castoff.trainers.task.own_generators import drawing, warn_of_own_generators
 
 _SAMPLES = 4
-"""Of each set, and of the batch that is read twice over."""
+"""Samples that are read of each set, and of the batch that is read twice."""
 
 _LONG = 10.0
 """Seconds of reading, after which a set is left alone: what was not read is not compared. Neither is a batch
@@ -37,9 +37,9 @@ class Probed(NamedTuple):
     """What was read; nothing of a set without a length, or of one that takes long."""
 
     pair: Pair | None
-    """Of the training set."""
+    """A batch of the training set, once and twice."""
     first: dict[str, FirstBatch]
-    """Of the validation and the test set, by name."""
+    """First batches of the validation and the test set, by name."""
 
 
 def probed(splits: Splits, config: Config, context: RankContext, collate: Collate) -> Probed:
@@ -84,7 +84,7 @@ class _Wanted(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What a reading has given."""
+    """The result of reading a set."""
 
     given: Any
     """None: it could not be read, which is for training to say; or is another one each time."""

@@ -27,7 +27,7 @@ _MOST = 4096
 
 
 class Content(NamedTuple):
-    """Of one sample."""
+    """The content of one sample."""
 
     exact: str
     """Digest of all but floating numbers."""

@@ -14,10 +14,10 @@ _ELEMENTS = 4
 
 
 class Beginning(NamedTuple):
-    """Of one worker's stream."""
+    """The beginning of one worker's stream."""
 
     contents: list[Content]
-    """Of the first elements of all, which every rank reads; or of the first shard's."""
+    """Contents of the stream's first elements, which every rank reads, or of the first shard's."""
     drew: list[str]
     """Generators of the set's own that have moved."""
     pair: Pair | None
@@ -32,7 +32,7 @@ class Look:
         self._contents: list[Content] = []
 
     def passing(self, elements: Iterator[Any]) -> Iterator[Any]:
-        """The same elements."""
+        """Pass elements on."""
         for element in islice(elements, _ELEMENTS):
             self._contents.append(content(element))
             yield element

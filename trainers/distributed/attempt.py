@@ -24,7 +24,7 @@ class AttemptOver(UserError):
 
 
 class Attempt:
-    """What rank 0 reads and writes of its attempt; outside a castoff run that is nothing."""
+    """The files of rank 0's attempt; outside a castoff run there are none."""
 
     def __init__(self, environ: Mapping[str, str] | None = None):
         environ = os.environ if environ is None else environ

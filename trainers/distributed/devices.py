@@ -29,7 +29,7 @@ class Use(NamedTuple):
 
 
 def use_of(device: torch.device) -> Use:
-    """What this process has of a device; nothing waits for it."""
+    """The memory that this process has of a device, read without waiting for the device."""
     if device.type == "cpu":
         return Use(_process(os.getpid()).memory_info().rss / 1e9, _UNKNOWN, _UNKNOWN, _UNKNOWN)
     if device.type == "mps":
@@ -74,7 +74,7 @@ def limit_memory(device: torch.device, part: float) -> None:
 
 
 def limiter(device: torch.device) -> Callable[..., None] | None:
-    """What limits a process's memory on a device; None: torch cannot."""
+    """The function that limits a process's memory on a device; None if torch has none."""
     if device.type == "cpu":
         return None
     found: Callable[..., None] | None = getattr(

@@ -20,7 +20,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 
 def explained(error: Exception, folder: str | None) -> str | None:
-    """What is shown to a user; None: it is a mistake in the program, and its traceback says more."""
+    """The message for a user; None if it is a mistake in the program, whose traceback says more."""
     if isinstance(error, UserError):
         return str(error)
     system = _behind(error)

@@ -143,7 +143,7 @@ def _reporter(error: Exception, known: str | None, me: Rank, call: RankHealthChe
 
 
 def _key(error: BaseException, known: str | None) -> str:
-    """The same for ranks that have the same error."""
+    """A key that is the same for ranks with the same error."""
     if known is None:
         lines = [(each.filename, each.lineno) for each in traceback.extract_tb(error.__traceback__)]
         known = f"{type(error)} {lines}"

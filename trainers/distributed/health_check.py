@@ -57,7 +57,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What the ranks say together."""
+    """The common result of all ranks' reports."""
 
     reporter: int
     """The rank that says it in full; -1: whoever has this."""
@@ -142,7 +142,7 @@ class RankHealthCheck:
             self._try(lambda: _wait(self._store, _ALL_REPORTED, self.window), False)
 
     def _try(self, ask: Callable[[], Given], otherwise: Given) -> Given:
-        """What the store answers, if it does."""
+        """The store's answer; None if it gives none."""
         if self._lost:
             return otherwise
         try:

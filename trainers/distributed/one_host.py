@@ -17,7 +17,7 @@ from castoff.trainers.distributed.private_torch import Store, TCPStore
 _LOOPBACK = "127.0.0.1"
 
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
-"""What says where the two backends listen; by themselves they take what other hosts reach."""
+"""Variables that set where the two backends listen; by default, other hosts can reach them."""
 
 
 def on_one_host(me: RankEnv, rank: int, world_size: int, master_addr: str) -> bool:

@@ -30,7 +30,7 @@ def usual_processes(most: int) -> int:
 def mapped(
     function: Callable[[Asked], Answer], things: Iterable[Asked], processes: int, advice: str
 ) -> Iterator[Answer]:
-    """What a function makes of each, in order; with more than one process, by so many others.
+    """Results of a function, in order; with more than one process, computed by so many others.
 
     `function` and what it is given must be such as can be pickled; `advice`: what to do where memory is
     too short for so many processes.
@@ -80,7 +80,7 @@ class _Helper(Generic[Asked, Answer]):
         self._report(thing)
 
     def answer(self) -> Answer:
-        """What came of it."""
+        """Its result."""
         assert self._process.stdout is not None
         try:
             answer: Answer = pickle.load(self._process.stdout)

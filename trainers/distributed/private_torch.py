@@ -56,7 +56,7 @@ def lerp_all(tensors: Sequence[Tensor], towards: Sequence[Tensor], weight: float
 
 
 def norms(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Of each."""
+    """The norm of each tensor."""
     return torch._foreach_norm(list(tensors))
 
 

@@ -82,7 +82,7 @@ class RankContext:
         return not self.anywhere(not mine)
 
     def gather(self, values: Tensor) -> Tensor:
-        """The same small tensor of every rank, stacked by rank."""
+        """Gather a small tensor from every rank, stacked by rank."""
         if not self.distributed:
             return values[None]
         mine = values.to(self.device)
@@ -115,7 +115,7 @@ class RankContext:
         return held[0]
 
     def on_main(self, decide: Callable[[], Decided]) -> Decided:
-        """What rank 0 decides, on all ranks; an error of rank 0's is raised on each of them."""
+        """Have rank 0 decide, and give its result to all ranks; its error is raised on each of them."""
         value: Decided | None = None
         error: Exception | None = None
         if self.is_main:
@@ -153,7 +153,7 @@ class RankContext:
         return begun_collectives() if self.distributed else 0
 
     def health_check(self) -> RankHealthCheck | None:
-        """What names the ranks that are missing; None where there are no others."""
+        """The check that names missing ranks; None if there are no other ranks."""
         return None if self._alone else health_check()
 
     def set_timeout(self, seconds: float) -> None:
@@ -289,7 +289,7 @@ def record_flights(environ: MutableMapping[str, str]) -> None:
 
 
 def health_check() -> RankHealthCheck | None:
-    """What this process tells other ranks by; None where it has met none."""
+    """The check by which this process reports to other ranks; None if it has met none."""
     met = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
     return _health_check() if met else None
 

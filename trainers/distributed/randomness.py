@@ -18,7 +18,7 @@ import torch
 from castoff.trainers.distributed.private_torch import in_bad_fork
 
 STEP, SAMPLE, MODEL, SPLIT, ORDER, TASK, EVALUATION = range(7)
-"""What a stream is for; the first number it is derived from, so that no two are the same."""
+"""Purposes of streams: the first number that a stream is derived from, so that no two are equal."""
 
 GENERATORS = frozenset({"torch", "random", "numpy"})
 """The libraries whose global generators are seeded."""

@@ -219,7 +219,7 @@ class Stopping:
             self._rest = min(int(_MESSAGE_EVERY / step), _MOST_STEPS) if step else 0
 
     def _change_pace(self) -> None:
-        """What follows may be much slower than what was before: begin with a message."""
+        """Agree at the next step, because steps may be much slower from here on."""
         self._hear()
         self._rest, self._recent_step = 0, 0.0
 

@@ -127,7 +127,7 @@ class Watchdog:
 
     @contextmanager
     def allow(self, doing: str) -> Iterator[None]:
-        """What may take as long as the first step; all ranks must enter, and wait in here for each other."""
+        """Allow as much time as for the first step; all ranks must enter, and wait in here for each other."""
         before, doing = self._limit, self._doing
         self.beat(doing)
         self._set_limit(max(before, self._start_timeout))
@@ -143,7 +143,7 @@ class Watchdog:
             self._context.set_timeout(seconds)
 
     def _watch(self) -> None:
-        """What counts is the time that this thread has seen: a process that was stopped is not late."""
+        """Count the time that this thread has seen: a process that was stopped is not late."""
         assert self._call is not None
         tick = min(_TICK, self._call.window / 10)
         every = max(_LATE, round(self._call.world_size / _ASKED / tick))

@@ -16,6 +16,6 @@ UNKNOWN = len(RESIDUES)
 """X: any other residue, or one that nobody knows."""
 
 KINDS = UNKNOWN + 1
-"""Of tokens."""
+"""Number of different tokens."""
 
 LETTERS = RESIDUES + "X"

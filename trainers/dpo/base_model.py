@@ -47,7 +47,7 @@ def _path(given: BaseModel) -> Path:
 
 
 def _absent(given: BaseModel, path: Path) -> str:
-    """What is there instead, and how to make one."""
+    """The reason why there is no base model, and how to make one."""
     folder = path.parent
     if not folder.is_dir():
         what = "which is a file" if folder.exists() else "which is not there"

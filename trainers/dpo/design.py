@@ -134,7 +134,7 @@ def _name(path: Path) -> str:
 
 
 def _targets(options: argparse.Namespace) -> list[Target]:
-    """Of all files; what is wrong with any of them is reported before anything is designed."""
+    """The targets of all files; problems of any file are reported before anything is designed."""
     found, problems = [], []
     for path in options.structures:
         try:

@@ -40,7 +40,7 @@ SHORTEST = 20
 """Residues with a whole backbone."""
 
 _KNOWN = 0.9
-"""Of these at least so many are one of the twenty."""
+"""Share of these that must be one of the twenty amino acids."""
 
 
 class Source(NamedTuple):
@@ -48,7 +48,7 @@ class Source(NamedTuple):
 
     archive: Archive
     licence: str
-    """Of the package."""
+    """The package's licence."""
 
 
 SOURCES = (

@@ -34,7 +34,7 @@ AT_ONCE = 8
 """Pairs that the reference looks at side by side, in training's memory."""
 
 _FORMAT = 1
-"""Of the file, and of all that makes the numbers in it and is not in the fingerprint by itself."""
+"""Version of the file, and of all code that makes its numbers and is not in the fingerprint."""
 
 
 class Samples(Protocol):
@@ -121,7 +121,7 @@ def _digest(tensors: dict[str, Tensor]) -> str:
 
 
 def _dealt_back(shares: Sequence[Sequence[Any]], number: int) -> list[Any]:
-    """What was dealt out to ranks, one by one, in its first order."""
+    """Values that were dealt to ranks one by one, in their original order."""
     if not shares:
         return []
     return [shares[index % len(shares)][index // len(shares)] for index in range(number)]
@@ -216,7 +216,7 @@ def _see_that_they_are_numbers(found: Tensor, conditions: Conditions) -> None:
 
 
 def _read(paths: Sequence[Path], fingerprint: str, number: int) -> Tensor | None:
-    """What the first file has that is whole and of this fingerprint."""
+    """The values in the first file that is whole and has this fingerprint."""
     for path in paths:
         try:
             content = read_checksummed(path)

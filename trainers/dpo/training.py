@@ -27,7 +27,7 @@ def train(config: Config) -> None:
 
 
 _MODELS = re.compile(r"(best_model|latest_model|checkpoint_epoch_\d+)\.pt")
-"""What a training writes into its folder for others to read."""
+"""Files that a training writes into its folder for others to read."""
 
 
 def _check_folder(config: Config) -> None:

@@ -25,7 +25,7 @@ _ALSO = {"loss_avg": "loss"}
 
 
 class Verdict(NamedTuple):
-    """What follows from a validation."""
+    """The consequences of a validation."""
 
     better: bool
     """Whether this is the best model so far."""
@@ -50,7 +50,7 @@ class Watched(Section, frozen=True, kw_only=True):
 
     @property
     def worst(self) -> float:
-        """What any value is better than."""
+        """A value than which any other is better."""
         return math.inf if self.mode == "min" else -math.inf
 
 

@@ -35,7 +35,7 @@ class WholeSet:
         return len(self._loader)
 
     def __iter__(self) -> Iterator[Any]:
-        """What is collated, on the CPU."""
+        """The collated batch, on the CPU."""
         return (batch.data for batch in self._paced(self._loader))
 
 
@@ -122,7 +122,7 @@ def tested(task: Task, engine: Engine, test: EvaluationLoader, state: TrainingSt
 
 
 def _seeded(state: TrainingState, purpose: int) -> None:
-    """What is random from here on follows from the step and the purpose, on any number of ranks."""
+    """Seed the random numbers by the step and the purpose, the same on any number of ranks."""
     seed = derived(EVALUATION, state.seed, state.step, purpose)
     state.draw_from(seed)
     seed_all(seed)  # what a task says that it draws from is said of `loss` and `evaluate` alone

@@ -16,7 +16,7 @@ MANIFOLD_LIKE, DIMENSION = 0, 1
 """The heads, and the columns of `y` that they are for."""
 
 WEIGHT = 2.0
-"""Of the dimension's error, beside the cross-entropy."""
+"""Weight of the dimension's error; that of the cross-entropy is 1."""
 
 BEND = 0.1
 """Errors below this count by their square: sums of absolute errors have no gradient that ends at 0."""

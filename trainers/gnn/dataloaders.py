@@ -125,7 +125,7 @@ class DataLoaderFactory:
 
 
 class DistributedDataLoaderFactory(DataLoaderFactory):
-    """The same under another name: ranks share what there is, on one of them and on many."""
+    """QuantumGrav's name for it with several ranks, which share the data."""
 
 
 def joined_rank() -> int:

@@ -23,7 +23,7 @@ _HEAD: list[Any] = [
 ]
 _MEANS = [0.26, 4.1, 3.3, 3.8, 2.2, 0.94, 2.5, 0.61, 1.1, 0.83, 0.58]
 _SPREADS = [0.18, 0.32, 1.3, 3.0, 1.6, 0.47, 1.6, 0.40, 0.76, 0.67, 0.53]
-"""Of SCALARS, in the mix and the sizes that come by themselves."""
+"""Spreads of SCALARS, in the default mix and sizes."""
 
 MODEL: dict[str, Any] = {
     "type": "GNNModel",
@@ -117,7 +117,7 @@ def _measuring(evaluator: Evaluator | None, monitors: list[Monitor]) -> Evaluato
 
 
 def _monitors(model: Mapping[str, Any]) -> list[Monitor]:
-    """Those of active heads; numbers may be text, as `--set` leaves them."""
+    """Monitors of active heads; numbers may be text, as `--set` leaves them."""
     heads, active = model.get("downstream_tasks"), model.get("active_tasks")
     off = {str(head) for head, on in active.items() if on is False} if isinstance(active, Mapping) else set()
     on = {str(head) for head in range(len(heads) if isinstance(heads, list) else 0)} - off

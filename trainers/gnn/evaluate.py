@@ -25,7 +25,7 @@ from castoff.trainers.task.prediction_metrics import Monitors, targets_in, to_ke
 Kind = TypeVar("Kind", bound="Evaluator")
 
 LOSSES = ("loss_avg", "loss_min", "loss_max")
-"""Of the set's samples, and of the batches with the least and the largest."""
+"""Mean loss of the set's samples, and the smallest and largest mean of a batch."""
 
 
 class _Judging:
@@ -123,7 +123,7 @@ class Evaluator(_Judging):
 
 
 class Validator(Evaluator):
-    """Of the validation set."""
+    """An evaluator of the validation set."""
 
     def validate(self, model: nn.Module, data_loader: Iterable[Any]) -> Any:
         """Evaluate the model."""
@@ -131,7 +131,7 @@ class Validator(Evaluator):
 
 
 class Tester(Evaluator):
-    """Of the test set."""
+    """An evaluator of the test set."""
 
     def test(self, model: nn.Module, data_loader: Iterable[Any]) -> Any:
         """Evaluate the model."""
@@ -160,7 +160,7 @@ class DefaultEvaluator(_Judging):
 
 
 class DefaultValidator(DefaultEvaluator):
-    """Of the validation set."""
+    """An evaluator of the validation set."""
 
     def validate(self, model: nn.Module, data_loader: Iterable[Any]) -> Any:
         """Evaluate the model."""
@@ -168,7 +168,7 @@ class DefaultValidator(DefaultEvaluator):
 
 
 class DefaultTester(DefaultEvaluator):
-    """Of the test set."""
+    """An evaluator of the test set."""
 
     def test(self, model: nn.Module, data_loader: Iterable[Any]) -> Any:
         """Evaluate the model."""

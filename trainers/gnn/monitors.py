@@ -78,7 +78,7 @@ class _OfHead(ABC):
 
     @abstractmethod
     def measure(self, outputs: Array, wanted: Array) -> Any:
-        """Of outputs (graphs, numbers), and what is wanted (graphs,); there is one at least."""
+        """The metric of outputs (graphs, numbers) and targets (graphs,) of at least one graph."""
 
 
 def _of_scikit_learn(name: str) -> Callable[..., Any]:

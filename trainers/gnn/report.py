@@ -79,7 +79,7 @@ def guess_of(
 
 
 def compared(network: Guess, others: Sequence[Guess], test: Sets, trained_on: int) -> Report:
-    """The same in words."""
+    """A report that compares the network with the others."""
     everything = [network, *others]
     known = int((test.dimension > 0).sum())
     lines = [f"On {len(test.kind)} held-out causal sets, after {trained_on} others:"]

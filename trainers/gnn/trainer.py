@@ -57,7 +57,7 @@ class GraphTrainer(ddp.TrainerDDP):
 
     @property
     def tester(self) -> Any:
-        """The same of the test."""
+        """The test's evaluator, if it is the user's own."""
         return _made(self.task.test_task())
 
 

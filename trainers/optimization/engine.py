@@ -88,7 +88,7 @@ class Engine:
         self.model: nn.Module = model
         """What losses are computed with: the bare module, or as long as `wrapped` lasts, the compiled one."""
         self.reducer: DistributedDataParallel | None = None
-        """What sums gradients over ranks, as long as `wrapped` lasts."""
+        """The module that sums gradients over ranks, as long as `wrapped` lasts."""
         self._config = config
 
     @property

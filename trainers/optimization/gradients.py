@@ -52,7 +52,7 @@ class GradientNorm:
 
 
 def _memory_of(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """What tensors lie in, as flat ones, if nothing else lies there; else nothing."""
+    """The flat tensors in which these tensors lie, if nothing else lies there; else none."""
     flat: dict[int, Tensor] = {}
     elements: dict[int, int] = {}
     for each in tensors:

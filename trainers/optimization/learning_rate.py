@@ -42,7 +42,7 @@ class LearningRate:
             float(group[CONFIGURED]["lr"]) * scaled.learning_rate for group in optimizer.param_groups
         ]
         self.resolved: dict[str, float] = scaled.logged() | _named(self._rates)
-        """What the configuration comes to on so many ranks, for the log."""
+        """The values that follow from the configuration and the number of ranks, for the log."""
         for group, rate in zip(optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate
         self.used = self._rates[0]

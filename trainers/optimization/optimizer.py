@@ -141,7 +141,7 @@ def _check_rate(rate: Any, where: str) -> None:
 
 
 def _parameters(task: Task, model: nn.Module) -> list[Any]:
-    """What the task gives, looked through: all that want a gradient, each once."""
+    """The task's parameters that want a gradient, each once."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     if not any(parameter.requires_grad for parameter in names):
         raise ConfigError(["model: has no parameter that could be trained"])

@@ -10,15 +10,15 @@ from castoff.trainers.configuration.fields import ConfigError
 
 
 class Resolved(NamedTuple):
-    """What the configuration means on so many ranks."""
+    """The configuration's values on a number of ranks."""
 
     world_size: int
     effective_batch_size: int
     """Samples of one optimizer step, over all ranks."""
     learning_rate: float
-    """What every parameter group's learning rate is multiplied with."""
+    """Factor of every parameter group's learning rate."""
     warmup_steps: int
-    """Of the schedule, after scaling."""
+    """Warmup steps of the schedule, after scaling."""
 
     def logged(self) -> dict[str, float]:
         """By the names under which a log has them."""

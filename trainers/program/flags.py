@@ -82,7 +82,7 @@ class CommandLine(NamedTuple):
     without: str
     """What holds without a configuration's file."""
     example: str
-    """Of what may follow --set."""
+    """An example of a value for --set."""
     more: Callable[[argparse.ArgumentParser], object] = id
     """Adds flags that set no field."""
     own_words: Callable[[str], str] = str

@@ -102,7 +102,7 @@ class _Lines(logging.Formatter):
 
 
 def _columns() -> int | None:
-    """Of the terminal that shows lines; None: a file or a program gets them, where each is one line."""
+    """Columns of the terminal; None if a file or a program gets the lines, which are not wrapped then."""
     if sys.stderr is None or not sys.stderr.isatty():
         return None
     try:

@@ -153,7 +153,7 @@ def _own(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _noteworthy(values: Mapping[str, float]) -> list[str]:
-    """What holds training up."""
+    """The reasons why training waits."""
     words = []
     waited = values.get("train/data_wait", 0.0)
     if waited > _NOTEWORTHY:

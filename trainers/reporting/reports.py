@@ -116,7 +116,7 @@ class Reports:
         """An epoch begins, or the rest of one is resumed."""
 
     def waits(self, groups: Iterable[Group]) -> Iterator[Group]:
-        """The same groups; how long each was waited for is reported."""
+        """Pass groups on, and report the time to get each."""
         return self._throughput.waits(groups)
 
     def add(self, loss: Loss, samples: int) -> None:

@@ -27,11 +27,11 @@ class Running:
 
     def __init__(self) -> None:
         self.names: list[str] | None = None
-        """Of the metrics; known after the first micro-batch."""
+        """Names of the metrics; None before the first micro-batch."""
         self.interval: list[float] = []
         """Since the last report: the count, the loss's sum, then the metrics'."""
         self.epoch: list[float] = []
-        """The same since the epoch began, without the interval."""
+        """Sums since the epoch began, without the current interval."""
         self._waiting: list[list[Tensor | float]] = []
         self._latest: dict[str, Tensor | float] = {}
         self._brought = 0.0

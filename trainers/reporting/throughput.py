@@ -58,7 +58,7 @@ class Throughput:
         self._begin()
 
     def waits(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """The same batches; how long each was waited for is data wait."""
+        """Pass batches on, and count the time to get each as data wait."""
         wanted = iter(batches)
         while True:
             self._step_began = began = self._clock()
@@ -90,7 +90,7 @@ class Throughput:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """What happens meanwhile (a validation, a checkpoint) is not part of training's time."""
+        """Leave the time of this context (a validation, a checkpoint) out of training's time."""
         began = self._clock()
         try:
             yield

@@ -22,7 +22,7 @@ PADDING = MASK + 2
 """What fills the shorter sequences of a batch."""
 
 KINDS = MASK + 3
-"""Of tokens."""
+"""Number of different tokens."""
 
 _TOKEN_OF = numpy.full(256, UNKNOWN, dtype=numpy.uint8)
 _LETTER_OF = numpy.frombuffer(f"{RESIDUES}#X-".encode(), dtype=numpy.uint8)

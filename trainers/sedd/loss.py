@@ -46,7 +46,7 @@ def under_noise(
 
 
 def score_entropy(graph: GraphOfStates, clean: Tensor, met: UnderNoise) -> Tensor:
-    """Of each position (batch, length), at rate 1; 0 where there is no residue."""
+    """The score entropy of each position (batch, length), at rate 1; 0 where there is no residue."""
     return graph.score_entropy(met.log_score, met.sigma, met.noisy, clean)
 
 

@@ -150,7 +150,7 @@ class Norm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of the last dimension."""
+        """Normalize the last dimension."""
         with torch.autocast(x.device.type, enabled=False):
             normed: Tensor = layer_norm(x.float(), [x.shape[-1]], self.weight)
         return normed

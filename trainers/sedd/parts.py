@@ -27,7 +27,7 @@ class Sources(NamedTuple):
     test: Source | None = None
 
     def digests(self) -> dict[str, str]:
-        """Of each that there is, a word that only the same proteins have."""
+        """A digest of each set that there is: only the same proteins have the same."""
         return {name: each.digest for name, each in self._asdict().items() if each is not None}
 
 

@@ -188,7 +188,7 @@ class SeddTask(Task):
         return [row[:length] for row, length in zip(rows, lengths, strict=True)]
 
     def usual_lengths(self, number: int) -> list[int]:
-        """Those of proteins of the data file, drawn from torch's global generator."""
+        """Lengths of proteins of the data file, drawn by torch's global generator."""
         source, most = self._sources.train, self.settings.data.max_length
         drawn = torch.randint(len(source), (number,)).tolist()
         return [min(source.length_of(index), most) for index in drawn]

@@ -171,7 +171,7 @@ class ConfiguredTask(Task):
         return Loss(judging.criterion.mean(outputs, batch, self.trainer, training=True) * count, count)
 
     def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, Sum] | Evaluated:
-        """The same by the evaluator's criterion, and what its monitors are to see."""
+        """Judge a batch by the evaluator's criterion, and keep what its monitors need."""
         judging, count = self._evaluating, samples_in(batch)
         outputs = judging.apply(model, batch)
         sums: dict[str, Sum] = {"loss": (judging.criterion.mean(outputs, batch, self.trainer) * count, count)}

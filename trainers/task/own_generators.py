@@ -64,7 +64,7 @@ def warn_of_own_generators(name: str, drew: Collection[str]) -> None:
 
 
 def own_generators(dataset: Any) -> list[Generator]:
-    """Those in a data set's attributes, and in what these hold."""
+    """Generators in a data set's attributes, and in the objects that these hold."""
     return list(_found(dataset, type(dataset).__name__, 0, set()))
 
 

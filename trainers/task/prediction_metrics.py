@@ -161,7 +161,7 @@ def _numbers(monitor: _Monitor, kept: Sequence[tuple[Any, Any]]) -> dict[str, fl
 def _see_that_they_are_new(
     found: Mapping[str, float], metrics: Mapping[str, float], monitor: _Monitor
 ) -> None:
-    """That none is called as what another monitor gave."""
+    """Check that no monitor has the name of another one's result."""
     twice = [name for name in found if name in metrics]
     if twice:
         problem = f"its monitor gave {', '.join(twice)}, which another one has given"

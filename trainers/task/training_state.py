@@ -23,9 +23,9 @@ class TrainingState:
     generators: frozenset[str] = GENERATORS
     """The global ones that are seeded in each step and batch."""
     precision: str = "fp32"
-    """Of `training.precision`."""
+    """The configuration's `training.precision`."""
     folder: Path | None = None
-    """Of the runs, `training.path`: for a cache that cannot be written beside the data."""
+    """The runs' folder, `training.path`: for a cache that cannot be written beside the data."""
     step: int = 0
     """Optimizer steps that are done."""
     epoch: int = 0
@@ -68,11 +68,11 @@ class TrainingState:
         return computing(self.device, self.precision)
 
     def begin_step(self) -> None:
-        """What is random in the step that begins follows from (seed, rank, step)."""
+        """Seed the random numbers of the next step by (seed, rank, step)."""
         self.draw_from(self._steps.seed(self.step))
 
     def draw_from(self, seed: int) -> None:
-        """What is random from here on follows from `seed` alone."""
+        """Seed the random numbers by `seed` alone."""
         seed_all(seed, self.generators)
         self._drawn_from = seed
 

@@ -13,7 +13,7 @@ from torch.nn.functional import embedding
 from castoff.trainers.dpo.samples.batch import Backbones
 
 ATOMS = ("N", "CA", "C", "O", "CB")
-"""Of a residue; the last one is where an alanine's would be."""
+"""A residue's atoms; the last one is where an alanine's would be."""
 
 _BASIS = 16
 """Basis functions that encode a distance."""
@@ -122,7 +122,7 @@ def in_basis(lengths: Tensor) -> Tensor:
 
 
 def residues(values: Tensor, which: Tensor) -> Tensor:
-    """Of values (batch, length, width) those of some residues (batch, …) of the same structure."""
+    """Pick the values of some residues (batch, …) from those of all, (batch, length, width)."""
     batch, length, width = values.shape
     first = torch.arange(0, batch * length, length, device=which.device)
     rows = which + first.view(-1, *(1,) * (which.dim() - 1))

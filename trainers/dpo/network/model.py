@@ -26,11 +26,11 @@ from castoff.trainers.dpo.network.features import Features, residues
 from castoff.trainers.dpo.samples.batch import Backbones
 
 _USUAL_MESSAGES = 30
-"""What sums of messages are divided by."""
+"""Divisor of sums of messages."""
 
 
 class Encoded(NamedTuple):
-    """What is known of structures before any residue is."""
+    """The encoded structures, before any residue is known."""
 
     nodes: Tensor
     """(batch, length, width)."""
@@ -69,7 +69,7 @@ class InverseFolding(nn.Module):
 
     @property
     def neighbours(self) -> int:
-        """That a residue has at most, itself among them."""
+        """The most neighbours that a residue has, itself among them."""
         return self.features.neighbours
 
     def decoders(self) -> Iterable[DecoderLayer]:
@@ -89,7 +89,7 @@ class InverseFolding(nn.Module):
         return self.logits(nodes * backbones.resolved[:, None, :, None])
 
     def encode(self, backbones: Backbones) -> Encoded:
-        """What the backbones alone tell."""
+        """Features of the backbones alone."""
         edges, nearest = self.features(backbones)
         valid = residues(backbones.resolved.unsqueeze(-1), nearest).squeeze(-1)
         edges = self.W_e(edges)
@@ -150,7 +150,7 @@ class MessageLayer(nn.Module):
         self.dense = FeedForward(width)
 
     def by_edges(self, edges: Tensor) -> Tensor:
-        """What edges (…, neighbours, width) add to messages."""
+        """The part of messages that comes from edges (…, neighbours, width)."""
         return linear(edges, part_of(self.W1, 1), self.W1.bias)
 
     def forward(self, nodes: Tensor, edges: Tensor, neighbours: Tensor, valid: Tensor) -> Tensor:
@@ -220,12 +220,12 @@ class DecoderLayer(MessageLayer):
         return torch.cat([decoded, linear(encoded, part_of(self.W1, 3))], dim=1)
 
     def decoded_messages(self, letters: Tensor, nodes: Tensor) -> Tensor:
-        """The same of residues (…, width) that are decoded."""
+        """Messages of residues (…, width) that are decoded."""
         return linear(letters, part_of(self.W1, 2)) + linear(nodes, part_of(self.W1, 3))
 
 
 class FeedForward(nn.Module):
-    """Of each residue by itself."""
+    """A network on each residue by itself."""
 
     def __init__(self, width: int):
         super().__init__()

@@ -18,7 +18,7 @@ from castoff.trainers.dpo.samples.batch import Backbones
 
 
 class Sampled(NamedTuple):
-    """What was drawn."""
+    """Sampled sequences."""
 
     sequences: Tensor
     """(batch, number, length), int64; what is not designed is as it was."""
@@ -72,7 +72,7 @@ def sampled(
 
 
 class _Known:
-    """What residues say to each other while more and more of them are decoded."""
+    """The messages between residues while more and more of them are decoded."""
 
     def __init__(self, model: InverseFolding, encoded: Encoded, sequences: Tensor, order: Tensor):
         self._model = model
@@ -91,7 +91,7 @@ class _Known:
         self._states: list[Tensor] = []
 
     def logits_of(self, which: Tensor) -> Tensor:
-        """Of one residue (batch, number) of each sequence: (batch, number, residues)."""
+        """Logits of one residue (batch, number) of each sequence: (batch, number, residues)."""
         encoded = self._encoded
         width, count = encoded.nodes.shape[-1], encoded.nearest.shape[-1]
         sources = self._sources.gather(2, which[..., None, None].expand(-1, -1, 1, count)).squeeze(2)

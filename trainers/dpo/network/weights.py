@@ -25,7 +25,7 @@ _SHOWN = 3
 """Weights of which there is something wrong that are named; the others are counted."""
 
 _WRAPPERS = ("module.", "_orig_mod.")
-"""What DistributedDataParallel and torch.compile put before the names of a model's weights."""
+"""Prefixes that DistributedDataParallel and torch.compile give to the names of weights."""
 
 _NEEDED = "it takes a file with num_edges, noise_level and model_state_dict, as v_48_020.pt of ProteinMPNN"
 
@@ -81,7 +81,7 @@ def load(path: Path) -> Loaded:
 
 
 def _read(path: Path) -> Any:
-    """What torch.save was given."""
+    """The object that was saved by torch.save."""
     try:
         there = path.is_file()
     except OSError as error:
@@ -201,7 +201,7 @@ def _layers(weights: Mapping[str, Any], name: str) -> int:
 
 
 def _differences(weights: Mapping[str, Any], expected: Mapping[str, Tensor]) -> list[str]:
-    """What keeps weights from fitting, kind by kind."""
+    """The reasons why weights do not fit, kind by kind."""
     missing = [name for name in expected if name not in weights]
     unknown = [name for name in weights if name not in expected]
     both = [(name, weights[name]) for name in expected if name in weights]

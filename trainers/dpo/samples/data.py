@@ -54,7 +54,7 @@ class PairSet(Dataset[Sample]):
         self.lengths = [pair.length for _, pair in self._pairs]
         """Residues of each."""
         self.digests = [self._digest(number) for number in range(len(self))]
-        """Of each a word that only the same pair on the same structure has, wherever its file lies."""
+        """A digest of each pair and its structure, which does not depend on the file's path."""
         self.things = [(self.structures.digest(file),) for file, _ in self._pairs]
         """What is not to be held out of one pair and trained on in another: the structure."""
 
@@ -113,7 +113,7 @@ class ChainSet(Dataset[Sample]):
             sha256(f"{self.structures.digest(file)} {number}".encode()).hexdigest()
             for file, number in self._chains
         ]
-        """Of each a word that only the same chain of the same file has, wherever that lies."""
+        """A digest of each chain and its file's content, which does not depend on the file's path."""
         self.things = [
             (self.structures.digest(file), self.structures.chain(file, number).sequence.tobytes())
             for file, number in self._chains

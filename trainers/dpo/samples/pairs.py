@@ -31,7 +31,7 @@ from castoff.trainers.dpo.structures.structure import Structure
 Mask: TypeAlias = numpy.typing.NDArray[numpy.bool_]
 
 Ranges: TypeAlias = Sequence[tuple[int, int]]
-"""Of positions, each with its first and its last."""
+"""Ranges of positions, each as its first and its last one."""
 
 
 class Pair(Section, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ class Fitted(NamedTuple):
     """A pair whose sequences have found their places in a structure."""
 
     chains: tuple[tuple[int, Layout], ...]
-    """Of its file by their numbers, the designed ones first, and which of their residues there are."""
+    """Chains by their numbers in the file, designed ones first, and which of their residues count."""
     sequences: Tokens
     """(2, residues of the chains that are designed): the preferred one, then the other."""
     designed: Mask

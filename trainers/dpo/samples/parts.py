@@ -19,7 +19,7 @@ class Set(Protocol):
 
     @property
     def digests(self) -> Sequence[str]:
-        """Of each a word that only the same one has."""
+        """A digest of each sample."""
 
     @property
     def things(self) -> Sequence[Collection[Hashable]]:
@@ -40,7 +40,7 @@ class Division(NamedTuple):
     validation: Sequence[int]
     test: Sequence[int]
     digests: dict[str, str]
-    """Of what is trained on and validated with, a word that only the same samples have, in their order."""
+    """Digests of the training and the validation samples, in their order."""
     notes: list[str]
     """What somebody may not have meant by all this."""
 

@@ -54,7 +54,7 @@ class Objective(NamedTuple):
     settings: type[Common]
     """Its configuration."""
     arguments: type[Section]
-    """Those of its sections that the task takes."""
+    """The sections that the task takes."""
     task: PyObject
     defaults: Mapping[str, Any]
     """Fields, by their paths, that have other defaults than the core's, or are there to be asked for."""
@@ -189,7 +189,7 @@ def _check_rates(document: Document, problems: list[Problem]) -> None:
 
 
 def _ranges(data: Any) -> _Wrong:
-    """What is wrong with ranges that are two numbers each."""
+    """Problems of ranges, which are two numbers each."""
     return [
         (("data", "mutable_ranges"), f"has {[first, last]}, whose end is before its beginning")
         for first, last in getattr(data, "mutable_ranges", ())

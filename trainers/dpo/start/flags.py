@@ -94,6 +94,6 @@ _BEFORE_ITS_MISTAKE = re.compile(rf"(^|: )(?:task_kwargs\.)?({_FIELDS})((?:\.\d+
 
 
 def with_flags(text: str) -> str:
-    """What is said of fields, with the flags that set them, and without where the core keeps them."""
+    """A message about fields, with the flags that set them in place of the core's paths."""
     named = _BEFORE_ITS_MISTAKE.sub(lambda at: f"{at[1]}{at[2]}{at[3]} ({_FLAGS[at[2]]}):", text)
     return named.replace("task_kwargs.", "")

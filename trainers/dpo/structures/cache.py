@@ -38,7 +38,7 @@ from castoff.trainers.files.durable import (
 )
 
 FORMAT = 1
-"""Of the files, which another number means another kind of."""
+"""Version of the files' format."""
 
 INDEX = "index.json"
 
@@ -58,7 +58,7 @@ _ADVICE = "the system does so where memory is short; start again with more of it
 
 
 class Outline(Section, frozen=True):
-    """What is known of a chain without its residues."""
+    """A chain's names and lengths, without its residues."""
 
     name: str
     label: str

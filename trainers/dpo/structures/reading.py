@@ -25,7 +25,7 @@ from castoff.trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
 from castoff.trainers.dpo.structures.structure import Structure
 
 SUFFIXES = (".pdb", ".ent", ".cif", ".mmcif")
-"""Of files with structures; with .gz behind them, too."""
+"""Suffixes of structure files, which may end in .gz, too."""
 
 _BACKBONE = (("N",), ("CA",), ("C",), ("O", "OT1", "O1", "OXT"))
 """Its atoms, by each name that they have; the last residue's O may have that of the other oxygen."""
@@ -263,7 +263,7 @@ class _Part(NamedTuple):
 
 
 def _part_of(span: gemmi.ResidueSpan, entity: gemmi.Entity | None) -> _Part | None:
-    """What a file models of a polymer; None: it is not a protein."""
+    """The modelled part of a polymer; None if it is not a protein."""
     if entity is None or entity.entity_type != gemmi.EntityType.Polymer:
         return None
     nucleic = sum(_kind(residue.name)[1] for residue in span)
@@ -349,7 +349,7 @@ def _preference(alternative: _Alternative) -> tuple[int, float]:
 
 
 def _resolved(xyz: numpy.typing.NDArray[numpy.float64]) -> numpy.typing.NDArray[numpy.bool_]:
-    """Of which residues, (residues, 4, 3), the atoms are known, each a bond's length from the one before."""
+    """Which residues (residues, 4, 3) have all atoms, each a bond's length from the one before."""
     shortest, longest = _BONDS
     finite: numpy.typing.NDArray[numpy.bool_] = numpy.logical_and.reduce(
         numpy.isfinite(xyz.reshape(len(xyz), 12)), axis=1
@@ -380,7 +380,7 @@ def _kind(name: str) -> tuple[bool, bool]:
 
 @cache
 def _token(name: str) -> int:
-    """Of a residue by its name; a modified one is what it was made of."""
+    """The token of a residue by its name; a modified one counts as its original."""
     letter = _OTHER_NAMES.get(name) or gemmi.find_tabulated_residue(name).one_letter_code.upper()
     found = LETTERS.find(letter)
     return UNKNOWN if found < 0 else found

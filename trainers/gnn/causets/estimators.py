@@ -40,7 +40,7 @@ def myrheim_meyer(order: Order) -> float:
 
 
 def myrheim_meyer_inside(order: Order) -> float:
-    """The same of what lies in the largest interval, for which the formula was made.
+    """The Myrheim-Meyer dimension of the largest interval, for which the formula was made.
 
     HIGHEST where that has fewer than two elements.
     """

@@ -13,7 +13,7 @@ from castoff.trainers.gnn.causets.sprinkling import BENT, REGIONS, Generator, cu
 from castoff.trainers.gnn.causets.topology import cut
 
 DIMENSIONS = (2, 3, 4, 5)
-"""Of sprinklings in flat spacetime."""
+"""Dimensions of sprinklings in flat spacetime."""
 CURVED_DIMENSIONS = (2, 3, 4)
 
 

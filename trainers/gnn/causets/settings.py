@@ -31,7 +31,7 @@ DESCRIPTIONS = {
 """The kinds there are, and what docs/ says of each."""
 
 NAMES = tuple(DESCRIPTIONS)
-"""Those of `kinds.KINDS`, in whose order they are numbered."""
+"""Names of `kinds.KINDS`, in the order of their numbers."""
 
 MIX = {
     **{"sprinkled": 4.0, "region": 4.0, "curved": 2.0, "cut": 1.0},

@@ -124,7 +124,7 @@ class FromCausets(Making):
         self._seed = seed if settings.causets.seed is None else settings.causets.seed
 
     def _source_fingerprint(self) -> str:
-        """Of settings, seed, and the generator itself."""
+        """A fingerprint of settings, seed, and the generator itself."""
         import castoff.trainers.gnn.causets.samples  # noqa: F401  # so that its text is known
 
         return digest(
@@ -156,7 +156,7 @@ class FromFiles(Making):
         self.source = "reader" if self._reader else "files"
 
     def _source_fingerprint(self) -> str:
-        """Of the files as they are now, the settings, and the text of the reader."""
+        """A fingerprint of the files as they are now, the settings, and the reader's source code."""
         settings = self._settings
         names = ("targets", "features", "graph_features", "edges", "adjacency", "sizes", "transposed")
         rooms = () if self._reader else ("causets", "graphs")
@@ -172,7 +172,7 @@ class FromFiles(Making):
         )
 
     def counts(self) -> list[int]:
-        """Of each store; the built-in reader's arrays are looked for, too."""
+        """The number of samples in each store; the built-in reader's arrays must be there, too."""
         counts, problems = [], []
         for path in self._paths:
             try:

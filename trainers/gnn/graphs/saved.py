@@ -25,7 +25,7 @@ from castoff.trainers.files.durable import (
 from castoff.trainers.gnn.graphs.records import decoded
 
 FORMAT = 2
-"""Of the records, and of all that makes them and is in no fingerprint by itself."""
+"""Version of the records, and of all code that makes them and is in no fingerprint."""
 
 RECORDS, OFFSETS, ABOUT = "graphs", "offsets", "about.json"
 _OFFSET = struct.Struct("<q")

@@ -9,7 +9,7 @@ from castoff.launcher.typed.suggestion import did_you_mean
 
 
 def positive(**values: Any) -> list[str]:
-    """Of widths and numbers of things."""
+    """Problems of values that must be whole numbers from 1."""
     return [
         f"{name}: is {value!r}, but takes a whole number of at least 1"
         for name, value in values.items()
@@ -18,7 +18,7 @@ def positive(**values: Any) -> list[str]:
 
 
 def a_share(**values: Any) -> list[str]:
-    """Of dropout and the like."""
+    """Problems of values that must be shares, such as dropout."""
     return [
         f"{name}: is {value!r}, but takes a number from 0 to below 1"
         for name, value in values.items()
@@ -27,7 +27,7 @@ def a_share(**values: Any) -> list[str]:
 
 
 def a_switch(**values: Any) -> list[str]:
-    """Of what is on or off."""
+    """Problems of values that must be true or false."""
     return [
         f"{name}: is {value!r}, but takes true or false"
         for name, value in values.items()
@@ -36,14 +36,14 @@ def a_switch(**values: Any) -> list[str]:
 
 
 def among(name: str, value: Any, known: Sequence[str]) -> list[str]:
-    """Of a word."""
+    """Problems of a value that must be one of some words."""
     if value in known:
         return []
     return [f"{name}: is {value!r}, but takes {', '.join(known)}{did_you_mean(value, known)}"]
 
 
 def a_list(name: str, value: Any, of: str) -> list[str]:
-    """Of a list with something in it."""
+    """Problems of a value that must be a list that is not empty."""
     if isinstance(value, (list, tuple)) and value:
         return []
     return [f"{name}: is {value!r}, but takes a list of {of}"]

@@ -14,7 +14,7 @@ from castoff.trainers.gnn.models.trial import trial
 GRAPHS = 3
 _GRAPH_OF = (0, 0, 0, 1, 1, 2)
 _EDGES = ((0, 1, 1, 2, 3, 4), (1, 0, 2, 1, 4, 3))
-"""Of three nodes, of two, and a node by itself."""
+"""Edges of a graph of three nodes, one of two, and one of a single node."""
 
 
 class JoinedParts(nn.Module):

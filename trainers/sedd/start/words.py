@@ -41,7 +41,7 @@ IN_OWN_WORDS = MOVED | {
     "num_epochs": "epochs",
     "warmup_steps": "optim.warmup",
 }
-"""Those and the ones that follow from something here, and its name."""
+"""Fields of the core that follow from fields here, with the name to show."""
 
 _LONGEST_FIRST = "|".join(sorted(map(re.escape, IN_OWN_WORDS), reverse=True))
 _CORES = re.compile(rf"(?<![\w.])(?:task_kwargs\.|({_LONGEST_FIRST})(?!\w))")

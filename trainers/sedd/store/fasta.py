@@ -69,7 +69,7 @@ class Fasta:
 
     @property
     def crc32(self) -> int:
-        """Of those."""
+        """CRC-32 of the bytes that were read."""
         return self._raw.crc32
 
     def blocks(self, size: int = BLOCK) -> Iterator[bytes]:

@@ -24,7 +24,7 @@ _LENGTHS = 1 << 16
 
 
 class Tally:
-    """What a manifest tells of the proteins that it was given."""
+    """The facts about the packed proteins that a manifest holds."""
 
     def __init__(self) -> None:
         self.sequences = 0
@@ -64,7 +64,7 @@ class Tally:
 
     @property
     def digest(self) -> str:
-        """Of the lengths and the tokens."""
+        """SHA-256 of the lengths and the tokens."""
         return hashlib.sha256(self._of_lengths.digest() + self._of_tokens.digest()).hexdigest()
 
 

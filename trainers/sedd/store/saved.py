@@ -160,7 +160,7 @@ def _as_text(argument: Any) -> str:
 
 
 class _Unfit(Exception):
-    """What a file holds is not what is looked for."""
+    """The file holds something else than sequences."""
 
 
 class _List:
@@ -221,9 +221,9 @@ class _Machine:
         self._text_at = text_at
         self._stack: list[Any] = []
         self._below: list[list[Any]] = []
-        """What lies below each mark."""
+        """The stack below each mark."""
         self._text_place = 0
-        """Of the instruction before this one, where it made a text."""
+        """Place of the previous instruction, if that made a text."""
         self._found = False
 
     def follow(self, name: str, argument: Any, place: int) -> Iterator[str]:
@@ -257,7 +257,7 @@ class _Machine:
             self._make(name, argument)
 
     def check_end(self) -> None:
-        """That there was a list.
+        """Check that there was a list.
 
         Raises:
             _Unfit: there was none.

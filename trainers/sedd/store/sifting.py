@@ -63,7 +63,7 @@ def sift(block: bytes, filters: Filters) -> Sifted:
 
 
 def _hashes(data: bytes, lengths: list[int]) -> bytes:
-    """Of each protein."""
+    """The hash of each protein."""
     hashes, first = [], 0
     for length in lengths:
         hashes.append(blake2b(data[first : first + length], digest_size=HASH).digest())

@@ -26,7 +26,7 @@ from castoff.trainers.files.durable import read_checksummed
 from castoff.trainers.sedd.alphabet import Tokens
 
 FORMAT = 1
-"""Of the files, which another number means another kind of."""
+"""Version of the files' format."""
 
 TOKENS, OFFSETS, MANIFEST = "tokens", "offsets", "manifest.json"
 
