@@ -260,17 +260,19 @@ def _write_file(model: InverseFolding, targets: Sequence[Target], options: argpa
 def _write(
     model: InverseFolding, targets: Sequence[Target], options: argparse.Namespace, file: TextIO
 ) -> None:
-    for each in targets:
-        native = native_design(model, each, options.seed)
-        designed = ",".join(each.structure.names[: len(each.structure.names) - len(each.fixed)])
-        fixed = f" fixed_chains={','.join(each.fixed)}" if each.fixed else ""
-        details = f"designed={each.designed.sum()} chains={designed}{fixed} model={options.model.name}"
-        print(f">{each.name} score={native.score:.4f} {details}\n{native.letters}", file=file, flush=True)
-        drawn = designs(model, each, options.number, options.temperature, options.seed, options.batch_size)
-        for number, one in enumerate(drawn, 1):
-            metrics = f"score={one.score:.4f} recovery={one.recovery:.4f}"
+    for target in targets:
+        native = native_design(model, target, options.seed)
+        designed = ",".join(target.structure.names[: len(target.structure.names) - len(target.fixed)])
+        fixed = f" fixed_chains={','.join(target.fixed)}" if target.fixed else ""
+        details = f"designed={target.designed.sum()} chains={designed}{fixed} model={options.model.name}"
+        print(f">{target.name} score={native.score:.4f} {details}\n{native.letters}", file=file, flush=True)
+        sequences = designs(
+            model, target, options.number, options.temperature, options.seed, options.batch_size
+        )
+        for number, design in enumerate(sequences, 1):
+            metrics = f"score={design.score:.4f} recovery={design.recovery:.4f}"
             how = f"temperature={options.temperature:g} seed={options.seed}"
-            print(f">{each.name}_{number} {metrics} {how}\n{one.letters}", file=file, flush=True)
+            print(f">{target.name}_{number} {metrics} {how}\n{design.letters}", file=file, flush=True)
 
 
 # --- The command line ---------------------------------------------------------------------------------

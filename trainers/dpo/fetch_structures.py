@@ -129,7 +129,7 @@ def make(folder: Path, index: str) -> tuple[int, int]:
 
 
 def _there(folder: Path) -> tuple[int, int]:
-    """What a set has that is there.
+    """How many chains and resolved residues an existing set has.
 
     Raises:
         ConfigError: there is something else.
@@ -174,14 +174,17 @@ def _is_whole(chain: Chain) -> bool:
     return resolved >= SHORTEST and known >= _KNOWN * resolved
 
 
-def _distinct(found: Sequence[Found]) -> list[Found]:
+def _distinct(chains: Sequence[Found]) -> list[Found]:
     """Each sequence once, and none that is a part of another's; in the order of the names of their files."""
     kept: dict[str, Found] = {}
-    for one in sorted(found, key=lambda each: (-len(each.chain.native), -int(each.chain.resolved.sum()))):
-        letters = _letters(one.chain)
+    by_size = sorted(chains, key=lambda found: (-len(found.chain.native), -int(found.chain.resolved.sum())))
+    for found in by_size:
+        letters = _letters(found.chain)
         if not any(letters in other for other in kept):
-            kept[letters] = one
-    return sorted(kept.values(), key=lambda each: (each.source.archive.file, each.member, each.chain.name))
+            kept[letters] = found
+    return sorted(
+        kept.values(), key=lambda found: (found.source.archive.file, found.member, found.chain.name)
+    )
 
 
 def _letters(chain: Chain) -> str:
@@ -191,23 +194,23 @@ def _letters(chain: Chain) -> str:
 # --- Files --------------------------------------------------------------------------------------------
 
 
-def _write(found: Sequence[Found], folder: Path) -> dict[str, object]:
-    """Write a file of each chain; what is to be said of them."""
-    given = []
-    for one in found:
-        stem = Path(one.member).name.lower().removesuffix(".gz").rpartition(".")[0]
-        base = f"{one.source.archive.name}-{stem}-{one.chain.name or 'A'}"
+def _write(chains: Sequence[Found], folder: Path) -> dict[str, object]:
+    """Write a file of each chain; the manifest that describes them."""
+    entries = []
+    for found in chains:
+        stem = Path(found.member).name.lower().removesuffix(".gz").rpartition(".")[0]
+        base = f"{found.source.archive.name}-{stem}-{found.chain.name or 'A'}"
         name = next(f"{base}{more}.cif" for more in _numbers() if not (folder / f"{base}{more}.cif").exists())
-        content = backbone(one.chain).make_mmcif_document().as_string().encode()
+        content = backbone(found.chain).make_mmcif_document().as_string().encode()
         (folder / name).write_bytes(content)
-        given.append(
+        entries.append(
             {
                 "file": name,
-                "chain": one.chain.name or "A",
-                "residues": len(one.chain.sequence),
-                "resolved": int(one.chain.resolved.sum()),
-                "package": one.source.archive.name,
-                "member": one.member,
+                "chain": found.chain.name or "A",
+                "residues": len(found.chain.sequence),
+                "resolved": int(found.chain.resolved.sum()),
+                "package": found.source.archive.name,
+                "member": found.member,
                 "sha256": sha256(content).hexdigest(),
             }
         )
@@ -222,7 +225,7 @@ def _write(found: Sequence[Found], folder: Path) -> dict[str, object]:
         }
         for source in SOURCES
     ]
-    return {"sources": sources, "chains": given}
+    return {"sources": sources, "chains": entries}
 
 
 def _numbers() -> Iterator[str]:
@@ -236,12 +239,12 @@ def _numbers() -> Iterator[str]:
 def backbone(chain: Chain) -> gemmi.Structure:
     """The resolved residues of a chain, numbered by their places in its full sequence, from 1."""
     made = gemmi.Chain(chain.name or "A")
-    for place in numpy.flatnonzero(chain.resolved):
+    for index in numpy.flatnonzero(chain.resolved):
         residue = gemmi.Residue()
-        residue.name = _name(int(chain.native[place]))
-        residue.seqid = gemmi.SeqId(int(chain.places[place]) + 1, " ")
+        residue.name = _name(int(chain.native[index]))
+        residue.seqid = gemmi.SeqId(int(chain.places[index]) + 1, " ")
         residue.het_flag = "A"
-        for atom_name, xyz in zip(("N", "CA", "C", "O"), chain.atoms[place].tolist(), strict=True):
+        for atom_name, xyz in zip(("N", "CA", "C", "O"), chain.atoms[index].tolist(), strict=True):
             atom = gemmi.Atom()
             atom.name, atom.element = atom_name, gemmi.Element(atom_name[0])
             atom.pos, atom.occ = gemmi.Position(*xyz), 1.0

@@ -161,7 +161,7 @@ def reference_of(
     known = context.on_main(lambda: _read(paths, fingerprint, len(samples)))
     if known is None:
         known = _computed(network(), samples, conditions.temperature, context, collate, autocast)
-        _see_that_they_are_numbers(known, conditions)
+        _check_finite(known, conditions)
         if context.is_main:
             _write(paths, fingerprint, known)
     return known
@@ -203,13 +203,13 @@ def _computed(
     return held
 
 
-def _see_that_they_are_numbers(found: Tensor, conditions: Conditions) -> None:
-    wrong = int((~found.isfinite().all(1)).sum())
+def _check_finite(values: Tensor, conditions: Conditions) -> None:
+    wrong = int((~values.isfinite().all(1)).sum())
     if wrong:
-        given = f"preference.temperature: is {conditions.temperature:g}, and training.precision "
-        given += f"{conditions.precision}, in which the reference's log-probabilities of {wrong:,} of "
-        given += f"{len(found):,} pairs are not finite numbers; take a higher temperature, as 0.1, or fp32"
-        raise ConfigError([given])
+        problem = f"preference.temperature: is {conditions.temperature:g}, and training.precision "
+        problem += f"{conditions.precision}, in which the reference's log-probabilities of {wrong:,} of "
+        problem += f"{len(values):,} pairs are not finite numbers; take a higher temperature, as 0.1, or fp32"
+        raise ConfigError([problem])
 
 
 # --- The file -----------------------------------------------------------------------------------

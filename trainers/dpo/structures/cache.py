@@ -113,9 +113,9 @@ class Structures:
 
     def chain(self, file: int, number: int) -> Chain:
         """A chain by its number in a file; its arrays are views of the cache."""
-        outline, place = self.index.files[file].chains[number], self._first[file] + number
+        outline, index = self.index.files[file].chains[number], self._first[file] + number
         fields = {
-            name: self._arrays[name][slice(*ends[place : place + 2])]
+            name: self._arrays[name][slice(*ends[index : index + 2])]
             for names, ends in ((_OF_MODELLED, self._modelled), (_OF_ALL, self._all))
             for name in names
         }
@@ -139,23 +139,23 @@ def structures_of(
     digests = _digests(files)
     key = sha256(repr((_version(), digests)).encode()).hexdigest()[:16]
     name = f"{source.absolute().name}.{key}.structures"
-    places = [folder.absolute() / name for folder in (source.absolute().parent, cache) if folder is not None]
-    for place in places:
-        if _is_whole(place):
-            return Structures(place)
+    folders = [folder.absolute() / name for folder in (source.absolute().parent, cache) if folder is not None]
+    for folder in folders:
+        if _is_whole(folder):
+            return Structures(folder)
     refusal = ""
-    for place in places:
+    for folder in folders:
         try:
-            built_once(place, _is_whole, lambda draft: _make(draft, files, digests, processes))
-            return Structures(place)
+            built_once(folder, _is_whole, lambda draft: _make(draft, files, digests, processes))
+            return Structures(folder)
         except OSError as error:
             if error.errno in _FULL:
                 raise ConfigError(
-                    [_refused(source, f"{place}: {error.strerror}; make room there")]
+                    [_refused(source, f"{folder}: {error.strerror}; make room there")]
                 ) from error
             if error.errno not in _NOT_OURS:
                 raise
-            refusal = f"{place}: {error.strerror}"
+            refusal = f"{folder}: {error.strerror}"
     advice = "copy it where you can write, or let training.path be such a folder"
     raise ConfigError([_refused(source, f"{refusal}; {advice}")])
 
@@ -194,10 +194,10 @@ def _digests(files: Sequence[Path]) -> list[str]:
             return "", f"{path}: cannot be read: {error.strerror}"
 
     with ThreadPoolExecutor(_MOST_PROCESSES) as threads:
-        found = list(threads.map(digest, files))
-    if problems := [problem for _, problem in found if problem]:
+        results = list(threads.map(digest, files))
+    if problems := [problem for _, problem in results if problem]:
         raise ConfigError(first_few(problems), "structures")
-    return [each for each, _ in found]
+    return [digest for digest, _ in results]
 
 
 def _file_digest(file: Any) -> str:
@@ -221,11 +221,11 @@ def _make(draft: Path, files: Sequence[Path], digests: Sequence[str], processes:
     several = len(files) >= _SEVERAL_PROCESSES_FROM
     processes = processes or (usual_processes(_MOST_PROCESSES) if several else 1)
     read = list(mapped(_read, files, processes, _ADVICE))
-    problems = [each.problem for each in read if each.problem]
+    problems = [file.problem for file in read if file.problem]
     problems += [
         f"{path}: has changed while it was read; start again when nobody writes to it"
-        for path, before, each in zip(files, digests, read, strict=True)
-        if not each.problem and each.digest != before
+        for path, before, file in zip(files, digests, read, strict=True)
+        if not file.problem and file.digest != before
     ]
     if problems:
         raise ConfigError(first_few(problems), "structures")

@@ -102,5 +102,5 @@ def _in_words(error: OSError, output: Path) -> str:
             f"data.output: there is too little room for the graphs in {output} "
             f"({os.strerror(error.errno or 0)}): {free:,} bytes are free there; make room, or choose another"
         )
-    at = error.filename or output
-    return f"data.output: cannot be written: {at}: {error.strerror or error}; choose a folder that can"
+    path = error.filename or output
+    return f"data.output: cannot be written: {path}: {error.strerror or error}; choose a folder that can"

@@ -56,21 +56,21 @@ def store_of(
                 f"{shlex.quote(str(path))} --out FOLDER"
             ]
         )
-    places = [_context(path.parent, path, filters)]
+    stores = [_store_path(path.parent, path, filters)]
     if cache is not None:
-        places.append(_context(cache.absolute(), path, filters, str(path.parent)))
-    for place in places:
-        if _is_of(place, path):
-            return place
+        stores.append(_store_path(cache.absolute(), path, filters, str(path.parent)))
+    for store in stores:
+        if _is_of(store, path):
+            return store
     refusal = ""
-    for place in places:
+    for store in stores:
         try:
-            build([path], place, filters, processes=processes, is_whole=lambda place: _is_of(place, path))
-            return place
+            build([path], store, filters, processes=processes, is_whole=lambda store: _is_of(store, path))
+            return store
         except OSError as error:
             if error.errno not in _NOT_OURS:
                 raise
-            refusal = f"{place}: {error.strerror}"
+            refusal = f"{store}: {error.strerror}"
     raise ConfigError(
         [
             f"{field}: {path} needs a token store, which cannot be written here ({refusal}); make it "
@@ -84,27 +84,29 @@ def _opened(path: Path, datafile: str | Path, field: str) -> Path:
     try:
         return TokenStore.open(path).folder
     except ConfigError as error:
-        given = str(error).splitlines()
-        raise ConfigError([f"{field}: is {str(datafile)!r}, but {each}" for each in given]) from error
+        problems = str(error).splitlines()
+        raise ConfigError(
+            [f"{field}: is {str(datafile)!r}, but {problem}" for problem in problems]
+        ) from error
 
 
-def _context(folder: Path, path: Path, filters: Filters, *more: str) -> Path:
+def _store_path(folder: Path, path: Path, filters: Filters, *more: str) -> Path:
     """Where the store of a file lies: one for each kind of filters, and of stores."""
     words = [str(FORMAT), *more, *map(str, msgspec.structs.astuple(filters))]
     return folder / f"{path.name}.{zlib.crc32(repr(words).encode()):08x}.tokens"
 
 
-def _is_of(place: Path, path: Path) -> bool:
+def _is_of(store: Path, path: Path) -> bool:
     """Whether there is a whole store of what a file holds now.
 
     A file that was copied, or touched, has another time, and is read to see whether it is the same.
     """
     try:
-        origins = TokenStore.open(place).manifest.origins
+        origins = TokenStore.open(store).manifest.origins
     except ConfigError:
         return False
-    now = path.stat()
-    if [origin.size for origin in origins] != [now.st_size]:
+    status = path.stat()
+    if [origin.size for origin in origins] != [status.st_size]:
         return False
     (origin,) = origins
-    return origin.modified == now.st_mtime_ns or origin.crc32 == sum_of(path)
+    return origin.modified == status.st_mtime_ns or origin.crc32 == sum_of(path)
