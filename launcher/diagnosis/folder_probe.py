@@ -1,7 +1,7 @@
 """`python folder_probe.py FOLDER`: the abilities of a folder's file system, as JSON.
 
-A process of its own, because one that asks a file server that is gone hangs in the kernel: whoever waits for
-this one can stop waiting. It loads nothing but the standard library, and leaves nothing behind.
+It is a process of its own, because a process that asks a lost file server hangs in the kernel; its parent can
+stop waiting for it. It loads only a few modules of the standard library, and leaves no files behind.
 """
 
 import errno
@@ -13,7 +13,7 @@ import time
 
 
 def probe(folder: str) -> dict[str, object]:
-    """The folder that is there, at the path or above it; its space; how long small files take; its locks."""
+    """The folder at the path, or the nearest above it that exists; its space, its locks, its speed."""
     there = os.path.abspath(folder)  # noqa: PTH100 - as everything here: pathlib takes as long to load as the rest
     while not os.path.isdir(there) and there != "/":  # noqa: PTH112
         if os.path.lexists(there):
@@ -31,7 +31,7 @@ def probe(folder: str) -> dict[str, object]:
 
 
 def _written(folder: str) -> dict[str, object]:
-    """The time of each of some small files, from its making to its end, and what fails."""
+    """The median time to write and remove a small file, and whether locks work; else the error."""
     took = []
     locks = True
     name = os.path.join(folder, f".castoff-doctor-{os.getpid()}")  # noqa: PTH118

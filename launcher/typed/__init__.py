@@ -1,4 +1,4 @@
-"""What people write, as typed structs: job files, sites and, in `trainers`, trainings."""
+"""YAML files as typed structs: job files, sites and, in `trainers`, trainings."""
 
 from castoff.launcher.errors import InvalidInput, Problem
 

@@ -1,4 +1,4 @@
-"""YAML text into nodes: what is refused before anything is made of it, and where.
+"""YAML text into nodes, with the line of every error in it.
 
 Plain scalars are resolved by YAML 1.2's core rules, not by PyYAML's 1.1 ones.
 """
@@ -42,19 +42,19 @@ for _tag, _first in ((NULL, "~nN"), (BOOL, "tTfF"), (INT, "-+0123456789"), (FLOA
 
 
 def compose(text: str, origin: str, loader: type[Any]) -> yaml.Node | None:
-    """The root of a text that stands at `origin`; None if it is empty.
+    """The root node of a text; None if the text is empty. `origin`: the text's name in errors.
 
     Raises:
-        InvalidInput: it is not YAML.
+        InvalidInput: the text is not YAML.
     """
     # YAML 1.1, and so libyaml, ends lines where editors do not: even a comment would end there.
-    if found := _UNSEEN_BREAKS.search(text):
-        code = ord(found.group())
+    if unseen := _UNSEEN_BREAKS.search(text):
+        code = ord(unseen.group())
         message = (
             f"holds a raw U+{code:04X}, which YAML readers take for a line break: "
             f'write it as \\u{code:04x} in double quotes, as in "a\\u{code:04x}b", or remove it'
         )
-        raise _wrong(at_line(origin, text.count("\n", 0, found.start())), message)
+        raise _wrong(at_line(origin, text.count("\n", 0, unseen.start())), message)
     try:
         _refuse_depth(text, origin)
         return yaml.compose(text, Loader=loader)
@@ -70,21 +70,23 @@ def compose(text: str, origin: str, loader: type[Any]) -> yaml.Node | None:
 
 
 def not_yaml(error: yaml.MarkedYAMLError, origin: str) -> InvalidInput:
-    """What PyYAML says, with its line."""
+    """PyYAML's error, with its line."""
     mark = error.problem_mark or error.context_mark
     return _wrong(at_line(origin, mark.line if mark else 0), f"is not valid YAML: {_explain(error)}")
 
 
 def _explain(error: yaml.MarkedYAMLError) -> str:
-    """PyYAML's words, with where the unfinished thing begins, and plainer ones for a tab."""
-    about = ", ".join(part for part in (error.context, error.problem) if part)
+    """PyYAML's message, with the first line of an unfinished value, and advice on tabs and colons."""
+    message = ", ".join(part for part in (error.context, error.problem) if part)
     if error.context_mark and error.problem_mark and error.context_mark.line != error.problem_mark.line:
-        about += f" (it begins in line {error.context_mark.line + 1})"
-    if "cannot start any token" in about:
-        about += "; indent with spaces, not tabs, and quote a value that begins with % @ or `"
-    if "mapping values are not allowed" in about:
-        about += "; begin the line in the same column as the one above, and quote a value that holds a colon"
-    return about
+        message += f" (it begins in line {error.context_mark.line + 1})"
+    if "cannot start any token" in message:
+        message += "; indent with spaces, not tabs, and quote a value that begins with % @ or `"
+    if "mapping values are not allowed" in message:
+        message += (
+            "; begin the line in the same column as the one above, and quote a value that holds a colon"
+        )
+    return message
 
 
 def _refuse_depth(text: str, origin: str) -> None:
@@ -97,7 +99,7 @@ def _refuse_depth(text: str, origin: str) -> None:
 
 
 def at_line(origin: str, line: int) -> str:
-    """The place of a line, counted from 0; what stands on the command line has no lines to name."""
+    """The place of a line, counted from 0; a value of the command line has no line number."""
     return origin if origin.startswith("--") else f"{origin}:{line + 1}"
 
 

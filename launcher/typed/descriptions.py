@@ -1,6 +1,6 @@
-"""What the fields of a struct are and mean: for `help()`, a command line's help and the references in docs/.
+"""The fields of a struct and their descriptions: for `help()`, `--help` and the references in docs/.
 
-A field's description is what `meaning()` says of it, and the docstring below it.
+A field's description is the text of its type's `meaning()`, followed by the docstring below the field.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from castoff.launcher.typed.structure import bare, fields_of, is_struct, members
 
 
 class Field(NamedTuple):
-    """A field of a struct, or of a part of it."""
+    """A field of a struct, or of a struct inside it."""
 
     path: str
     owner: type[msgspec.Struct]
@@ -27,23 +27,23 @@ class Field(NamedTuple):
 
     @property
     def type(self) -> Any:
-        """Its type, with what that is annotated with."""
+        """The type, with its annotations."""
         return self.info.type
 
     @property
     def default(self) -> Any:
-        """NODEFAULT: it is required."""
-        made = self.info.default_factory
-        return self.info.default if made is msgspec.NODEFAULT else made()
+        """The default; NODEFAULT if the field is required."""
+        factory = self.info.default_factory
+        return self.info.default if factory is msgspec.NODEFAULT else factory()
 
     @property
     def meaning(self) -> str:
-        """Its description; reads the struct's source."""
+        """The description, which is read from the struct's source."""
         return descriptions(self.owner)[self.info.encode_name]
 
 
 def fields(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[Field]:
-    """All fields of a struct, those of each part behind the part."""
+    """All fields of a struct; the fields of an inner struct follow the field that has it."""
     for name, info in fields_of(kind).items():
         yield Field(f"{prefix}{name}", kind, info)
         for part in parts(info.type):
@@ -51,14 +51,14 @@ def fields(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[Field]:
 
 
 def parts(kind: Any) -> list[type[msgspec.Struct]]:
-    """The structs whose fields are a field's own: `Node | None`, a list's; not those that a mapping has."""
+    """The structs in a field's type, as in `Node | None` or `list[Node]`; not the values of a mapping."""
     options = [bare(option) for option in members(bare(kind))]
     items = [bare(get_args(option)[0]) if get_origin(option) is list else option for option in options]
     return [item for item in items if is_struct(item)]
 
 
 def descriptions(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """The meaning of each field, by the name that a file gives it; empty where nobody has said it."""
+    """The description of each field, by its name in a file; empty for a field without one."""
     below: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         below |= _docstrings(base)
@@ -70,8 +70,8 @@ def descriptions(kind: type[msgspec.Struct]) -> dict[str, str]:
 
 def _of_type(kind: Any) -> str:
     """The description that a type carries."""
-    found = (getattr(meta, "description", None) for meta in getattr(kind, "__metadata__", ()))
-    return next(filter(None, found), "")
+    texts = (getattr(meta, "description", None) for meta in getattr(kind, "__metadata__", ()))
+    return next(filter(None, texts), "")
 
 
 def _docstrings(kind: type) -> dict[str, str]:
@@ -82,7 +82,7 @@ def _docstrings(kind: type) -> dict[str, str]:
 
 @cache
 def _read(file: str) -> dict[str, dict[str, str]]:
-    """The docstrings below the fields of each class of a module; none where its source is not there."""
+    """The docstrings below the fields of each class of a module; empty if its source cannot be read."""
     try:
         tree = ast.parse(Path(file).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, UnicodeDecodeError):
@@ -91,7 +91,7 @@ def _read(file: str) -> dict[str, dict[str, str]]:
 
 
 def _below(node: ast.ClassDef) -> dict[str, str]:
-    found = {}
+    texts = {}
     for field, after in zip(node.body, node.body[1:], strict=False):
         if (
             isinstance(field, ast.AnnAssign)
@@ -100,5 +100,5 @@ def _below(node: ast.ClassDef) -> dict[str, str]:
             and isinstance(after.value, ast.Constant)
             and isinstance(after.value.value, str)
         ):
-            found[field.target.id] = " ".join(inspect.cleandoc(after.value.value).split())
-    return found
+            texts[field.target.id] = " ".join(inspect.cleandoc(after.value.value).split())
+    return texts

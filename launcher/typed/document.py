@@ -1,7 +1,7 @@
-"""YAML text into plain data that still knows where each value is and how it was written.
+"""YAML text into plain data that remembers the place and the spelling of each value.
 
 YAML 1.2's core rules apply, not PyYAML's 1.1 ones: `no` and `on` are words, `1:30:00` is a word,
-`010` is the number ten. A value that a field wants as text is taken as written, so `1e-3` or `007`
+`010` is the number ten. A field of type text takes a value as it is spelled, so `1e-3` or `007`
 reach a program unchanged. A subclass may read texts by other rules: see `Document.construct`.
 """
 
@@ -32,17 +32,17 @@ FieldPath: TypeAlias = tuple[str | int, ...]
 D = TypeVar("D", bound="Document")
 
 _LARGEST = 1_000_000
-"""Bytes of a file at the most: a device would fill the memory, and no person writes so much."""
+"""The most bytes of a file: a device would fill the memory, and no person writes so much."""
 
 _MAX_VALUES = 100_000
 """Bound on the values of one document: aliases of aliases grow without end in a few lines."""
 
 _LONGEST_SHOWN = 100
-"""Characters of a --set that a message repeats."""
+"""The most characters of a --set that a message repeats."""
 
 
 class _Mark(NamedTuple):
-    """Where a value stands, how it is spelled if it is a scalar, and whether it was laid over the text."""
+    """The place of a value, the spelling of a scalar, and whether the value replaced or added to the text."""
 
     place: str
     text: str | None = None
@@ -50,16 +50,16 @@ class _Mark(NamedTuple):
 
 
 class Document:
-    """Data read from one place, with the line and the spelling of every value."""
+    """Data from one source, with the line and the spelling of every value."""
 
     EXAMPLE: ClassVar = "nodes=4"
-    """Of what may follow --set."""
+    """An example of an argument of --set."""
 
     LOADER: ClassVar[type[Any]] = CoreLoader
-    """PyYAML's class that composes the text."""
+    """The class of PyYAML that composes the text."""
 
     UTF8_ONLY: ClassVar = True
-    """Whether texts must be UTF-8, as a script's are. Files may have other names."""
+    """Whether texts must be UTF-8, as in a script; file names may be other bytes."""
 
     def __init__(self, data: Any, origin: str):
         self.data = data
@@ -71,7 +71,7 @@ class Document:
         """Read a file or a pipe.
 
         Raises:
-            CastoffError: it cannot be read, or is larger than 1 MB.
+            CastoffError: the file cannot be read, or is larger than 1 MB.
             InvalidInput: there is no such file, or it is not YAML.
         """
         shown = printable(str(path))
@@ -91,7 +91,7 @@ class Document:
         """Parse YAML text from `origin`; empty text is null.
 
         Raises:
-            InvalidInput: it is not YAML, or a key appears twice.
+            InvalidInput: the text is not YAML, or a key appears twice.
         """
         document = cls(None, origin)
         node = compose(text, origin, cls.LOADER)
@@ -100,10 +100,10 @@ class Document:
         return document
 
     def construct(self, node: yaml.Node) -> Any:
-        """The data of a composed text, whose places are recorded.
+        """The data of a composed text; records the places of its values.
 
         Raises:
-            InvalidInput: with every problem that there is.
+            InvalidInput: with every problem of the text.
         """
         reader = Reader(self)
         data = reader.value(node, ())
@@ -112,34 +112,34 @@ class Document:
         return data
 
     def where(self, path: FieldPath) -> str:
-        """The place of a value, or of the nearest thing around it that has one."""
+        """The place of a value, or of the nearest value around it that has a place."""
         for length in range(len(path), -1, -1):
             if mark := self._marks.get(path[:length]):
                 return mark.place
         return self.origin
 
     def text(self, path: FieldPath, value: object) -> str:
-        """A scalar as it was written."""
+        """The spelling of a scalar."""
         mark = self._marks.get(path)
         return str(value) if mark is None or mark.text is None else mark.text
 
     def record(self, path: FieldPath, place: str, text: str | None = None) -> None:
-        """Remember where a value is and, for a scalar, how it is spelled; None keeps that."""
+        """Remember the place of a value and the spelling of a scalar; None keeps the known spelling."""
         known = self._marks.get(path)
         self._marks[path] = _Mark(place, known.text if text is None and known else text)
 
     def problem(self, path: FieldPath, message: str) -> Problem:
-        """What is wrong with a field, with its place."""
+        """A problem of a field, with its place."""
         return Problem(self.where(path), dotted(path), message)
 
     def holding(self: D, data: Any) -> D:
-        """A document of other data, whose values stand where they do in this one."""
+        """A document of other data with the places of this document."""
         other = type(self)(data, self.origin)
         other._marks = dict(self._marks)
         return other
 
     def given(self, path: FieldPath) -> bool:
-        """Whether the command line, or whatever else was laid over the text, says this very value."""
+        """Whether a value comes from the command line or from another document that was put into this one."""
         mark = self._marks.get(path)
         return mark is not None and mark.over
 
@@ -149,7 +149,7 @@ class Document:
         A value on a command line has no comments, so `x # c` is all text.
 
         Raises:
-            InvalidInput: no `=`, a path through something that holds no fields, bad YAML.
+            InvalidInput: there is no `=`, the path leads through a value without fields, or bad YAML.
         """
         short = assignment if len(assignment) <= _LONGEST_SHOWN else f"{assignment[:_LONGEST_SHOWN]}..."
         origin = f"--set {printable(short)}"
@@ -163,10 +163,10 @@ class Document:
         self.put(keys, value, origin)
 
     def put(self, keys: list[str], value: Document, origin: str) -> None:
-        """Place another document's data at a path of this one; what is on the way to it is copied.
+        """Put another document's data at a path of this one; the mappings and lists on the path are copied.
 
         Raises:
-            InvalidInput: the path leads through something that holds no fields.
+            InvalidInput: the path leads through a value without fields.
         """
         path: FieldPath = ()
         holder: Any = _copied(self.data)
@@ -200,19 +200,19 @@ class Document:
             )
 
     def _mark_anew(self, path: FieldPath, marks: dict[FieldPath, _Mark]) -> None:
-        """Forget what was known of a value and of all in it, for these."""
+        """Replace the marks of a value and of all values inside it."""
         self._marks = {at: mark for at, mark in self._marks.items() if at[: len(path)] != path} | marks
 
 
 def _ends_in_comment(text: str, scalar: str) -> bool:
-    """Whether YAML has read only the beginning of `text`, a plain scalar, and dropped a comment."""
+    """Whether YAML read only the beginning of `text`, a plain scalar, and took the rest for a comment."""
     return text.startswith(scalar) and text[len(scalar) :].lstrip().startswith("#")
 
 
 def _meant(path: Path) -> str:
-    """A YAML file beside one that is missing, which may be meant: `job.yaml` for `job.yml`."""
-    try:  # by names alone: a folder may hold a hundred thousand files
-        files = {each.stem: each.name for each in path.parent.iterdir() if each.suffix in (".yaml", ".yml")}
+    """A suggestion for a missing file: a YAML file in its folder, as `job.yaml` for `job.yml`."""
+    try:  # names only, without a stat of each: a folder may hold a hundred thousand files
+        files = {file.stem: file.name for file in path.parent.iterdir() if file.suffix in (".yaml", ".yml")}
     except OSError:
         return ""
     meant = nearest(path.stem, files)
@@ -220,24 +220,24 @@ def _meant(path: Path) -> str:
 
 
 def _bytes_of(path: Path, shown: str) -> bytes:
-    """What a file or a pipe holds.
+    """The content of a file or a pipe.
 
     Raises:
-        CastoffError: it is larger than 1 MB.
-        OSError: it cannot be read.
+        CastoffError: the file is larger than 1 MB.
+        OSError: the file cannot be read.
     """
     with path.open("rb") as file:
-        held = file.read(_LARGEST + 1)
-    if len(held) > _LARGEST:
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
         raise CastoffError(
             f"{shown}: is larger than {_LARGEST // 1_000_000} MB, and castoff reads no larger "
             "configuration; is it the right file? Large data belong into one that the program reads"
         )
-    return held
+    return content
 
 
 def _copied(holder: Any) -> Any:
-    """Something to put fields into that nobody else holds; what has no fields is left to `_index`."""
+    """A copy of a mapping or a list, to put fields into; `_index` refuses any other value."""
     if holder is None:
         return {}
     if isinstance(holder, Mapping):
@@ -257,12 +257,12 @@ def _index(holder: Any, key: str, path: FieldPath, origin: str) -> str | int:
 
 
 def invalid(where: str, message: str, path: FieldPath = ()) -> InvalidInput:
-    """The error that one thing is wrong with an input."""
+    """An error with one problem of an input."""
     return InvalidInput([Problem(where, dotted(path), message)])
 
 
 class Reader:
-    """Turns composed nodes into data and notes their places, collecting what is wrong."""
+    """Turns composed nodes into data; records their places, and collects problems."""
 
     def __init__(self, document: Document):
         self.document = document
@@ -271,9 +271,9 @@ class Reader:
         self._values = 0
 
     def value(self, node: yaml.Node, path: FieldPath) -> Any:
-        """The data of a node at `path`, and of all below it."""
+        """The data of a node, with all nodes below it, at `path`."""
         self._values += 1
-        # A field that is missing is looked for here, and stands in no line.
+        # The place of the root is the place of a missing field, which has no line.
         place = self._place(node) if path else self.document.origin
         if node in self._open:
             raise invalid(place, "holds itself through an alias", path)
@@ -309,12 +309,12 @@ class Reader:
                 self._check_tag(key_node, _SCALARS, at)
                 seen.add(self._same(key_node))
                 data[key] = self.value(value_node, at)
-                # The key's line: an alias stands elsewhere, and a block begins one line later.
+                # The key's line: an alias has the line of its anchor, and a block begins a line later.
                 self.document.record(at, self._place(key_node))
         return data
 
     def _same(self, key: yaml.ScalarNode) -> object:
-        """What two keys that are the same field have in common."""
+        """A value that is equal for two keys that name the same field."""
         return str(key.value)
 
     def _scalar(self, node: yaml.ScalarNode, path: FieldPath) -> Any:

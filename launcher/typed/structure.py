@@ -1,7 +1,7 @@
-"""Plain data into typed structs, reporting everything that is wrong at once.
+"""Plain data into typed structs, with an error that reports every problem.
 
 msgspec converts a whole value and stops at its first error; here it converts one leaf at a time,
-so that a person mends a file in one go.
+so that a person can mend all problems of a file at once.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from castoff.launcher.typed.document import Document, FieldPath, dotted
 T = TypeVar("T", bound=msgspec.Struct)
 
 _built: Callable[..., Any] = type(msgspec.Struct).__call__
-"""Builds a struct of values that have been checked: calling its class might check them again."""
+"""Builds a struct from checked values; calling its class might check them again."""
 
 _NO_SUCH_FIELD = "there is no such field"
 
 Hint: TypeAlias = "Callable[[str, FieldPath, list[str]], str]"
-"""The end of the message about a field that does not exist: from the struct's name, the field's path and
-the names that there are. Empty: there is nothing special to say."""
+"""Makes the end of the message about an unknown field, from the struct's name, the field's path and the
+known names. Empty: the usual suggestion follows."""
 
 
 def convert(
@@ -42,9 +42,9 @@ def convert(
     at: FieldPath = (),
     hint: Hint = lambda *_: "",
 ) -> T | None:
-    """The struct of those fields that are right; what is wrong is added to `problems`.
+    """The struct of the valid fields; every problem is added to `problems`.
 
-    None if a field that is wrong has no default. `at` is where the document's data stands, if it is a part.
+    None if an invalid field has no default. `at`: the path of the document's data, if it is part of another.
     """
     converter = _Converter(document, problems, hint, (kind, at))
     converted: T | None = converter.convert(document.data, kind, at)
@@ -52,10 +52,10 @@ def convert(
 
 
 def is_meant(path: FieldPath, problems: list[Problem]) -> bool:
-    """Whether a field stands under a wrong name, which is reported: then it is not missing, too."""
-    beside, whole = dotted(path[:-1]), re.escape(dotted(path))
+    """Whether a problem reports that a field has a wrong name; then it is not reported as missing."""
+    section, whole = dotted(path[:-1]), re.escape(dotted(path))
     for problem in problems:
-        near = re.escape(str(path[-1])) if problem.path.rpartition(".")[0] == beside else whole
+        near = re.escape(str(path[-1])) if problem.path.rpartition(".")[0] == section else whole
         if re.match(rf"{_NO_SUCH_FIELD}; did you mean (?:{whole}|{near})\b", problem.message):
             return True
     return False
@@ -63,7 +63,7 @@ def is_meant(path: FieldPath, problems: list[Problem]) -> bool:
 
 @cache
 def fields_of(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
-    """A struct's fields by name; msgspec compiles every annotation anew each time it is asked."""
+    """A struct's fields by name; cached, because msgspec compiles every annotation at each call."""
     return {field.encode_name: field for field in msgspec.structs.fields(kind)}
 
 
@@ -85,7 +85,7 @@ class _Converter:
         options = [option for option in union if option is not types.NoneType]
         if value is None and types.NoneType in union:
             return None
-        if len(union) == 1:  # its constraints stand on the whole
+        if len(union) == 1:  # the constraints belong to the whole type
             options = [kind]
         for option in map(bare, options):
             if is_struct(option) and (len(options) == 1 or isinstance(value, Mapping)):
@@ -95,8 +95,8 @@ class _Converter:
             is_list = isinstance(value, (list, tuple)) and len(value) >= _least(kind)
             if is_list and (kinds := _items(option, len(value))) is not None:
                 items = [
-                    self.convert(item, each, (*path, number))
-                    for number, (item, each) in enumerate(zip(value, kinds, strict=True))
+                    self.convert(item, item_kind, (*path, number))
+                    for number, (item, item_kind) in enumerate(zip(value, kinds, strict=True))
                 ]
                 return items if get_origin(option) is list else tuple(items)
         return self._leaf(value, options, path, kind)
@@ -116,13 +116,13 @@ class _Converter:
                 self._report((*path, name), f"is missing; it takes {allowed(field.type)}")
             held = value.get(name)
             if name not in value or (held is None and not field.required and not _takes_null(field.type)):
-                continue  # a field left empty says nothing: the default applies
+                continue  # the default applies to a field that is left empty
             known = len(self.problems)
             converted = self.convert(held, field.type, (*path, name))
             if len(self.problems) == known:
                 arguments[field.name] = converted
             elif field.default is None and held is not None:
-                # Null is what the default says, so no message needs to list it among what the field takes.
+                # The default is null, so messages need not list null among the values that the field takes.
                 del self.problems[known:]
                 self.convert(held, without_null(field.type), (*path, name))
         try:
@@ -138,11 +138,11 @@ class _Converter:
         self._report(path, f"{_NO_SUCH_FIELD}{meant}")
 
     def _elsewhere(self, path: FieldPath) -> str:
-        """Where a field of that name belongs: nearest to its section, else where it stands highest."""
-        found = [place for place in _places(*self.whole) if place[-1] == path[-1]]
-        near = [place for place in found if place[: len(path) - 1] == path[:-1]] or found
+        """A suggestion of a field of that name elsewhere: nearest to its section, else nearest to the top."""
+        paths = [field for field in _field_paths(*self.whole) if field[-1] == path[-1]]
+        near = [field for field in paths if field[: len(path) - 1] == path[:-1]] or paths
         highest = min(map(len, near), default=0)
-        meant = " or ".join(dotted(place) for place in near if len(place) == highest)
+        meant = " or ".join(dotted(field) for field in near if len(field) == highest)
         return f"; did you mean {meant}?" if meant else ""
 
     def _dict(self, value: Mapping[Any, Any], kind: Any, path: FieldPath) -> dict[str, Any]:
@@ -175,9 +175,9 @@ class _Converter:
                 continue
         wanted = f"as its name {allowed(kind)}" if as_name else allowed(kind)
         if isinstance(given, (list, tuple)) and any(
-            get_origin(bare(each)) in (list, tuple) for each in options
+            get_origin(bare(option)) in (list, tuple) for option in options
         ):
-            is_now = shown(given)  # it is the right thing, but too long or too short
+            is_now = shown(given)  # it is a list, but too long or too short
         else:  # a number is shown as it was written, without the quotes of text
             is_now = _show(given) if given is value else value
         self._report(path, f"is {is_now}, but takes {wanted}{_meant(given, value, options, path)}")
@@ -196,7 +196,7 @@ def bare(kind: Any) -> Any:
 
 
 def members(kind: Any) -> tuple[Any, ...]:
-    """The types of a union; of any other, itself."""
+    """The types of a union; another type is the only one."""
     return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
 
 
@@ -219,7 +219,7 @@ def without_null(kind: Any) -> Any:
 
 
 def _items(kind: Any, count: int) -> list[Any] | None:
-    """The types of so many items of a list; None if it is not a list, or not of that length."""
+    """The types of the items of a list; None if the type is not a list, or not one of `count` items."""
     kinds = get_args(kind)
     if get_origin(kind) is list or (get_origin(kind) is tuple and kinds[-1] is Ellipsis):
         return [kinds[0]] * count
@@ -231,13 +231,13 @@ def _fits(value: bool | int | float, options: list[Any]) -> bool:
     return Any in kinds or type(value) in kinds or (type(value) is int and float in kinds)
 
 
-def _places(kind: type[msgspec.Struct], path: FieldPath) -> Iterator[FieldPath]:
-    """The paths of all fields of a struct, and of what fields that take any name have as an example."""
+def _field_paths(kind: type[msgspec.Struct], path: FieldPath) -> Iterator[FieldPath]:
+    """The paths of all fields of a struct; of a mapping that takes any name, the paths of its examples."""
     for name, field in fields_of(kind).items():
         yield (*path, name)
         for option in map(bare, members(bare(field.type))):
             if is_struct(option):
-                yield from _places(option, (*path, name))
+                yield from _field_paths(option, (*path, name))
         for meta in getattr(field.type, "__metadata__", ()):
             yield from ((*path, name, inner) for example in meta.examples or () for inner in example)
 
@@ -246,21 +246,21 @@ def _places(kind: type[msgspec.Struct], path: FieldPath) -> Iterator[FieldPath]:
 
 
 def takes(words: str, *, many: str | None = None, **constraints: Any) -> msgspec.Meta:
-    """Constrain a type and say in words what it takes, for error messages; `many` is the plural."""
+    """Constrain a type, and describe its values for error messages; `many` is the plural."""
     return msgspec.Meta(extra={"takes": words, "many": many or words}, **constraints)
 
 
 def meaning(words: str) -> msgspec.Meta:
-    """Say what a field means: for the JSON schema and the command line's help."""
+    """Describe a field for the JSON schema and the command line's help."""
     return msgspec.Meta(description=words)
 
 
 _AS_BOOL = {"yes": "true", "on": "true", "no": "false", "off": "false"}
-"""What YAML 1.1 took for true and false, and a job file takes for text."""
+"""Words that YAML 1.1 read as true and false, and that are text in a job file."""
 
 
 def _meant(given: Any, value: Any, options: list[Any], path: FieldPath) -> str:
-    """What somebody may have meant by a text that a field does not take."""
+    """A suggestion for a value that a field does not take; empty if there is none."""
     from castoff.launcher.typed.suggestion import did_you_mean, setting  # late: only a mistake needs it
 
     if value is None and any(_is_scalar(option) and converts("", option) for option in options):
@@ -281,7 +281,7 @@ def _meant(given: Any, value: Any, options: list[Any], path: FieldPath) -> str:
 
 
 def _in_the_first(value: Any, kind: type[msgspec.Struct], path: FieldPath) -> str:
-    """How to give a value to a section's first field, if no other is needed: `restart: 3` means its `max`."""
+    """A suggestion to set a section's first field, if no other is required: `restart: 3` means its `max`."""
     from castoff.launcher.typed.suggestion import setting  # late: only a mistake needs it
 
     fields = list(fields_of(kind).items())
@@ -295,13 +295,13 @@ def _in_the_first(value: Any, kind: type[msgspec.Struct], path: FieldPath) -> st
 
 
 def _is_scalar(kind: Any) -> bool:
-    """Whether a field takes single values alone; msgspec 0.22 may crash as it converts to other types."""
+    """Whether a field takes only single values; msgspec 0.22 may crash when it converts to other types."""
     options = map(bare, members(bare(kind)))
     return not any(is_struct(option) or get_origin(option) in (dict, list, tuple) for option in options)
 
 
 def converts(value: Any, kind: Any, *, strict: bool = True) -> bool:
-    """Whether msgspec makes a value one of that type; `strict`: without reading a text as a number."""
+    """Whether msgspec converts a value to a type; `strict`: without reading a text as a number."""
     try:
         msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError:
@@ -310,7 +310,7 @@ def converts(value: Any, kind: Any, *, strict: bool = True) -> bool:
 
 
 def _as_list(given: Any, text: str, kind: Any, path: FieldPath) -> str:
-    """How a value is written in the list that a field takes: of a command line, each word."""
+    """A suggestion to write a value as a list; a command line becomes one item per word."""
     from castoff.launcher.typed.suggestion import setting  # late: only a mistake needs it
 
     words = [line for line in text.splitlines() if line.strip()] or [text]  # a block, of `setup: |`
@@ -318,7 +318,7 @@ def _as_list(given: Any, text: str, kind: Any, path: FieldPath) -> str:
         with contextlib.suppress(ValueError):  # a quote that does not end
             words = shlex.split(text)
     is_text = given is text
-    if not converts(words, kind, strict=is_text):  # it is no such item either
+    if not converts(words, kind, strict=is_text):  # the items are not valid either
         return "; a list is written [a, b]"
     items = ", ".join(map(yaml_word, words) if is_text else words)
     return f"; use {setting(dotted(path), f'[{items}]')}"
@@ -341,7 +341,7 @@ _WORDS: dict[Any, dict[_Form, str]] = {
 
 
 def allowed(kind: Any, form: _Form = "takes") -> str:
-    """What a field takes, in words: from its own description where it has one."""
+    """The values that a type takes, in words: from `takes`, if it has one."""
     metadata = getattr(kind, "__metadata__", ())
     for meta in metadata:
         if meta.extra and form in meta.extra:
@@ -360,7 +360,7 @@ def allowed(kind: Any, form: _Form = "takes") -> str:
 
 
 def _list_of(kind: Any) -> str:
-    kinds = list(dict.fromkeys(each for each in get_args(kind) if each is not Ellipsis))
+    kinds = list(dict.fromkeys(item for item in get_args(kind) if item is not Ellipsis))
     fixed = get_origin(kind) is tuple and Ellipsis not in get_args(kind)
     count = f"{len(get_args(kind))} " if fixed else ""
     if len(kinds) > 1:
@@ -369,7 +369,7 @@ def _list_of(kind: Any) -> str:
 
 
 def _bounds(metadata: tuple[Any, ...]) -> str:
-    """The least and the most of a number or a length, in words."""
+    """The bounds of a number or a length, in words."""
     words = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
     limits = {
         name: limit for meta in metadata for name in words if (limit := getattr(meta, name)) is not None
@@ -383,7 +383,7 @@ def _bounds(metadata: tuple[Any, ...]) -> str:
 
 
 def _least(kind: Any) -> int:
-    """How many entries a list has at least."""
+    """The fewest entries of a list."""
     return max((meta.min_length or 0 for meta in getattr(kind, "__metadata__", ())), default=0)
 
 

@@ -1,4 +1,4 @@
-"""What the user probably meant by an unknown name."""
+"""Suggestions for an unknown name: the nearest known one."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """`; did you mean X?` for a slip of the keyboard: `gpu` is not one of `cpu`."""
+    """`; did you mean X?` for a typing error; `gpu` is too far from `cpu` to be one."""
     meant = nearest(word, known)
     return "" if meant is None else f"; did you mean {meant}?"
 
 
 def nearest(word: object, known: Iterable[str]) -> str | None:
-    """What may be meant; None where nothing is near."""
+    """The known name nearest to a word; None if none is near."""
     import difflib  # late: only a mistake needs it
 
     if not isinstance(word, str):
@@ -27,9 +27,9 @@ def nearest(word: object, known: Iterable[str]) -> str | None:
 
 
 def setting(field: str, value: str) -> str:
-    """A field as a message suggests setting it: a line of a job file, `value` being YAML.
+    """A line of a job file that sets a field, in backticks; `value` is YAML.
 
-    Where the job is no file, the command line shows the same as flags: castoff.launcher.cli.flags.
+    For a job without a file, castoff.launcher.cli.flags turns it into flags.
     """
     outer, *inner = field.split(".")
     for name in reversed(inner):
@@ -38,7 +38,7 @@ def setting(field: str, value: str) -> str:
 
 
 def suggestion(word: object, known: Iterable[str]) -> str:
-    """What might have been meant; else all that there is."""
+    """The nearest known name; else all known names."""
     names = list(map(str, known))
     return did_you_mean(word, names) or (f"; there are: {', '.join(names)}" if names else "")
 
