@@ -14,19 +14,19 @@ import time
 
 def probe(folder: str) -> dict[str, object]:
     """The folder at the path, or the nearest above it that exists; its space, its locks, its speed."""
-    there = os.path.abspath(folder)  # noqa: PTH100 - as everything here: pathlib takes as long to load as the rest
-    while not os.path.isdir(there) and there != "/":  # noqa: PTH112
-        if os.path.lexists(there):
+    nearest = os.path.abspath(folder)  # noqa: PTH100 - as everything here: pathlib takes as long to load as the rest
+    while not os.path.isdir(nearest) and nearest != "/":  # noqa: PTH112
+        if os.path.lexists(nearest):
             return {"error": "is not a folder"}
-        there = os.path.dirname(there)  # noqa: PTH120
-    space = os.statvfs(there)
+        nearest = os.path.dirname(nearest)  # noqa: PTH120
+    space = os.statvfs(nearest)
     return {
-        "there": there,
-        "real": os.path.realpath(there),
+        "nearest": nearest,
+        "real": os.path.realpath(nearest),
         "free": space.f_bavail * space.f_frsize,
         "files": space.f_files,
         "free_files": space.f_favail,
-        **_written(there),
+        **_written(nearest),
     }
 
 

@@ -127,8 +127,8 @@ def queue(subject: Subject, info: MachineInfo) -> Findings:
         yield Finding("queue", "problem", f"none is given, and there is no default; there are: {queues}", fix)
         return
     for name in names.split(","):  # Slurm takes the first that has room
-        known = subject.site.queues.get(name)
-        listed = info.queues.get((known and known.listed_as) or name)
+        profiled = subject.site.queues.get(name)
+        listed = info.queues.get((profiled and profiled.listed_as) or name)
         if listed is None:
             others = [other for other, about in info.queues.items() if about.offered]
             meant = nearest(name, others) or next(iter(others), "NAME")

@@ -59,7 +59,7 @@ def findings(subject: Subject) -> Findings:
         mount = mount_of(str(answer.get("real", path)), mounts)
         yield from _folder(about, path, answer, mount, subject)
         if mount is not None and "real" in answer:
-            used.setdefault(mount, Path(str(answer["there"])))
+            used.setdefault(mount, Path(str(answer["nearest"])))
     yield from quotas.findings(used, subject.environ, PATIENCE)
 
 
@@ -100,7 +100,7 @@ def _folder(
         )
     elif "error" in answer:
         yield Finding(about, "problem", f"{path} {answer['error']}", _else(about, subject, "name a folder"))
-    elif answer["there"] != str(path) and about != "runs":  # castoff makes the folder of runs
+    elif answer["nearest"] != str(path) and about != "runs":  # castoff makes the folder of runs
         yield Finding(about, "problem", f"{path} does not exist", _else(about, subject, f"mkdir -p {path}"))
     elif "failed" in answer:
         yield _unwritable(about, place, answer, subject)
@@ -115,7 +115,7 @@ def _folder(
 def _unwritable(about: str, place: str, answer: Mapping[str, Any], subject: Subject) -> Finding:
     if answer["code"] in ("ENOSPC", "EDQUOT"):
         what = "is full" if answer["code"] == "ENOSPC" else "is over its quota"
-        fix = f"free some: du -xsh {visible_word(answer['there'])}/* | sort -h"
+        fix = f"free some: du -xsh {visible_word(answer['nearest'])}/* | sort -h"
         return Finding(about, "problem", f"{place} {what}: {answer['failed']}", _else(about, subject, fix))
     fact = f"{place} cannot be written to: {answer['failed']}"
     if about == "workdir":
@@ -129,7 +129,7 @@ def _troubles(
 ) -> Iterator[Finding]:
     place = f"{path} ({mount.kind})" if mount else str(path)
     free, took = answer["free"], answer["seconds"]
-    clean = f"free some: du -xsh {visible_word(str(answer['there']))}/* | sort -h"
+    clean = f"free some: du -xsh {visible_word(str(answer['nearest']))}/* | sort -h"
     if free < _LITTLE:
         status: Status = "problem" if free < _NEXT_TO_NOTHING else "warning"
         yield Finding(
@@ -187,8 +187,8 @@ def locks(subject: Subject) -> Findings:
     except OSError:  # the folder does not exist yet, or has a finding of its own
         return
     drafts = [name for name in names if HIDDEN.fullmatch(name)]
-    held = [name for name in names[-_NEWEST:] if _is_stale(subject.runs / name)]
-    for name in held:
+    stale = [name for name in names[-_NEWEST:] if _is_stale(subject.runs / name)]
+    for name in stale:
         fact = f"{name} is over, but its lock is still held: by a lost host, or a process that the run left"
         lock = visible_word(str(subject.runs / name / "local.lock"))
         yield Finding(
@@ -197,7 +197,7 @@ def locks(subject: Subject) -> Findings:
     if drafts:
         fact = f"{len(drafts)} interrupted submissions or removals in {subject.runs}"
         yield Finding("locks", "warning", fact, "the next `castoff submit` there removes them")
-    if not held and not drafts:
+    if not stale and not drafts:
         yield Finding("locks", "ok", "no interrupted submission left anything")
 
 

@@ -70,24 +70,24 @@ class Comparison:
     def _queues(
         self,
         field: str,
-        known: Mapping[str, Queue],
+        queues: Mapping[str, Queue],
         others: bool,
         reported: Mapping[str, QueueInfo],
         source: str | None,
     ) -> None:
         """`others`: whether the machine may have queues that the profile does not list."""
-        for name, queue in known.items():
+        for name, queue in queues.items():
             listed = reported.get(queue.listed_as or name)
             if listed is None:
                 self._differs((field, name), "listed", "not listed", queue)
             elif queue.submit_to is None:
                 self._limits((field, name), queue, listed, _is_from(queue.source, source, name))
-        listed_names = {queue.listed_as or name for name, queue in known.items()}
+        listed_names = {queue.listed_as or name for name, queue in queues.items()}
         beyond = [name for name, queue in reported.items() if queue.offered and name not in listed_names]
         passing = [name for name in beyond if reported[name].passing]
         if shown := beyond if others else passing:
             self.not_compared.append(f"{field} that the profile does not list: {', '.join(shown)}")
-        if known and not others:  # a site that lists none and takes none chooses the queue itself
+        if queues and not others:  # a site that lists none and takes none chooses the queue itself
             for name in beyond:
                 if name not in passing:
                     self._differs((field, name), "not listed", "listed")
@@ -132,9 +132,9 @@ class Comparison:
                 self._differs(("other_nodes", str(number)), _other_words(other), "no such nodes", other)
 
 
-def _is_complete(known: Mapping[str, Queue], source: str | None) -> bool:
+def _is_complete(queues: Mapping[str, Queue], source: str | None) -> bool:
     """Whether a profile's queues are the scheduler's own list, as `castoff sites new` writes it."""
-    return bool(known) and all(_is_from(queue.source, source, name) for name, queue in known.items())
+    return bool(queues) and all(_is_from(queue.source, source, name) for name, queue in queues.items())
 
 
 def _is_from(cited: str, source: str | None, name: str) -> bool:

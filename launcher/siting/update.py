@@ -152,19 +152,19 @@ class _Update:
 
 def _kept(node: Node, before: str, after: str) -> Iterator[tuple[str, Any]]:
     """Fields of the old node that still hold for the new one, and values that keep it from inheriting."""
-    held = Document.parse(after, "profile").data["node"]
-    cores = {core for socket in held.get("sockets", []) for core in cpus(socket)}
+    written = Document.parse(after, "profile").data["node"]
+    cores = {core for socket in written.get("sockets", []) for core in cpus(socket)}
     if node.reserved_cores and cores.issuperset(cpus(node.reserved_cores)):
         yield "reserved_cores", node.reserved_cores
     elif node.reserved_cores and not has(before, ("node", "reserved_cores")):
         yield "reserved_cores", None
     if node.device_cores and not has(before, ("node", "device_cores")):
         yield "device_cores", []
-    if node.device_variable and held.get("devices") and "device_variable" not in held:
+    if node.device_variable and written.get("devices") and "device_variable" not in written:
         yield "device_variable", node.device_variable
     if node.ranks_per_device > 1:
         yield "ranks_per_device", node.ranks_per_device
-    if node.exclusive and "exclusive" not in held:
+    if node.exclusive and "exclusive" not in written:
         yield "exclusive", True
 
 

@@ -82,7 +82,7 @@ def test_one_that_does_not_answer(look: Look, monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_a_slow_one_without_locks(look: Look, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    answer = {"there": str(tmp_path), "real": str(tmp_path), "free": 1 << 40, "files": 0, "free_files": 0}
+    answer = {"nearest": str(tmp_path), "real": str(tmp_path), "free": 1 << 40, "files": 0, "free_files": 0}
     slow = {**answer, "seconds": 2.5, "locks": False}
     monkeypatch.setattr(storage, "_ask", lambda path: slow)
     found = look()

@@ -105,6 +105,20 @@ def test_what_the_scheduler_does_not_say_stays() -> None:
     assert "[{max_nodes: 8, max_walltime: 24h}]" in update(OWN, info).text
 
 
+def test_several_limits_of_one_queue() -> None:
+    """Each of them is written, into one range."""
+    new = update(OWN, INFO._replace(queues={"main": QueueInfo(2, 8, 60, 3600, max_jobs=3)}))
+    queue = load(new.text).queues["main"]
+    (bounds,) = queue.ranges
+    assert (bounds.min_nodes, bounds.max_nodes, bounds.min_walltime, bounds.max_walltime) == (
+        2,
+        8,
+        "1m",
+        "1h",
+    )
+    assert queue.max_jobs == 3 and new.text.count("scontrol show partition main") == 1
+
+
 def test_a_second_time_changes_nothing() -> None:
     once = update(OWN, INFO).text
     assert update(once, INFO) == (once, [])
