@@ -1,4 +1,4 @@
-"""Verbs on another machine: which machine is meant, and what each verb does there.
+"""Verbs on another machine: which machine is meant, and how each verb runs there.
 
 `castoff --on NAME VERB …`, the variable CASTOFF_ON, or `on:` in the project's .castoff/config.yaml.
 """
@@ -17,12 +17,11 @@ from castoff.launcher.cli.group import WrongWords
 from castoff.launcher.cli.group import call as call_here
 from castoff.launcher.cli.help import VERBS
 from castoff.launcher.cli.output import is_terminal, report, write_output
-from castoff.launcher.cli.there import There, there
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.remote import passing
 from castoff.launcher.remote.entries import HERE, entry_named
 from castoff.launcher.remote.machine import Machine, NotInstalled
-from castoff.launcher.remote.output import Bounded
+from castoff.launcher.remote.ssh import Bounded
 from castoff.launcher.text.quoting import visible_word
 
 ONLY_HERE = {
@@ -34,7 +33,7 @@ ONLY_HERE = {
     "train": "trains where it is called; there, `submit -- castoff train …` does",
     "on": "is about the machines that --on knows, and is called here",
 }
-"""Verbs that make no sense elsewhere, and why."""
+"""Verbs that cannot run on another machine, and why."""
 
 _WITH_THE_JOB = ("submit", "render")
 """Verbs that read a job file here."""
@@ -43,7 +42,7 @@ _ON_TERMINALS = ("shell", "alloc", "top", "clean")
 """Verbs that need a terminal there, if they have one here."""
 
 _LARGEST_PAGE = 1 << 26
-"""Bytes of a run's page: that of 20 curves has a fiftieth of this."""
+"""Bytes of a run's page; one with 20 curves has a fiftieth of this."""
 
 _READING = ("shell", "alloc")
 """Verbs whose program reads our standard input."""
@@ -72,7 +71,7 @@ def call(words: list[str], program: list[str] | None) -> int:
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # from here on Ctrl-C is an exception
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return _installed(machine, lambda: _call(There(machine, typed), rest, program))
+        return _with_castoff(machine, lambda: _call(machine, typed, rest, program))
     except KeyboardInterrupt:
         print(file=sys.stderr)
         _interrupted(machine, rest)
@@ -80,7 +79,7 @@ def call(words: list[str], program: list[str] | None) -> int:
 
 
 def _meant(words: list[str]) -> tuple[str, str, list[str]]:
-    """The machine's name, who says so, and the words behind `--on`."""
+    """The machine's name, what named it, and the words behind `--on`."""
     if words[0].startswith("--on="):
         return words[0].partition("=")[2], "--on", words[1:]
     if words[0] == "--on":
@@ -100,25 +99,23 @@ def _meant(words: list[str]) -> tuple[str, str, list[str]]:
     return name or "", f"{config}: on", words
 
 
-def _call(meant: There, rest: list[str], program: list[str] | None) -> int:
+def _call(machine: Machine, typed: list[str], rest: list[str], program: list[str] | None) -> int:
     verb, words = rest[0], rest[1:]
     if verb == "report":
-        return _report(meant.machine, words)
+        return _report(machine, words)
     if verb in _WITH_THE_JOB:
-        token = there.set(meant)
+        from castoff.launcher.cli.job_options import Target, target
+
+        token = target.set(Target(machine, typed))
         try:
             return call_here(rest, program)
         finally:
-            there.reset(token)
-    _check_paths(meant.machine, verb, words)
-    passed = passing.Passed(meant.machine, "--version" if verb == "version" else verb, words, program)
-    is_ours = is_terminal(sys.stdin) and is_terminal(sys.stdout)
-    if (
-        verb in _ON_TERMINALS
-        and is_ours
-        and program is None
-        and not {"--yes", "--dry-run", "--json"} & {*words}
-    ):
+            target.reset(token)
+    _check_paths(machine, verb, words)
+    passed = passing.Passed(machine, "--version" if verb == "version" else verb, words, program)
+    has_terminal = is_terminal(sys.stdin) and is_terminal(sys.stdout)
+    answers_itself = program is not None or {"--yes", "--dry-run", "--json"} & {*words}
+    if verb in _ON_TERMINALS and has_terminal and not answers_itself:
         return passing.run_on_terminal(passed, os.environ)
     if verb == "wait":
         return passing.wait_through(passed, os.environ)
@@ -137,7 +134,7 @@ def _report(machine: Machine, words: list[str]) -> int:
     _check_paths(machine, "report", [] if run is None else [run])
     if output is None and is_terminal(sys.stdout):
         output = f"{Path(run or 'report').name}.html"
-    own = passing.Passed(machine, "report", [*([] if run is None else [run]), *chosen, "--output", "-"], None)
+    own = passing.Passed(machine, "report", [*([] if run is None else [run]), *chosen, "--output", "-"])
     if output in (None, "-"):
         return passing.run(own, os.environ)
     parts: list[bytes] = []
@@ -161,14 +158,14 @@ def _ranking(name: str, value: object) -> list[str]:
 def _resubmit(passed: passing.Passed, words: list[str]) -> int:
     """Resubmit there, with the variables of `env_from` that are set here."""
     from castoff.launcher.cli.resubmit import command
-    from castoff.launcher.remote.frames import Names, NamesOf
+    from castoff.launcher.remote.messages import Names, NamesOf
     from castoff.launcher.runs.env_from import secrets
 
     context = command.make_context("castoff resubmit", list(words), resilient_parsing=True)
     run = context.params.get("run")
     variables: dict[str, bytes] = {}
     if run is not None:
-        with passed.machine.session(passed.typed()) as session:
+        with passed.machine.session(passed.typed) as session:
             answer = session.ask(NamesOf(run), "castoff asked which variables the run takes")
         names = answer.names if isinstance(answer, Names) else []
         secrets(names, os.environ)
@@ -178,15 +175,15 @@ def _resubmit(passed: passing.Passed, words: list[str]) -> int:
 
 
 def _check_given(machine: Machine, run: str, names: list[str]) -> None:
-    """See that the user agrees to give a machine these variables: it could name any.
+    """Ask whether a machine may be given variables that no job from here has given it before.
 
     Raises:
-        CastoffError: not.
+        CastoffError: it may not.
     """
-    from castoff.launcher.remote.variables import given_before, remember
+    from castoff.launcher.remote.remembered import remember_variables, variables_given
 
     name = machine.entry.name
-    if new := printable(", ".join(sorted({*names} - given_before(machine.entry, os.environ)))):
+    if new := printable(", ".join(sorted({*names} - variables_given(machine.entry, os.environ)))):
         if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
             raise CastoffError(
                 f"{name}: {run} takes {new} from your environment, which no job from this machine has sent "
@@ -194,7 +191,7 @@ def _check_given(machine: Machine, run: str, names: list[str]) -> None:
             )
         if not click.confirm(f"Send {new} of your environment to {name}, for {run}?", err=True):
             raise CastoffError("nothing was resubmitted")
-        remember(machine.entry, names, os.environ)
+        remember_variables(machine.entry, names, os.environ)
 
 
 def _check_paths(machine: Machine, verb: str, words: list[str]) -> None:
@@ -222,23 +219,26 @@ def _check_paths(machine: Machine, verb: str, words: list[str]) -> None:
             )
 
 
-def _installed(machine: Machine, do: Callable[[], int]) -> int:
-    """Do something there; where castoff is missing, offer to install it first."""
+def _with_castoff(machine: Machine, do: Callable[[], int]) -> int:
+    """Do something there; if castoff is missing, offer to install it first."""
     try:
         return do()
     except NotInstalled as missing:
         if machine.entry.castoff is not None or not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
             raise
-        from castoff.launcher.cli.install_elsewhere import install_there
+        from castoff.launcher.remote.install import install_castoff
+
+        def agrees(question: str) -> bool:
+            return click.confirm(question, default=True, err=True)
 
         report(str(missing).partition(";")[0])
-        if not install_there(machine, asks=True):
+        if not install_castoff(machine, os.environ, report, agrees):
             raise
         return do()
 
 
 def _interrupted(machine: Machine, rest: list[str]) -> None:
-    """What Ctrl-C has ended, and what it has not."""
+    """Report what Ctrl-C has ended, and what goes on there."""
     name, verb = machine.entry.name, rest[0]
     if verb in ("logs", "wait", "top", "status", "list", "report"):
         again = " ".join(map(visible_word, machine.command(*rest)))

@@ -1,15 +1,15 @@
-"""What render, submit and others share: the job file, its overrides, and the site."""
+"""What render, submit and others share: the job file, its overrides, the site, and the machine it is for."""
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from castoff.launcher.cli.offers import F, set_option, site_option
 from castoff.launcher.cli.output import report
-from castoff.launcher.cli.there import there
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Search, Site
 from castoff.launcher.errors import printable
@@ -17,6 +17,9 @@ from castoff.launcher.schedulers.choice import NO_SCHEDULER, choose_site, site_n
 from castoff.launcher.schedulers.registry import OWN
 from castoff.launcher.typed.document import invalid
 from castoff.launcher.typed.structure import fields_of
+
+if TYPE_CHECKING:
+    from castoff.launcher.remote.machine import Machine
 
 _NUMBERS = ("nodes", "ranks_per_node", "ranks", "cores_per_rank", "devices_per_rank")
 _OF_CLUSTERS = ("device_type", "account", "queue", "qos", "constraint", "reservation", "exclude")
@@ -32,6 +35,18 @@ _SHORT = {
 nodes."""
 
 _TEXTS = ("name", "memory", "walltime", "grace", *_OF_CLUSTERS, "workdir", "python")
+
+
+class Target(NamedTuple):
+    """Another machine that a job is for."""
+
+    machine: Machine
+    typed: list[str]
+    """The whole command, as the user typed it."""
+
+
+target: contextvars.ContextVar[Target | None] = contextvars.ContextVar("target", default=None)
+"""The machine that `--on` names for a verb that reads a job file here; None: this machine."""
 
 
 def job_options(function: F) -> F:
@@ -91,10 +106,10 @@ def load_site(name: str | None, spec: JobSpec | None = None) -> Site:
     """
     if name is not None:
         return site_named(name)
-    if (elsewhere := there.get()) is not None:
+    if (other := target.get()) is not None:
         from castoff.launcher.cli.submit_elsewhere import machine_site
 
-        return machine_site(elsewhere, name)
+        return machine_site(other.machine, other.typed, name)
     site, why = choose_site()
     if spec is not None and why == NO_SCHEDULER:
         _refuse_a_clusters_job(spec)

@@ -1,17 +1,17 @@
-"""castoff on: name machines for --on, and install castoff there; and what runs there for a caller."""
+"""castoff on: name machines for --on, install castoff there, and run there what a caller asks for."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from castoff.launcher.cli.help import examples
-from castoff.launcher.cli.install_elsewhere import install_there
 from castoff.launcher.cli.output import (
     is_terminal,
     json_option,
@@ -122,14 +122,15 @@ def remove(name: str) -> None:
 @click.argument("name")
 def install(name: str) -> None:
     """Install this castoff on the machine NAME, into a virtual environment below your home there."""
-    from castoff.launcher.remote.machine import Refused
+    from castoff.launcher.remote.install import install_castoff
+    from castoff.launcher.remote.machine import RefusedByMachine
 
     machine = _machine(known.entry_named(name, os.environ, "castoff on install"))
-    install_there(machine, asks=False)
+    install_castoff(machine, os.environ, report)
     try:
         with machine.session(["castoff", "on", "check", name]):
             pass
-    except Refused as refused:  # the folder: castoff is there, and says what to do
+    except RefusedByMachine as refused:  # castoff is there, and says what is wrong with the folder
         report(str(refused))
 
 
@@ -164,42 +165,23 @@ def check(name: str, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 @click.pass_context
-def clean(context: click.Context, name: str, dry: bool, yes: bool, as_json: bool) -> None:
+def clean(context: click.Context, name: str, dry: bool, yes: bool, as_json: bool) -> int:
     """Remove code that no run on the machine NAME needs any more, and castoffs that nobody calls.
 
     Asks first. Code stays if a run there was submitted with it, if jobs have written files to it, and if it
     is the newest of its project.
     """
-    from castoff.launcher.remote.frames import Remove, Removed, Unneeded, WhatIsUnneeded
+    from castoff.launcher.remote.passing import Passed, run_on_terminal
+    from castoff.launcher.remote.passing import run as run_there
 
+    given = {"--dry-run": dry, "--yes": yes, "--json": as_json}
+    words = [option for option, is_given in given.items() if is_given]
     if not (yes or dry) and (as_json or not is_terminal(sys.stdin)):
         context.fail("cannot ask without a terminal: give --yes, or --dry-run to see what would be removed")
     machine = _machine(known.entry_named(name, os.environ, "castoff on clean"))
-    again = ["castoff", "on", "clean", name]
-    with machine.session(again) as session:
-        found = session.ask(WhatIsUnneeded(), "castoff looked for what nothing needs")
-        folders = found.folders if isinstance(found, Unneeded) else {}
-        if not as_json:
-            _show_unneeded(folders)
-        if folders and not (dry or yes):
-            together = size_words(sum(folders.values()))
-            if not click.confirm(f"Remove {counted(len(folders), 'folder')}, {together}?", err=True):
-                raise CastoffError("nothing was removed")
-        answer = session.ask(Remove([*folders]), "folders were removed") if folders and not dry else None
-    removed = answer.folders if isinstance(answer, Removed) else []
-    if as_json:
-        print_json(*({"folder": one, "bytes": folders[one], "removed": one in removed} for one in folders))
-    for note in found.notes if isinstance(found, Unneeded) else []:
-        report(f"{name}: {note}")
-    if removed:
-        report(f"{name}: removed {counted(len(removed), 'folder')}")
-
-
-def _show_unneeded(folders: dict[str, int]) -> None:
-    if folders:
-        print_table(("folder", "size"), [(folder, size_words(size)) for folder, size in folders.items()])
-    else:
-        report("there is nothing to remove")
+    cleaning = Passed(machine, "on", ["unneeded", *words], typed=["castoff", "on", "clean", name, *words])
+    asks = not words and is_terminal(sys.stdout)
+    return (run_on_terminal if asks else run_there)(cleaning, os.environ)
 
 
 def _machine(entry: Entry) -> Machine:
@@ -208,10 +190,43 @@ def _machine(entry: Entry) -> Machine:
     return Machine(entry, os.environ, as_named=True)
 
 
-# What a castoff elsewhere calls here
+# Commands that the castoff of a caller elsewhere runs here
 
 
-def _called(function: Any) -> Any:
+@command.command("unneeded", hidden=True)
+@click.option("--dry-run", "dry", is_flag=True)
+@click.option("--yes", is_flag=True)
+@json_option
+def unneeded_(dry: bool, yes: bool, as_json: bool) -> None:
+    """Remove code and castoffs that nothing needs, for `castoff on clean`."""
+    from castoff.launcher.remote import unneeded
+
+    folder = Path.cwd()
+    found = unneeded.unneeded(folder, os.environ)
+    sizes = {path: unneeded.size(path) for path in found.unneeded}
+    if sizes and not as_json:
+        print_table(("folder", "size"), [(str(path), size_words(size)) for path, size in sizes.items()])
+    elif not as_json:
+        report("there is nothing to remove")
+    if sizes and not (dry or yes):
+        question = f"Remove {counted(len(sizes), 'folder')}, {size_words(sum(sizes.values()))}?"
+        if not click.confirm(question, err=True):
+            raise CastoffError("nothing was removed")
+    removed = unneeded.remove(folder, [*sizes], os.environ) if sizes and not dry else []
+    if as_json:
+        print_json(
+            *(
+                {"folder": str(path), "bytes": size, "removed": path in removed}
+                for path, size in sizes.items()
+            )
+        )
+    for note in found.notes:
+        report(note)
+    if removed:
+        report(f"removed {counted(len(removed), 'folder')}")
+
+
+def _caller_options(function: Any) -> Any:
     for option in (
         click.option("--protocol", type=int, required=True),
         click.option("--caller", required=True),
@@ -224,27 +239,28 @@ def _called(function: Any) -> Any:
 
 
 @command.command("serve", hidden=True)
-@_called
+@_caller_options
 @click.option("--site")
 def serve(
     protocol: int, caller: str, machine: str, named: bool, installed: str | None, site: str | None
 ) -> int:
-    """Answer a castoff elsewhere, by messages on standard input and output."""
-    from castoff.launcher.remote import far_side, frames
-    from castoff.launcher.remote.far_streams import speak
+    """Answer messages of a castoff elsewhere on standard input and output."""
+    from castoff.launcher.remote import called
+    from castoff.launcher.remote.answering import serve as answer
+    from castoff.launcher.remote.messages import PROTOCOL
 
     os.environ["CASTOFF_ON"] = ""
-    far_side.mark_used()
-    rewrite = far_side.rewriting(machine, named=named)
-    source, sink = far_side.own_streams()
-    speak(rewrite)
-    if protocol == frames.PROTOCOL:
+    called.mark_used()
+    rewrite = called.rewriting(machine, named=named)
+    source, sink = called.message_streams()
+    called.rewrite_streams(rewrite)
+    if protocol == PROTOCOL:
         _report_difference(caller, machine, installed)
-    return far_side.serve(source, sink, rewrite, site)
+    return answer(source, sink, rewrite, site)
 
 
 @command.command("run", hidden=True)
-@_called
+@_caller_options
 @click.option("--terminal", "terminals", multiple=True, type=click.Choice(["out", "err"]))
 @click.option("--variables", is_flag=True)
 @click.pass_context
@@ -258,32 +274,32 @@ def run(
     terminals: tuple[str, ...],
     variables: bool,
 ) -> None:
-    """Call a verb for somebody elsewhere."""
+    """Run a verb for a caller elsewhere."""
     from castoff.launcher.cli.main import main
-    from castoff.launcher.remote import far_side, frames
-    from castoff.launcher.remote.far_streams import end_with_caller, speak
+    from castoff.launcher.remote import called
+    from castoff.launcher.remote.messages import PROTOCOL
 
-    if protocol != frames.PROTOCOL:
+    if protocol != PROTOCOL:
         raise CastoffError(
             f"{machine}: the castoff there and the one here ({caller}) cannot work together: "
             f"{_remedy(machine, installed)}"
         )
     os.environ["CASTOFF_ON"] = ""
-    far_side.mark_used()
+    called.mark_used()
     if variables:
         given: dict[str, bytes] = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=dict[str, bytes])
         os.environ.update({name: os.fsdecode(value) for name, value in given.items()})
-    speak(far_side.rewriting(machine, named=named), terminals)
+    called.rewrite_streams(called.rewriting(machine, named=named), terminals)
     _report_difference(caller, machine, installed)
     words = context.obj or []
-    if words[:1] != ["trust"]:  # which is how the folder is allowed
-        far_side.check_own_folder()
-    end_with_caller(signal.SIGHUP if words[:1] == ["shell"] else signal.SIGINT)
+    if words[:1] != ["trust"]:  # by which the user allows the folder
+        called.check_own_folder()
+    called.end_with_caller(signal.SIGHUP if words[:1] == ["shell"] else signal.SIGINT)
     main(words)
 
 
 def _report_difference(caller: str, machine: str, installed: str | None) -> None:
-    """Say once for a call that the two castoffs are not the same."""
+    """Report that the two castoffs are not the same."""
     from importlib.metadata import PackageNotFoundError, version
 
     from castoff.launcher.remote.wheel import differs

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from castoff.launcher.cli.help import examples
-from castoff.launcher.cli.job_options import job_options, load_job, load_site
+from castoff.launcher.cli.job_options import job_options, load_job, load_site, target
 from castoff.launcher.cli.output import (
     check_followed,
     follow_option,
@@ -20,7 +20,6 @@ from castoff.launcher.cli.output import (
     report,
 )
 from castoff.launcher.cli.program import TakesJob
-from castoff.launcher.cli.there import there
 
 if TYPE_CHECKING:
     from castoff.launcher.config.job import JobSpec
@@ -68,11 +67,11 @@ def command(
     from castoff.launcher.submission.submit import dry_run, submit, working_directory
 
     spec = load_job(job, overrides, flags)
-    if (elsewhere := there.get()) is not None:
+    if (other := target.get()) is not None:
         from castoff.launcher.cli.submit_elsewhere import submit_elsewhere
 
         choices = {"follows": follows, "dry": dry, "as_json": as_json, "agrees": yes}
-        return submit_elsewhere(elsewhere, spec, site_name, runs_dir=runs_dir, **choices)
+        return submit_elsewhere(other.machine, other.typed, spec, site_name, runs_dir=runs_dir, **choices)
     site = load_site(site_name, spec)
     if dry:
         would = dry_run(spec, site)

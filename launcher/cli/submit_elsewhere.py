@@ -1,4 +1,4 @@
-"""castoff --on NAME submit: plan, render and check here, then send code and job."""
+"""castoff --on NAME submit: the options, the questions to the user, and the facts that are printed."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ import click
 import msgspec
 
 from castoff.launcher.cli.output import is_terminal, print_facts, print_json, print_script, report
-from castoff.launcher.cli.there import There
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Site
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.preflight.syntax import check_syntax
-from castoff.launcher.remote import agreed, submission
-from castoff.launcher.remote.code import Travelling
-from castoff.launcher.remote.frames import Submitted
+from castoff.launcher.remote import submission
+from castoff.launcher.remote.code import Travelling, needs_agreement, top_level_words
+from castoff.launcher.remote.entries import Entry
+from castoff.launcher.remote.machine import Machine
+from castoff.launcher.remote.messages import Submitted
 from castoff.launcher.remote.passing import Passed, run
+from castoff.launcher.remote.remembered import agreed_bytes, remember_agreement
 from castoff.launcher.schedulers.choice import site_named
 from castoff.launcher.submission.submit import dry_run, working_directory
 from castoff.launcher.text.quoting import visible_word
 
 
 def submit_elsewhere(
-    there: There,
+    machine: Machine,
+    typed: list[str],
     spec: JobSpec,
     site_name: str | None,
     *,
@@ -35,36 +38,36 @@ def submit_elsewhere(
     as_json: bool,
     agrees: bool,
 ) -> int:
-    """Submit a job on another machine, report what became of it, and return the exit code.
+    """Submit a job on another machine, print the run, and return the exit code.
 
-    `agrees`: to all code that this may send.
+    `agrees`: the user agrees to whatever code is sent.
 
     Raises:
         CastoffError: it cannot be submitted.
     """
-    machine, name = there.machine, there.machine.entry.name
+    entry, name = machine.entry, machine.entry.name
     if runs_dir is not None and not runs_dir.is_absolute():
         context = click.get_current_context()
         context.fail(f"--runs-dir is {str(runs_dir)!r}, a folder on {name}: give its whole path there")
     if dry:
-        return _dry_run(there, spec, machine_site(there, site_name), as_json=as_json)
-    site = _known_site(there, site_name)
+        return _dry_run(name, spec, machine_site(machine, typed, site_name), as_json=as_json)
+    site = _known_site(entry, site_name)
     directory = Path(working_directory())
     job = submission.planned(spec, site) if site else None
     code = submission.code_of(job, directory, os.environ) if job else None
     if job and code:
-        _check_agreed(there, job, code, agrees=agrees)
+        _check_agreed(entry, job, code, agrees=agrees)
     note = None
-    with machine.session(there.typed, site=_asked_site(there, site_name)) as session:
-        if site_name is None and submission.site_here(machine.entry) is None:
+    with machine.session(typed, site=_asked_site(entry, site_name)) as session:
+        if site_name is None and submission.site_here(entry) is None:
             note = session.hello.site_note
-            reported = submission.reported_site(session, machine.entry, os.environ)
+            reported = submission.reported_site(session, entry, os.environ)
             if reported != site:
                 job, code = submission.planned(spec, reported), None
         assert job is not None
         if code is None:
             code = submission.code_of(job, directory, os.environ)
-            _check_agreed(there, job, code, agrees=agrees)
+            _check_agreed(entry, job, code, agrees=agrees)
         for words in submission.paths_here(job.plan, code):
             report(words)
         result = submission.submit_there(
@@ -76,24 +79,24 @@ def submit_elsewhere(
             report,
             runs_dir=None if runs_dir is None else str(runs_dir),
         )
-    _print(there, result, note, follows=follows, as_json=as_json)
-    return _follow(there, result.run) if follows else 0
+    _print(machine, result, note, follows=follows, as_json=as_json)
+    return _follow(machine, result.run) if follows else 0
 
 
-def _check_agreed(there: There, job: submission.Planned, code: Travelling, *, agrees: bool) -> None:
-    """Check that the user agrees to send this code.
+def _check_agreed(entry: Entry, job: submission.Planned, code: Travelling, *, agrees: bool) -> None:
+    """Ask whether this code may be sent, if the user has not agreed before.
 
     Raises:
-        CastoffError: not.
+        CastoffError: it may not.
     """
-    entry = there.machine.entry
     selected = bool(job.plan.snapshot and job.plan.snapshot.paths)
-    why = agreed.needs_agreement(entry, code, os.environ, selected=selected)
+    before = agreed_bytes(entry, code.tree.top, os.environ)
+    why = needs_agreement(code, before, selected=selected)
     if why is None:
         return
     if not agrees:
         report(f"{why}: {code.words}{code.left_out_words}")
-        for line in agreed.listed(code):
+        for line in top_level_words(code):
             report(line)
         if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
             raise CastoffError(
@@ -103,38 +106,36 @@ def _check_agreed(there: There, job: submission.Planned, code: Travelling, *, ag
             )
         if not click.confirm(f"Send this to {entry.name}?", err=True):
             raise CastoffError("nothing was sent")
-    agreed.remember(entry, code, os.environ)
+    remember_agreement(entry, code.tree.top, code.tree.bytes, os.environ)
 
 
-def machine_site(there: There, site_name: str | None) -> Site:
-    """The site to plan with: the one that is named, the entry's, or the one that the castoff there reports.
+def machine_site(machine: Machine, typed: list[str], site_name: str | None) -> Site:
+    """The site to plan with: the named one, the entry's, or the one that the castoff there reports.
 
     Raises:
         CastoffError: there is none, or it cannot be asked for.
     """
-    entry = there.machine.entry
-    if (site := _known_site(there, site_name)) is None:
-        with there.machine.session(there.typed, site=entry.site) as session:
+    entry = machine.entry
+    if (site := _known_site(entry, site_name)) is None:
+        with machine.session(typed, site=entry.site) as session:
             site = submission.reported_site(session, entry, os.environ)
     if site_name is None:
         report(f"site {site.name}: that of {entry.name}")
     return site
 
 
-def _known_site(there: There, site_name: str | None) -> Site | None:
-    """The site as far as it is known here; None: nothing has been reported yet."""
-    entry = there.machine.entry
+def _known_site(entry: Entry, site_name: str | None) -> Site | None:
+    """The same site, if it is known here; None if the castoff there has never reported one."""
     if site_name is not None:
         return site_named(site_name)
     return submission.site_here(entry) or submission.remembered_site(entry, os.environ)
 
 
-def _asked_site(there: There, site_name: str | None) -> str | None:
-    entry = there.machine.entry
+def _asked_site(entry: Entry, site_name: str | None) -> str | None:
     return entry.site if site_name is None and submission.site_here(entry) is None else None
 
 
-def _dry_run(there: There, spec: JobSpec, site: Site, *, as_json: bool) -> int:
+def _dry_run(name: str, spec: JobSpec, site: Site, *, as_json: bool) -> int:
     would = dry_run(spec, site)
     check_syntax(would.plan, would.rendered)
     job = submission.Planned(spec, site, would.plan, would.rendered)
@@ -144,15 +145,13 @@ def _dry_run(there: There, spec: JobSpec, site: Site, *, as_json: bool) -> int:
         print_json({"plan": plan, "script": would.script, "command": would.command})
         return 0
     print_script(would.script)
-    name = there.machine.entry.name
     report(f"would send the code to {name}, as far as it is not there: {code.words}{code.left_out_words}")
     report("would make a run directory there, CASTOFF_RUN_DIR, with this script as its job.sh, and run:")
     click.echo(would.command, err=True)
     return 0
 
 
-def _print(there: There, result: Submitted, note: str | None, *, follows: bool, as_json: bool) -> None:
-    machine = there.machine
+def _print(machine: Machine, result: Submitted, note: str | None, *, follows: bool, as_json: bool) -> None:
     name = machine.entry.name
     if result.was_there:
         report(f"{name}: {result.run} was submitted by the command before; nothing was submitted again")
@@ -178,14 +177,14 @@ def _print(there: There, result: Submitted, note: str | None, *, follows: bool, 
         report(f"{name}: {result.run} submitted (job {result.job}); `{follow}` follows it")
 
 
-def _follow(there: There, run_id: str) -> int:
-    logs = Passed(there.machine, "logs", ["-f", run_id], None)
+def _follow(machine: Machine, run_id: str) -> int:
+    logs = Passed(machine, "logs", ["-f", run_id])
     try:
         return run(logs, os.environ)
     except KeyboardInterrupt:
         click.echo(err=True)
         again, end = (
-            " ".join(there.machine.command(*words)) for words in (("logs", "-f", run_id), ("cancel", run_id))
+            " ".join(machine.command(*words)) for words in (("logs", "-f", run_id), ("cancel", run_id))
         )
         report(f"{run_id} was not stopped: `{again}` follows it again, `{end}` ends it")
         return 130

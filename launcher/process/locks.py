@@ -46,15 +46,16 @@ def try_lock(descriptor: int, *, inherited: bool = True, shared: bool = False) -
     return True
 
 
-def take(descriptor: int, patience: float = 5.0) -> None:
+def take(descriptor: int, patience: float = 5.0, *, inherited: bool = True, shared: bool = False) -> None:
     """Lock an open file; one that is handed down locked stays so.
 
     Raises:
+        NoLocks: there are none on this file system.
         BlockingIOError: somebody else has held it for `patience` seconds.
     """
     # A reader's look (`is_locked`) holds it too, for a moment: hence the patience.
     give_up = time.monotonic() + patience
-    while not try_lock(descriptor):
+    while not try_lock(descriptor, inherited=inherited, shared=shared):
         if time.monotonic() > give_up:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The code of a submission, as it travels: which files, what they hold, and a name that says which it is."""
+"""The code of a submission on the laptop: its files, its name, whether the user agrees, and sending it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from castoff.launcher.errors import CastoffError, printable
-from castoff.launcher.remote.frames import CHUNK, Code, File, Part
+from castoff.launcher.remote.messages import CHUNK, Code, File
 from castoff.launcher.runs import provenance
 from castoff.launcher.runs.records import decode
 from castoff.launcher.runs.snapshot import Names, Tree, files_words, left_out_words, tree_around
@@ -22,6 +23,15 @@ from castoff.launcher.text.words import size_words
 
 if TYPE_CHECKING:
     from castoff.launcher.config.job_fields import Snapshot
+
+UNASKED = 64 << 20
+"""Bytes of a repository, or of a folder that was agreed to, that are sent without a question."""
+
+_LISTED = 20
+"""Names in the question whether code may be sent."""
+
+_PROGRESS_PAUSE = 10.0
+"""Seconds between two reports of how much of a transfer is done."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
 
@@ -32,18 +42,18 @@ class Travelling(NamedTuple):
     tree: Tree
     code: Code
     about: bytes
-    """The run's code.json: commit, branch, what differs."""
+    """The run's code.json: commit, branch, differences from the commit."""
     diff: bytes | None
     """The run's code.diff."""
 
     @property
     def words(self) -> str:
-        """How much it is: `214 files, 1.2 MiB`."""
+        """How much code it is: `214 files, 1.2 MiB`."""
         return f"{files_words(len(self.code.files))}, {size_words(self.tree.bytes)}"
 
     @property
     def left_out_words(self) -> str:
-        """What of the folder does not travel: `; not in it: data/`; empty: all of it does."""
+        """What of the folder is not sent: `; not in it: data/`; empty if all of it is."""
         left_out, withheld = Names(), Names()
         left_out.add(*self.tree.left_out)
         withheld.add(*self.tree.withheld)
@@ -56,7 +66,7 @@ def travelling(
     """The code around a folder; `secrets` are names of variables whose values no record may hold.
 
     Raises:
-        CastoffError: there is too much of it, it cannot be read, or it changes meanwhile.
+        CastoffError: there is too much code, or a file cannot be read.
     """
     from tempfile import TemporaryDirectory
 
@@ -77,7 +87,7 @@ def travelling(
 
 
 def _name(about: bytes, files: list[File], asked: Snapshot) -> str:
-    """The name of the code's folder: the commit; a digest of all files too where they are not just that."""
+    """The name of the code's folder: the commit, and a digest of all files if they differ from it."""
     code = decode(about, provenance.Code) or provenance.Code()
     digest = hashlib.sha256(msgspec.msgpack.encode(files)).hexdigest()[:10]
     if code.commit is None:
@@ -103,7 +113,7 @@ def _file(top: Path, name: str, about: os.stat_result) -> File:
 
 
 def _target(top: Path, link: Path) -> bytes:
-    """Where a link leads there: one that names a file of the tree by an absolute path, to its copy."""
+    """The path in the link's copy: relative if the link names a file of the tree by an absolute path."""
     target = os.readlink(link)  # noqa: PTH115 - as it is written
     if target.startswith("/"):
         inside = os.path.relpath(os.path.normpath(target), top)
@@ -112,60 +122,81 @@ def _target(top: Path, link: Path) -> bytes:
     return os.fsencode(target)
 
 
+# Agreement: a repository says what is code; elsewhere whatever lies in the folder would be sent
+
+
+def needs_agreement(code: Travelling, agreed: int | None, *, selected: bool) -> str | None:
+    """Why code is not sent before the user has agreed; None if it may be sent.
+
+    `agreed`: bytes of this folder that the user has agreed to send before; None: was never asked. `selected`:
+    the job lists what is code.
+    """
+    if agreed is None and not code.tree.in_git and not selected:
+        top = printable(str(code.tree.top))
+        return f"{top} is not in a git repository, so all that is in it would be sent"
+    if code.tree.bytes > max(UNASKED, 2 * (agreed or 0)):
+        return f"{size_words(code.tree.bytes)} is much for code"
+    return None
+
+
+def top_level_words(code: Travelling) -> list[str]:
+    """The names at the top of the code with their sizes, the largest first, in lines."""
+    sizes: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    for name, about in code.tree.files.items():
+        first, slash, _ = name.partition("/")
+        sizes[first + slash] += about.st_size
+        counts[first + slash] += 1
+    lines = []
+    for name, bytes_ in sizes.most_common(_LISTED):
+        many = f", {files_words(counts[name])}" if name.endswith("/") else ""
+        lines.append(f"  {printable(name)} ({size_words(bytes_)}{many})")
+    more = len(sizes) - len(lines)
+    return [*lines, *([f"  and {more} more"] if more else [])]
+
+
+# Sending
+
+
 def to_send_words(code: Travelling, numbers: list[int]) -> str:
-    """What of it has to be sent: `214 files, 1.2 MiB; 3 changed, 12 KiB to send`."""
+    """How much has to be sent: `code: 214 files, 1.2 MiB; 3 files, 12 KiB, to send`."""
     if not numbers:
         return f"code: {code.words}; all of it is there already{code.left_out_words}"
     to_send = size_words(sum(code.code.files[number].size for number in numbers))
     return f"code: {code.words}; {files_words(len(numbers))}, {to_send}, to send{code.left_out_words}"
 
 
-def parts(
-    code: Travelling, numbers: list[int], progress: Callable[[int], object] = lambda sent: None
-) -> Iterator[Part]:
-    """The contents of these files, one after the other; `progress` is given the bytes sent so far.
+def contents(code: Travelling, numbers: list[int], say: Callable[[str], object]) -> Iterator[bytes]:
+    """The contents of these files in parts, one file after the other; reports progress to `say`.
 
     Raises:
-        CastoffError: one has changed since it was listed, or cannot be read any more.
+        CastoffError: a file has changed since it was listed, or cannot be read any more.
     """
-    sent = 0
+    total = sum(code.code.files[number].size for number in numbers)
+    sent, reported = 0, time.monotonic()
     for number in numbers:
-        listed = code.code.files[number]
-        path = code.tree.top / os.fsdecode(listed.name)
-        digest, left = hashlib.sha256(), listed.size
-        try:
-            with path.open("rb") as file:
-                while True:
-                    data = file.read(min(CHUNK, left))
-                    digest.update(data)
-                    left -= len(data)
-                    if not data or left == 0:
-                        break
-                    yield Part(data, is_last=False)
-                    sent += len(data)
-                    progress(sent)
-                if left or file.read(1) or digest.digest() != listed.digest:
-                    raise CastoffError(
-                        f"{printable(str(path))}: changed while it was sent, so nothing was submitted; "
-                        "call the command again"
-                    )
-        except OSError as error:
-            raise CastoffError(f"{path}: cannot be read: {error.strerror}") from error
-        yield Part(data, is_last=True)
-        sent += len(data)
-        progress(sent)
+        for part in _content(code, code.code.files[number]):
+            yield part
+            sent += len(part)
+            if time.monotonic() - reported >= _PROGRESS_PAUSE:
+                reported = time.monotonic()
+                say(f"code: {size_words(sent)} of {size_words(total)} sent")
 
 
-class Progress:
-    """Says on standard error how far a transfer is, where it takes long."""
-
-    def __init__(self, total: int, say: Callable[[str], object], *, every: float = 10.0):
-        self._total, self._say, self._every = total, say, every
-        self._last = time.monotonic()
-
-    def __call__(self, sent: int) -> None:
-        """So many bytes have been sent."""
-        now = time.monotonic()
-        if now - self._last >= self._every:
-            self._last = now
-            self._say(f"code: {size_words(sent)} of {size_words(self._total)} sent")
+def _content(code: Travelling, listed: File) -> Iterator[bytes]:
+    path = code.tree.top / os.fsdecode(listed.name)
+    digest, left = hashlib.sha256(), listed.size
+    try:
+        with path.open("rb") as file:
+            while part := file.read(min(CHUNK, left)):
+                digest.update(part)
+                left -= len(part)
+                yield part
+            has_grown = bool(file.read(1))
+    except OSError as error:
+        raise CastoffError(f"{path}: cannot be read: {error.strerror}") from error
+    if left or has_grown or digest.digest() != listed.digest:
+        raise CastoffError(
+            f"{printable(str(path))}: changed while it was sent, so nothing was submitted; call the command "
+            "again"
+        )

@@ -1,12 +1,13 @@
-"""The code of submissions on the machine: each in a folder of its own, which is complete or not there.
+"""The code of submissions, as the machine keeps it: each in a folder of its own, whole or not there.
 
 FOLDER/code/PROJECT/NAME/           the files, as they were sent
-FOLDER/code/PROJECT/.NAME.files     which these are
-FOLDER/code/PROJECT/.NAME.partial/  what has arrived so far; each file in it is whole
-FOLDER/code/PROJECT/.WORD.draft     a file that is just arriving
-FOLDER/code/PROJECT/.lock           held while code is sent and submitted: nothing is removed meanwhile
+FOLDER/code/PROJECT/.NAME.files     the list of these files
+FOLDER/code/PROJECT/.NAME.partial/  the files that have arrived so far, each whole
+FOLDER/code/PROJECT/.WORD.draft     a file that is arriving
+FOLDER/code/PROJECT/.lock           held while code is sent and submitted, so that none is removed meanwhile
 
-Files are copies: a hard link would let what one job writes show through in the code of another.
+castoff sends the files itself: rsync fails behind a login shell that prints anything, has to be on both
+machines, sends renamed files again, and would still need the list, the lock and the renaming.
 """
 
 from __future__ import annotations
@@ -19,56 +20,64 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import IO, NamedTuple
+
+import msgspec
 
 from castoff.launcher.errors import CastoffError, printable
-from castoff.launcher.remote.code_listing import Placed, digest_of, listed_folders, listing_of, write_listing
-from castoff.launcher.remote.code_lock import in_use
-from castoff.launcher.remote.frames import CHUNK, Code, File, Part
+from castoff.launcher.process import files
+from castoff.launcher.process.locks import NoLocks, take, try_lock
+from castoff.launcher.remote.messages import CHUNK, Code, File
 from castoff.launcher.runs.removal import empty
 from castoff.launcher.trust.folders import make_folders
 
 CODE = "code"
 """The folder of all code, in the entry's."""
 
-_EARLIER = 20
+_LIST = ".files"
+
+_EARLIER_FOLDERS = 20
 """Folders of the same project in which contents are looked for, the newest first."""
 
 _ABANDONED = 14 * 24 * 3600.0
 """Seconds after which a transfer that nobody continued is removed."""
 
+_LOCK_PATIENCE = 60.0
+"""Seconds to wait for a removal, which holds the lock only while it renames."""
+
 
 class Store:
-    """The code of one project."""
+    """The code of one submission, on its way into its folder."""
 
-    def __init__(self, folder: Path, code: Code, held: ExitStack):
-        """`folder` is the entry's. Until `held` is closed, nothing of the project's code is removed.
+    def __init__(self, entry_folder: Path, code: Code, held: ExitStack):
+        """Until `held` is closed, no code of the project is removed.
 
         Raises:
-            CastoffError: the list of files names one outside of its folder, or cannot be.
+            CastoffError: the list names a file outside of the code's folder, or a name is not possible.
         """
         _check_names(code)
         self._code = code
-        self._project = folder / CODE / code.project
+        self._project = entry_folder / CODE / code.project
         self.note: str | None = None
-        """What the user should know."""
+        """For the user: why the code is not in the folder of its name."""
         make_folders(self._project, 0o755)
         held.enter_context(in_use(self._project))
-        self.folder = self._choose()
+        self.folder = self._choose_folder()
         """Where the code is, or will be."""
         self._partial = self._project / f".{self.folder.name}.partial"
         self._whole: set[bytes] = set()
-        """The names of files that are in their places."""
+        """The names of the files that are whole and in their places."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of it is there; another transfer of the same may have brought it meanwhile."""
+        """Whether all of the code is there; another transfer of the same code may have brought it."""
         return self.folder.is_dir()
 
     def lacking(self) -> list[int]:
-        """Which contents have to be sent; those that are here already are put in their places.
+        """The numbers of the files that have to be sent, after copying what earlier folders hold.
 
         Raises:
-            OSError: they cannot be written.
+            OSError: the files cannot be written.
         """
         with self._unless_complete():
             return self._lacking()
@@ -76,46 +85,47 @@ class Store:
 
     def _lacking(self) -> list[int]:
         self._partial.mkdir(mode=0o700, exist_ok=True)
-        self._sweep()
-        self._remove_others()
-        known = self._contents()
+        os.utime(self._partial)  # a transfer that is continued is not an abandoned one
+        self._remove_abandoned_transfers()
+        self._remove_unlisted_files()
+        known = self._earlier_contents()
         lacking: dict[bytes, int] = {}
         for number, file in enumerate(self._code.files):
-            if file.target is not None or file.digest in lacking or self._has(file):
+            if file.target is not None or file.digest in lacking or self._is_in_place(file):
                 continue
             if file.size == 0:
                 self._write(file, iter([b""]))
-            elif not any(self._copied(source, file) for source in known.get(file.digest, [])):
+            elif not any(self._copy(source, file) for source in known.get(file.digest, [])):
                 lacking[file.digest] = number
         return list(lacking.values())
 
-    def take(self, number: int, parts: Iterator[Part]) -> None:
-        """Put a content that is sent in its place, once it has arrived whole.
+    def take(self, number: int, content: Iterator[bytes]) -> None:
+        """Put a file that is sent into its place, once it has arrived whole.
 
         Raises:
-            CastoffError: it is another than was listed.
-            OSError: it cannot be written.
+            CastoffError: the content is not the one that was listed.
+            OSError: the file cannot be written.
         """
         file = self._code.files[number]
         arrived = True
         with self._unless_complete():
-            arrived = self._write(file, (part.data for part in parts))
+            arrived = self._write(file, content)
         if not arrived:
             raise CastoffError(
                 f"{printable(os.fsdecode(file.name))}: arrived damaged; call the command again"
             )
 
     def finish(self) -> Path:
-        """Give the folder its name, now that all contents are there.
+        """Give the folder its name, now that all files have arrived.
 
         Raises:
-            CastoffError: one is missing.
-            OSError: it cannot be written.
+            CastoffError: a file is missing.
+            OSError: the folder cannot be written.
         """
         with self._unless_complete():
             if not self.is_complete:
                 self._finish()
-        if self._partial.is_dir():  # another transfer of the same was quicker
+        if self._partial.is_dir():  # another transfer of the same code was quicker
             empty(self._partial)
         return self.folder
 
@@ -126,7 +136,7 @@ class Store:
             if file.target is not None:
                 continue
             source = by_digest.get(file.digest)
-            if source is None or not (file.name in self._whole or self._copied(source, file)):
+            if source is None or not (file.name in self._whole or self._copy(source, file)):
                 raise CastoffError(
                     f"{printable(os.fsdecode(file.name))}: did not arrive; call the command again"
                 )
@@ -136,12 +146,12 @@ class Store:
             if file.target is not None:
                 self._link(file, file.target)
                 placed.append(Placed(file, 0))
-        write_listing(self.folder, placed)
+        files.replace(list_path(self.folder), msgspec.msgpack.encode(placed))
         self._partial.rename(self.folder)
 
     @contextlib.contextmanager
     def _unless_complete(self) -> Iterator[None]:
-        """Pass over what fails because another transfer of the same has completed the folder meanwhile."""
+        """Ignore errors if another transfer of the same code has completed the folder meanwhile."""
         try:
             yield
         except OSError:
@@ -150,8 +160,8 @@ class Store:
 
     # Folders
 
-    def _choose(self) -> Path:
-        """The first folder of the code's name that is not there, or holds these files unchanged."""
+    def _choose_folder(self) -> Path:
+        """The first folder of the code's name that is free, or holds exactly these files."""
         wanted = {file.name: file for file in self._code.files}
         number = 1
         while True:
@@ -169,31 +179,31 @@ class Store:
                     f"the code is in another folder, {self._code.name}.{number}; that one stays as it is"
                 )
 
-    def _contents(self) -> dict[bytes, list[Path]]:
-        """Where earlier folders of the project have contents, by their digests."""
+    def _earlier_contents(self) -> dict[bytes, list[Path]]:
+        """Files of the project's earlier folders, by digest."""
         found: dict[bytes, list[Path]] = {}
-        for folder in listed_folders(self._project)[:_EARLIER]:
+        for folder in listed_folders(self._project)[:_EARLIER_FOLDERS]:
             kept = listing_of(folder)
             for one in kept.files if kept else []:
                 if one.file.target is None:
                     found.setdefault(one.file.digest, []).append(folder / os.fsdecode(one.file.name))
         return found
 
-    def _sweep(self) -> None:
-        """Remove what interrupted transfers left long ago."""
+    def _remove_abandoned_transfers(self) -> None:
+        """Remove what transfers left that broke long ago; others may be under way beside this one."""
         for path in self._project.glob(".*"):
             with contextlib.suppress(OSError, CastoffError):
                 is_left = path.name.endswith((".partial", ".draft")) and path != self._partial
                 if is_left and time.time() - path.lstat().st_mtime > _ABANDONED:
                     path.unlink() if path.name.endswith(".draft") else empty(path)
 
-    def _remove_others(self) -> None:
-        """Remove what is in the partial folder and not listed: of other code with the same name."""
-        names = {file.name for file in self._code.files}
-        for folder, inner, files in os.walk(self._partial):
-            for path in (Path(folder, one) for one in (*inner, *files)):
+    def _remove_unlisted_files(self) -> None:
+        """Remove files from the partial folder that belong to other code of the same name."""
+        listed = {file.name for file in self._code.files}
+        for folder, inner, names in os.walk(self._partial):
+            for path in (Path(folder, name) for name in (*inner, *names)):
                 is_folder = path.is_dir() and not path.is_symlink()
-                if not is_folder and os.fsencode(path.relative_to(self._partial)) not in names:
+                if not is_folder and os.fsencode(path.relative_to(self._partial)) not in listed:
                     path.unlink()
 
     # Files
@@ -201,19 +211,22 @@ class Store:
     def _place(self, file: File) -> Path:
         return self._partial / os.fsdecode(file.name)
 
-    def _has(self, file: File) -> bool:
-        """Whether a file is in its place: only whole ones ever are."""
+    def _is_in_place(self, file: File) -> bool:
+        """Whether an earlier attempt of this transfer has brought the file."""
         try:
             about = self._place(file).lstat()
         except OSError:
             return False
-        is_it = stat.S_ISREG(about.st_mode) and about.st_size == file.size
-        if is_it and digest_of(self._place(file)) == file.digest:
+        is_alike = stat.S_ISREG(about.st_mode) and about.st_size == file.size
+        if is_alike and _digest_of(self._place(file)) == file.digest:
             self._whole.add(file.name)
         return file.name in self._whole
 
-    def _copied(self, source: Path, file: File) -> bool:
-        """Whether a content could be copied; one that was changed is another."""
+    def _copy(self, source: Path, file: File) -> bool:
+        """Copy an earlier file; False if a job has changed it since.
+
+        A hard link would let what one job writes show through in the code of another.
+        """
         try:
             descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW)
         except OSError:
@@ -222,7 +235,7 @@ class Store:
             return self._write(file, iter(lambda: opened.read(CHUNK), b""))
 
     def _write(self, file: File, content: Iterator[bytes]) -> bool:
-        """Write a file and put it in its place; False, and nothing is left, if it is not what was listed."""
+        """Write a file into its place; False, and nothing is left, if the content is not the listed one."""
         place = self._place(file)
         make_folders(place.parent)
         draft = self._project / f".{os.urandom(8).hex()}.draft"
@@ -242,7 +255,7 @@ class Store:
             self._whole.add(file.name)
             return True
         finally:
-            with contextlib.suppress(OSError):  # it has its name, or was never made
+            with contextlib.suppress(OSError):  # renamed, or never made
                 draft.unlink()
 
     def _link(self, file: File, target: bytes) -> None:
@@ -254,12 +267,12 @@ class Store:
 
 
 def _mode(file: File) -> int:
-    """Of a file's permissions: never for others to write, always for its owner to read and write."""
+    """A file's permissions there: never writable for others, always readable and writable for the owner."""
     return (file.mode & 0o755) | 0o600
 
 
 def _check_names(code: Code) -> None:
-    """See that every file lies in the folder, and that none is a part of another's way.
+    """Check that every file lies in the folder, and that no file is also another file's folder.
 
     Raises:
         CastoffError: otherwise.
@@ -270,15 +283,124 @@ def _check_names(code: Code) -> None:
     names = {file.name for file in code.files}
     if len(names) < len(code.files):
         raise CastoffError("code: a file is listed twice")
-    ways: set[bytes] = set()
+    folders: set[bytes] = set()
     for name in names:
         parts = name.split(b"/")
         if not all(part not in (b"", b".", b"..") and b"\0" not in part for part in parts):
             raise CastoffError(
                 f"code: {printable(os.fsdecode(name))!r} is not a file within the code's folder"
             )
-        ways.update(b"/".join(parts[:count]) for count in range(1, len(parts)))
-    if both := ways & names:
+        folders.update(b"/".join(parts[:count]) for count in range(1, len(parts)))
+    if both := folders & names:
         raise CastoffError(
             f"code: {printable(os.fsdecode(both.pop()))!r} is listed as a file and as a folder"
         )
+
+
+# The list of a folder's files
+
+
+class Placed(msgspec.Struct, array_like=True):
+    """A file as it was placed, so that an unchanged one need not be read again."""
+
+    file: File
+    mtime: int
+
+
+class Listing(NamedTuple):
+    """A folder of code, and its files as they were sent."""
+
+    folder: Path
+    files: list[Placed]
+
+    def first_changed(self) -> str | None:
+        """The first file that is not as it was sent; None if all are."""
+        for placed in self.files:
+            name = os.fsdecode(placed.file.name)
+            if not _is_unchanged(self.folder / name, placed):
+                return name
+        return None
+
+
+def listing_of(folder: Path) -> Listing | None:
+    """The list of a folder's files; None if there is no list."""
+    try:
+        text = list_path(folder).read_bytes()
+        return Listing(folder, msgspec.msgpack.decode(text, type=list[Placed]))
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def list_path(folder: Path) -> Path:
+    """Where the list of a folder's files is."""
+    return folder.with_name(f".{folder.name}{_LIST}")
+
+
+def listed_folders(project: Path) -> list[Path]:
+    """The folders of a project that have a list of their files, the newest first.
+
+    Raises:
+        OSError: the project cannot be read.
+    """
+    lists = [path for path in project.iterdir() if path.name[0] == "." and path.name.endswith(_LIST)]
+    lists.sort(key=lambda path: path.lstat().st_mtime, reverse=True)
+    folders = [path.with_name(path.name[1 : -len(_LIST)]) for path in lists]
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def _digest_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while part := file.read(CHUNK):
+            digest.update(part)
+    return digest.digest()
+
+
+def _is_unchanged(path: Path, placed: Placed) -> bool:
+    try:
+        if placed.file.target is not None:
+            return os.fsencode(os.readlink(path)) == placed.file.target  # noqa: PTH115 - as it is written
+        about = path.lstat()
+        if not stat.S_ISREG(about.st_mode) or about.st_size != placed.file.size:
+            return False
+        return about.st_mtime_ns == placed.mtime or _digest_of(path) == placed.file.digest
+    except OSError:
+        return False
+
+
+# The lock of a project: shared by submissions, exclusive for a removal
+
+
+@contextlib.contextmanager
+def in_use(project: Path) -> Iterator[None]:
+    """Keep the code of a project from being removed.
+
+    Raises:
+        OSError: the lock cannot be made.
+        CastoffError: a removal holds the lock for long.
+    """
+    with _lock_file(project) as file:
+        with contextlib.suppress(NoLocks):  # then nothing is ever removed
+            try:
+                take(file.fileno(), _LOCK_PATIENCE, inherited=False, shared=True)
+            except BlockingIOError:
+                raise CastoffError(
+                    f"{printable(str(project))}: castoff removes code there; call the same command again"
+                ) from None
+        yield
+
+
+@contextlib.contextmanager
+def alone(project: Path) -> Iterator[bool]:
+    """Lock the code of a project against submissions; False if one is under way.
+
+    Raises:
+        OSError: the lock cannot be made, or the file system has no locks.
+    """
+    with _lock_file(project) as file:
+        yield try_lock(file.fileno(), inherited=False)
+
+
+def _lock_file(project: Path) -> IO[str]:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.fdopen(os.open(project / ".lock", flags, 0o600), "r+")

@@ -17,9 +17,10 @@ from typing import TypeVar
 import msgspec
 
 from castoff.launcher.errors import CastoffError, printable
-from castoff.launcher.remote.connection import broken
+from castoff.launcher.remote.entries import entries_file
 from castoff.launcher.remote.login_shell import PYTHONS, Marks, python_script
 from castoff.launcher.remote.machine import Machine
+from castoff.launcher.remote.ssh import broken
 from castoff.launcher.remote.wheel import EXTRA, build
 from castoff.launcher.text.words import size_words
 
@@ -60,6 +61,32 @@ class _Installed(msgspec.Struct):
     """What the installation there reports."""
 
     folder: str
+
+
+def install_castoff(
+    machine: Machine,
+    environ: Mapping[str, str],
+    say: Callable[[str], object],
+    agrees: Callable[[str], bool] | None = None,
+) -> bool:
+    """Install this castoff on a machine; False if the user declines.
+
+    `agrees` asks the user a question; without it, castoff installs unasked.
+
+    Raises:
+        ConnectionBroken: the connection cannot be made, or broke.
+        CastoffError: castoff cannot be installed there.
+    """
+    if machine.entry.castoff is not None:
+        raise CastoffError(
+            f"{machine.entry.name}: its entry names {machine.entry.castoff}, so castoff installs none there; "
+            f"take `castoff:` out of {entries_file(environ)} first"
+        )
+    installation = Installation(machine, environ, say)
+    if agrees is not None and not agrees(f"{installation.question()}?"):
+        return False
+    installation.run()
+    return True
 
 
 class Installation:

@@ -1,18 +1,16 @@
-"""A machine that castoff is on: what runs there, how it is begun, and what to say where it does not begin."""
+"""A machine that castoff is on: begin a command there, explain why none begins, and exchange messages."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import BinaryIO
 
 from castoff.launcher.errors import CastoffError, printable
-from castoff.launcher.remote import frames
-from castoff.launcher.remote.connection import FAILED, Ssh, broken, ended, not_connected
+from castoff.launcher.remote import messages
 from castoff.launcher.remote.entries import Entry
-from castoff.launcher.remote.frames import PROTOCOL, Broken, Failed, Hello, Message, Unexpected
 from castoff.launcher.remote.login_shell import (
     NO_CASTOFF,
     NO_FOLDER,
@@ -23,8 +21,15 @@ from castoff.launcher.remote.login_shell import (
     castoff_script,
     login_command,
 )
-from castoff.launcher.remote.output import Output
-from castoff.launcher.remote.silence import telling_of_silence
+from castoff.launcher.remote.messages import (
+    PROTOCOL,
+    ConnectionLost,
+    Failed,
+    Hello,
+    Message,
+    UnexpectedMessage,
+)
+from castoff.launcher.remote.ssh import FAILED, Output, Ssh, broken, ended, not_connected, reporting_silence
 from castoff.launcher.remote.wheel import own_version
 from castoff.launcher.text.quoting import visible_word
 
@@ -33,8 +38,8 @@ class NotInstalled(CastoffError):
     """There is no castoff there yet, or no folder for it."""
 
 
-class Refused(CastoffError):
-    """What the castoff there says is wrong, in its words."""
+class RefusedByMachine(CastoffError):
+    """An error that the castoff there has answered with."""
 
     def __init__(self, machine: str, failed: Failed):
         super().__init__(f"{machine}: {failed.message}")
@@ -46,15 +51,15 @@ class Machine:
     """The machine of an entry."""
 
     def __init__(self, entry: Entry, environ: Mapping[str, str], *, as_named: bool):
-        """`as_named`: whether commands for it need `--on NAME`; else a variable or the project says so."""
+        """`as_named`: commands for the machine need `--on NAME`, since no variable or project names it."""
         self.entry = entry
         self.ssh = Ssh(entry, environ)
         self.as_named = as_named
         self.greeted: str | None = None
-        """The version of the castoff that has greeted from there."""
+        """The version of the castoff there, once it has greeted."""
 
     def command(self, *words: str) -> list[str]:
-        """A command of castoff's for this machine, as the user types it."""
+        """A castoff command for this machine, as the user types it."""
         return ["castoff", *(["--on", self.entry.name] if self.as_named else []), *words]
 
     def script(
@@ -65,7 +70,7 @@ class Machine:
         variables: Sequence[tuple[str, str]] = (),
         replaced: bool = False,
     ) -> str:
-        """What /bin/sh runs there for `castoff WORDS`."""
+        """The script for /bin/sh there that runs `castoff WORDS`."""
         own, entry = own_version(), self.entry
         return castoff_script(
             folder=entry.dir,
@@ -80,7 +85,7 @@ class Machine:
         )
 
     def about_caller(self) -> list[str]:
-        """Options by which the castoff there knows who calls it, and how to speak of itself."""
+        """Options that tell the castoff there who calls it, and the caller's name for the machine."""
         # A difference is reported once for a command, by the first castoff that it calls there.
         caller = self.greeted or own_version()
         words = [f"--protocol={PROTOCOL}", f"--caller={caller}", f"--machine={self.entry.name}"]
@@ -88,11 +93,11 @@ class Machine:
             words.append("--named")
         return words if self.entry.castoff is None else [*words, f"--installed={self.entry.castoff}"]
 
-    @contextmanager
+    @contextlib.contextmanager
     def begun(
         self, script: str, marks: Marks, stdin: int | None = subprocess.PIPE
     ) -> Iterator[tuple[subprocess.Popen[bytes], Output]]:
-        """A script that runs there and has passed its first mark; it has ended when this ends.
+        """Run a script there, and wait until it has passed its first mark.
 
         Raises:
             ConnectionBroken: the connection cannot be made.
@@ -102,7 +107,7 @@ class Machine:
         assert process.stdout is not None
         try:
             output = Output(process.stdout, marks)
-            with telling_of_silence(self.entry.name):
+            with reporting_silence(self.entry.name):
                 begins = output.begins()
             if not begins:
                 raise self._not_begun(output, process)
@@ -138,22 +143,23 @@ class Machine:
         if obstacle == NO_CASTOFF:
             return CastoffError(f"{what}: castoff: {printable(entry.castoff or '')} is not a program there")
         if obstacle.startswith(f"{OPEN} "):
-            return _open(entry, obstacle.split(" ", 3)[1:])
+            return _open_to_others(entry, obstacle.split(" ", 3)[1:])
         lines = {f"{SETUP} {number}": line for number, line in enumerate(entry.setup)}
         if (line := lines.get(obstacle)) is not None:
             return CastoffError(f"{what}: setup: this line failed there: {printable(line)}")
         return CastoffError(f"{what}: castoff could not begin there: {printable(obstacle)}")
 
-    @contextmanager
+    @contextlib.contextmanager
     def session(self, again: Sequence[str], *, site: str | None = None) -> Iterator[Session]:
-        """A session with the castoff there; `again` is what to call if the connection breaks.
+        """A session with the castoff there, in which messages are exchanged.
 
-        `site`: the profile that it is asked for; None: the one that it chooses.
+        `again` is the command to call if the connection breaks, and `site` the profile that the castoff there
+        reports, or None for the one that it chooses.
 
         Raises:
             ConnectionBroken: it cannot be made, or broke.
             NotInstalled: there is no castoff.
-            Refused: what the castoff there says.
+            RefusedByMachine: the castoff there answers with an error.
         """
         marks = Marks(os.urandom(8).hex())
         words = ["on", "serve", *self.about_caller(), *([] if site is None else [f"--site={site}"])]
@@ -163,12 +169,12 @@ class Machine:
             try:
                 session.greet()
                 yield session
-            except (Broken, OSError) as error:
+            except (ConnectionLost, OSError) as error:
                 raise session.broken(error) from error
 
 
-def _open(entry: Entry, about: Sequence[str]) -> CastoffError:
-    """The error that others could have replaced the castoff there; about what they can change."""
+def _open_to_others(entry: Entry, about: Sequence[str]) -> CastoffError:
+    """The error that others could have replaced the castoff there; `about`: a folder's owner, mode, path."""
     owner, mode, path = [*about, "", "", ""][:3]
     host, where = visible_word(entry.host), visible_word(path)
     if entry.castoff is None:
@@ -184,7 +190,7 @@ def _open(entry: Entry, about: Sequence[str]) -> CastoffError:
 
 
 class Session:
-    """Messages to and from the castoff on a machine, from its greeting on."""
+    """Messages to and from the castoff on a machine, after its greeting."""
 
     def __init__(self, machine: Machine, process: subprocess.Popen[bytes], again: Sequence[str]):
         self._machine, self._process, self._again = machine, process, again
@@ -193,20 +199,20 @@ class Session:
         self._to: BinaryIO = process.stdin  # type: ignore[assignment]
         self._from: BinaryIO = process.stdout  # type: ignore[assignment]
         self.doing = "castoff was beginning there"
-        """For the message if the connection breaks."""
+        """What the two were doing, for the error if the connection breaks."""
         self.hello: Hello
-        """What the castoff there said first."""
+        """The greeting of the castoff there."""
 
     def greet(self) -> None:
-        """Hear what it says first.
+        """Read the greeting.
 
         Raises:
-            Broken: it says nothing.
+            ConnectionLost: there is none.
             CastoffError: the two cannot work together.
         """
         hello = self.answer()
         if not isinstance(hello, Hello):
-            raise Unexpected("it did not greet")
+            raise UnexpectedMessage("it did not greet")
         self.hello = hello
         self._check_protocol(hello)
         self._machine.greeted = hello.version
@@ -215,39 +221,44 @@ class Session:
         """Send a message, and return its answer.
 
         Raises:
-            Refused: the answer is an error.
-            Broken: there is no answer.
+            RefusedByMachine: the answer is an error.
+            ConnectionLost: there is no answer.
         """
         self.doing = doing
         self.send(message)
         return self.answer()
 
-    def send(self, message: Message) -> None:
-        """Send a message that has no answer of its own; one that says why nobody reads it is raised."""
+    def send(self, message: Message | bytes) -> None:
+        """Send a message or a part of a file. If nobody reads it, raise the error that says why."""
         try:
-            frames.write(self._to, message)
+            if isinstance(message, bytes):
+                self._to.write(message)
+            else:
+                messages.write(self._to, message)
         except OSError:
             self.answer()  # an error, if there is one
             raise
 
     def answer(self) -> Message:
-        """The next message; raises as `ask`."""
-        with telling_of_silence(self._machine.entry.name):
-            message = frames.read(self._from, frames.LONGEST_ANSWER)
+        """The next message; raises as `ask` does."""
+        with contextlib.suppress(OSError):  # nobody reads; an error may be there to be read
+            self._to.flush()
+        with reporting_silence(self._machine.entry.name):
+            message = messages.read(self._from, messages.LONGEST_ANSWER)
         if message is None:
-            raise Broken("")
+            raise ConnectionLost("")
         if isinstance(message, Failed):
-            raise Refused(self._machine.entry.name, message)
+            raise RefusedByMachine(self._machine.entry.name, message)
         return message
 
     def broken(self, error: Exception) -> CastoffError:
-        """What to say after `Broken`, or after the operating system's error about the connection."""
+        """The error for the user after `ConnectionLost`, or after an OSError of the connection."""
         code, name = ended(self._process), self._machine.entry.name
-        if isinstance(error, Unexpected):
+        if isinstance(error, UnexpectedMessage):
             return CastoffError(
                 f"{name}: castoff there gave no usable answer while {self.doing}: {printable(str(error))}"
             )
-        if code != FAILED and isinstance(error, Broken):
+        if code != FAILED and isinstance(error, ConnectionLost):
             detail = f" ({error})" if str(error) else ""
             return CastoffError(f"{name}: castoff ended there with code {code} while {self.doing}{detail}")
         return broken(self._machine.entry, self.doing, self._again)
@@ -262,7 +273,7 @@ class Session:
 
 
 def remedy(entry: Entry) -> str:
-    """What makes the castoff there the same as the one here."""
+    """The command that makes the castoff there the same as the one here."""
     if entry.castoff is None:
         return f"`castoff on install {entry.name}` installs this one there"
     return f"update {printable(entry.castoff)} there, or let `castoff on install` keep one: remove `castoff:`"

@@ -1,4 +1,4 @@
-"""Passing a verb: its words reach the castoff on the machine unchanged, and its output and code come back."""
+"""Run a verb on a machine: its words get there unchanged, and its output and exit code come back."""
 
 from __future__ import annotations
 
@@ -12,58 +12,59 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from castoff.launcher.errors import report
-from castoff.launcher.remote.connection import FAILED, ConnectionBroken, broken
 from castoff.launcher.remote.login_shell import Marks, login_command
 from castoff.launcher.remote.machine import Machine
-from castoff.launcher.remote.output import Bounded
-from castoff.launcher.remote.silence import telling_of_silence
+from castoff.launcher.remote.ssh import FAILED, Bounded, ConnectionBroken, broken, reporting_silence
 
 _SHOWN_BY = ("TERM", "NO_COLOR", "COLORTERM", "TZ", "LINES", "COLUMNS")
-"""Variables that say how output is shown here."""
+"""Variables by which a program chooses how to show its output."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
 """Seconds between attempts to connect again."""
-
 
 _LARGEST_KEPT = 1 << 22
 """Bytes of lines that are kept, so that each is written once."""
 
 _MAY_BE_SILENT = ("wait", "logs", "shell", "alloc", "top")
-"""Verbs that have nothing to say for long."""
+"""Verbs that may print nothing for long."""
 
 
 class Passed:
     """A verb with its words, for a machine."""
 
-    def __init__(self, machine: Machine, verb: str, words: Sequence[str], program: Sequence[str] | None):
+    def __init__(
+        self,
+        machine: Machine,
+        verb: str,
+        words: Sequence[str],
+        program: Sequence[str] | None = None,
+        *,
+        typed: Sequence[str] | None = None,
+    ):
+        """`typed`: the command as the user types it, if that is not `castoff --on NAME VERB WORDS`."""
         self.machine = machine
         self.verb = verb
         self.words = list(words)
         self.program = None if program is None else list(program)
-
-    def typed(self) -> list[str]:
-        """As the user types it."""
-        return self.machine.command(
-            self.verb, *self.words, *([] if self.program is None else ["--", *self.program])
-        )
+        self._behind = [] if program is None else ["--", *program]
+        self.typed = machine.command(verb, *words, *self._behind) if typed is None else list(typed)
 
     def broken(self) -> ConnectionBroken:
         """The error that the connection broke while it ran."""
         entry, doing = self.machine.entry, f"castoff {self.verb} ran there"
         if self.verb == "logs":
-            return broken(entry, "the logs were shown; the run is unaffected", self.typed())
+            return broken(entry, "the logs were shown; the run is unaffected", self.typed)
         if self.verb == "resubmit":  # which is not to be called twice
             shown = self.machine.command("list")
             return broken(entry, f"{doing}, which may have submitted the run", shown, "shows whether it has")
         if self.verb in ("stop", "cancel", "clean"):
             doing += ", which may have done all or part of it"
-        return broken(entry, doing, self.typed())
+        return broken(entry, doing, self.typed)
 
     def remote_words(self, *options: str) -> list[str]:
-        """As it is called there."""
+        """The words of the castoff command there."""
         about = self.machine.about_caller()
-        behind = [] if self.program is None else ["--", *self.program]
-        return ["on", "run", *about, *options, "--", self.verb, *self.words, *behind]
+        return ["on", "run", *about, *options, "--", self.verb, *self.words, *self._behind]
 
 
 def run_on_terminal(passed: Passed, environ: Mapping[str, str]) -> int:
@@ -72,8 +73,8 @@ def run_on_terminal(passed: Passed, environ: Mapping[str, str]) -> int:
     Raises:
         CastoffError: nothing can be begun there.
     """
-    with passed.machine.session(passed.typed()):
-        pass  # says what is missing, which on a terminal nobody could tell from output
+    with passed.machine.session(passed.typed):
+        pass  # raises what is missing, which a terminal shows like any output
     script = passed.machine.script(passed.remote_words(), marks=None, variables=_variables(environ))
     process = passed.machine.ssh.start(login_command(script), terminal=True, stdin=None, stdout=None)
     code = process.wait()
@@ -92,8 +93,7 @@ def run(
 ) -> int:
     """Run a verb there, and return its exit code.
 
-    With `reads`, it gets our standard input. `variables` are set for it there, and are
-    in no command line.
+    With `reads`, it gets our standard input. `variables` are set for it there, and are in no command line.
 
     Raises:
         ConnectionBroken: the connection cannot be made, or broke.
@@ -109,7 +109,7 @@ def run(
         if passed.verb in _MAY_BE_SILENT:
             output.copy(show)
         else:
-            with telling_of_silence(passed.machine.entry.name) as heard:
+            with reporting_silence(passed.machine.entry.name) as heard:
                 output.copy(lambda data: (heard(), show(data)))
         if output.code is None:
             raise passed.broken()
@@ -126,7 +126,7 @@ def _give(process: subprocess.Popen[bytes], variables: Mapping[str, bytes] | Non
 def wait_through(
     passed: Passed, environ: Mapping[str, str], *, pause: Callable[[float], object] = time.sleep
 ) -> int:
-    """`castoff wait` there, which connects again whenever the connection breaks.
+    """Run `castoff wait` there, and connect again whenever the connection breaks.
 
     Raises:
         CastoffError: the first connection cannot be made, or nothing can be begun there.
@@ -168,7 +168,7 @@ class _Once:
 
 
 def _with_time_left(passed: Passed, spent: float) -> Passed:
-    """The same verb, with `--timeout` less what was spent."""
+    """The same verb, whose `--timeout` is shorter by the time spent."""
     words = list(passed.words)
     for at, word in enumerate(words):
         name, equals, value = word.partition("=")
@@ -177,7 +177,7 @@ def _with_time_left(passed: Passed, spent: float) -> Passed:
             continue
         try:
             left = max(float(value if equals else words[place]) - spent, 0.0)
-        except ValueError:  # which the castoff there says
+        except ValueError:  # the castoff there reports it
             break
         words[place] = f"--timeout={left:.1f}" if equals else f"{left:.1f}"
     return Passed(passed.machine, passed.verb, words, passed.program)
@@ -190,14 +190,14 @@ def _show(data: bytes) -> None:
 
 
 def _terminals() -> list[str]:
-    """Which of our streams are terminals, so that tables look as at home."""
+    """Options that name our streams that are terminals, so that tables look the same as here."""
     streams = (("out", sys.stdout), ("err", sys.stderr))
     return [f"--terminal={name}" for name, stream in streams if stream is not None and stream.isatty()]
 
 
 def _variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    found = {name: environ[name] for name in _SHOWN_BY if name in environ}
-    if sys.stdout is not None and sys.stdout.isatty() and "COLUMNS" not in found:
+    shown = {name: environ[name] for name in _SHOWN_BY if name in environ}
+    if sys.stdout is not None and sys.stdout.isatty() and "COLUMNS" not in shown:
         columns, lines = os.get_terminal_size(sys.stdout.fileno())
-        found |= {"COLUMNS": str(columns), "LINES": str(lines)}
-    return list(found.items())
+        shown |= {"COLUMNS": str(columns), "LINES": str(lines)}
+    return list(shown.items())

@@ -1,4 +1,4 @@
-"""Submitting a job from here to a machine: planned and rendered here, submitted there, once."""
+"""A job for another machine: plan and render it here, send its code, and have it submitted there, once."""
 
 from __future__ import annotations
 
@@ -27,17 +27,20 @@ from castoff.launcher.preflight.named_files import (
     program,
 )
 from castoff.launcher.preflight.syntax import check_syntax
-from castoff.launcher.process import files
-from castoff.launcher.remote.code import Progress, Travelling, parts, to_send_words, travelling
+from castoff.launcher.remote.code import Travelling, contents, to_send_words, travelling
 from castoff.launcher.remote.entries import Entry
-from castoff.launcher.remote.frames import Known, Lacking, Order, Stored, Submitted, Unexpected, Which
-from castoff.launcher.remote.machine import Machine, Refused, Session, remedy
-from castoff.launcher.remote.pending import pending, state_folder, unanswered
-from castoff.launcher.remote.variables import remember
+from castoff.launcher.remote.machine import Machine, RefusedByMachine, Session, remedy
+from castoff.launcher.remote.messages import Lacking, Order, Stored, Submitted, UnexpectedMessage
+from castoff.launcher.remote.remembered import (
+    pending,
+    remember_site,
+    remember_variables,
+    site_fields,
+    unanswered,
+)
 from castoff.launcher.runs.env_from import secrets
 from castoff.launcher.runs.plan import Plan
 from castoff.launcher.schedulers.choice import check_profile, profile
-from castoff.launcher.trust.folders import make_folders
 from castoff.launcher.typed.suggestion import did_you_mean
 
 Say = Callable[[str], object]
@@ -53,7 +56,7 @@ class Planned(NamedTuple):
 
 
 def planned(spec: JobSpec, site: Site) -> Planned:
-    """A job as the machine would get it.
+    """Plan and render a job for a site, and check the script.
 
     Raises:
         InvalidInput: it cannot run there.
@@ -80,11 +83,10 @@ def site_here(entry: Entry) -> Site | None:
 
 
 def remembered_site(entry: Entry, environ: Mapping[str, str]) -> Site | None:
-    """The profile that the castoff there has last reported; None: not yet, or this castoff cannot use it."""
-    with contextlib.suppress(OSError, msgspec.MsgspecError, CastoffError, TypeError):
-        kept = msgspec.json.decode(_site_file(entry, environ).read_bytes())
-        if kept["of"] == _of(entry):
-            return _site_of(kept["site"], entry)
+    """The profile that the castoff there has last reported; None if this castoff has none that it can use."""
+    fields = site_fields(entry, environ)
+    with contextlib.suppress(CastoffError):
+        return None if fields is None else _site_of(fields, entry)
     return None
 
 
@@ -99,45 +101,40 @@ def reported_site(session: Session, entry: Entry, environ: Mapping[str, str]) ->
         raise CastoffError(f"{entry.name}: {hello.site_why}")
     site = _site_of(hello.site, entry)
     check_profile(site)
-    path = _site_file(entry, environ)
-    text = msgspec.json.encode({"of": _of(entry), "site": hello.site}).decode()
-    with contextlib.suppress(OSError):  # it is asked for again then
-        make_folders(path.parent)
-        files.replace(path, text)
+    remember_site(entry, hello.site, environ)
     return site
 
 
 _ABOUT_HERE = ("env_from", "snapshot", "templates")
-"""Fields of a job that say what of this machine is read: only people of this machine may set them."""
-
+"""Fields of a job that choose what is read on this machine, so that no profile from another may set them."""
 
 _MAX_VALUES = 3_000
-"""Of a profile from there; the longest that castoff brings along has 950."""
+"""Values in a profile from another machine; the longest profile of castoff's own has 950."""
 
-_LONGEST_SHOWN = 2_000
-"""Characters of what is wrong with it."""
+_LONGEST_ERROR = 2_000
+"""Characters of an error about such a profile."""
 
 
-def _values(value: object) -> int:
-    """How many values and names there are in plain data; it may be nested as deep as a message can."""
-    count, left = 0, [value]
+def _count_values(data: object) -> int:
+    """How many values and names there are in plain data, which may be nested as deep as a message can be."""
+    count, left = 0, [data]
     while left:
-        found = left.pop()
+        value = left.pop()
         count += 1
-        if isinstance(found, dict):
-            left += [*found, *found.values()]
-        elif isinstance(found, list):
-            left += found
+        if isinstance(value, dict):
+            left += [*value, *value.values()]
+        elif isinstance(value, list):
+            left += value
     return count
 
 
 def _site_of(fields: dict[str, Any], entry: Entry) -> Site:
-    """A profile from there.
+    """A profile of these fields, which another machine has reported.
 
     Raises:
         CastoffError: it cannot be used here.
     """
-    if _values(fields) > _MAX_VALUES:
+    if _count_values(fields) > _MAX_VALUES:
         raise CastoffError(
             f"{entry.name}: the profile that castoff there reports holds more than {_MAX_VALUES:,} values, "
             "so it is not used; name one of your own with --site of `castoff on add`"
@@ -147,7 +144,7 @@ def _site_of(fields: dict[str, Any], entry: Entry) -> Site:
     except (InvalidInput, TypeError) as error:
         raise CastoffError(
             f"{entry.name}: castoff here cannot use the profile that the one there reports: "
-            f"{printable(str(error)[:_LONGEST_SHOWN])}\nif the two castoffs differ, {remedy(entry)}"
+            f"{printable(str(error)[:_LONGEST_ERROR])}\nif the two castoffs differ, {remedy(entry)}"
         ) from error
     for field in _ABOUT_HERE:
         if getattr(site.defaults, field) != getattr(JobSpec(), field):
@@ -157,14 +154,6 @@ def _site_of(fields: dict[str, Any], entry: Entry) -> Site:
                 f"~/.config/castoff/sites here, and name it with --site of `castoff on add`"
             )
     return site
-
-
-def _of(entry: Entry) -> list[Any]:
-    return [entry.host, entry.dir, entry.site]
-
-
-def _site_file(entry: Entry, environ: Mapping[str, str]) -> Path:
-    return state_folder(environ) / "sites" / f"{entry.name}.json"
 
 
 # The code
@@ -184,7 +173,7 @@ def code_of(job: Planned, directory: Path, environ: Mapping[str, str]) -> Travel
 
 
 def _check_program(plan: Plan, code: Travelling, directory: Path) -> None:
-    """See that the job's program travels, where a relative path names it."""
+    """Check that the job's program is part of the code, if a relative path names it."""
     named = program(plan.command)
     if named is None or isinstance(named, Module) or not isinstance(named, Named):
         return
@@ -217,7 +206,7 @@ def _check_program(plan: Plan, code: Travelling, directory: Path) -> None:
 
 
 def paths_here(plan: Plan, code: Travelling) -> list[str]:
-    """What to say of words of the command that name files of the code by where they are on this machine."""
+    """Notes about words of the command that name files of the code by their paths on this machine."""
     notes = []
     for number, word in enumerate(plan.command):
         inside = os.path.relpath(os.path.realpath(word), code.tree.top) if word.startswith("/") else ".."
@@ -231,7 +220,7 @@ def paths_here(plan: Plan, code: Travelling) -> list[str]:
 
 
 def _templates(spec: JobSpec, code: Travelling) -> str | None:
-    """The job's folder of templates, within the code."""
+    """The job's folder of templates, relative to the code's."""
     if spec.templates is None:
         return None
     within = os.path.relpath(os.path.realpath(spec.templates), code.tree.top)
@@ -249,38 +238,25 @@ def _templates(spec: JobSpec, code: Travelling) -> str | None:
 
 
 def send_code(session: Session, code: Travelling, say: Say) -> Stored:
-    """Send what of the code is not there yet.
+    """Send those files of the code that the machine lacks.
 
     Raises:
-        Refused: it cannot be kept there.
-        Broken: the connection broke; what has arrived is kept.
+        RefusedByMachine: the code cannot be kept there.
+        ConnectionLost: the connection broke; the files that have arrived are kept.
     """
     answer = session.ask(code.code, "the list of files was sent")
+    lacking = answer.numbers if isinstance(answer, Lacking) else []
+    if len({*lacking}) < len(lacking) or not {*lacking} <= {*range(len(code.code.files))}:
+        raise UnexpectedMessage("it asked for files that were not listed")
+    say(to_send_words(code, lacking))
     if isinstance(answer, Lacking):
-        _check_wanted(answer.numbers, code)
-        say(to_send_words(code, answer.numbers))
-        total = sum(code.code.files[number].size for number in answer.numbers)
         session.doing = "code was sent; what has arrived is kept there"
-        for part in parts(code, answer.numbers, Progress(total, say)):
+        for part in contents(code, lacking, say):
             session.send(part)
         answer = session.answer()
-    else:
-        say(to_send_words(code, []))
     if not isinstance(answer, Stored):
-        raise Unexpected("it does not say that it has the code")
+        raise UnexpectedMessage("it does not say that it has the code")
     return answer
-
-
-def _check_wanted(numbers: list[int], code: Travelling) -> None:
-    """See that only contents of the listed files are asked for, each once.
-
-    Raises:
-        Unexpected: otherwise.
-    """
-    files = code.code.files
-    known = {*range(len(files))}
-    if len({*numbers}) < len(numbers) or not known.issuperset(numbers):
-        raise Unexpected("it asked for files that were not listed")
 
 
 # The job
@@ -296,27 +272,27 @@ def submit_there(
     *,
     runs_dir: str | None = None,
 ) -> Submitted:
-    """Send the code and submit the job, once: also if the same is called again after the connection broke.
+    """Send the code and submit the job, once: also if it is called again after the connection broke.
 
     Raises:
         CastoffError: a variable of `env_from` is not set here.
-        Refused: the castoff there, or its scheduler, refuses the job.
-        Broken: the connection broke; the same again finds the run if there is one.
+        RefusedByMachine: the castoff there, or its scheduler, refuses the job.
+        ConnectionLost: the connection broke; the same call finds the run if there is one.
     """
+    entry = machine.entry
     secrets(job.plan.env_from, environ)  # before anything is sent
-    remember(machine.entry, job.plan.env_from, environ)
+    remember_variables(entry, job.plan.env_from, environ)
     stored = send_code(session, code, say)
     if stored.note:
         say(stored.note)
-    entry = machine.entry
     script = hashlib.sha256(job.script.text.encode(errors="surrogateescape")).hexdigest()
     templates = _templates(job.spec, code)
     identity = [script, code.code.project, code.code.name, code.tree.here, runs_dir]
-    same = json.dumps(identity).encode() + _json(job.spec)
-    with pending(entry, same, job.plan.name, environ) as chosen:
+    submission = json.dumps(identity).encode() + _json(job.spec)
+    with pending(entry, submission, job.plan.name, environ) as chosen:
         if chosen.is_old:
             say(f"{chosen.run}: its submission was not answered before, so it is asked for now")
-        _settle_others(session, machine, environ, say)
+        earlier = unanswered(entry, environ)
         order = Order(
             run=chosen.run,
             job=_json(job.spec),
@@ -328,34 +304,25 @@ def submit_there(
             about_code=code.about,
             diff=code.diff,
             runs_dir=runs_dir,
+            earlier=[unheard.run for unheard in earlier],
         )
         try:
-            answer = session.ask(order, f"{chosen.run} was submitted, which may have arrived")
-        except Refused as refusal:  # which is an answer, too
+            submitted = session.ask(order, f"{chosen.run} was submitted, which may have arrived")
+        except RefusedByMachine as refusal:
             if refusal.is_final:
                 chosen.answered()
             raise
-        if not isinstance(answer, Submitted):
-            raise Unexpected("it does not say what became of the job")
+        if not isinstance(submitted, Submitted):
+            raise UnexpectedMessage("it does not say what became of the job")
         chosen.answered()
-    return answer
-
-
-def _settle_others(session: Session, machine: Machine, environ: Mapping[str, str], say: Say) -> None:
-    """Say what became of submissions before that were not answered, and that nobody has called again."""
-    others = unanswered(machine.entry, environ)
-    if not others:
-        return
-    answer = session.ask(Which([one.run for one in others]), "earlier submissions were asked for")
-    known = answer.runs if isinstance(answer, Known) else {}
-    for one in others:
-        if one.run in known:
-            job = known[one.run]
-            what = f"was submitted after all (job {job})" if job else "is there after all"
-            say(f"{one.run}: {what}; its command was not answered before")
-        one.answered()
+        for unheard in earlier:
+            if unheard.run in submitted.earlier:
+                job_id = submitted.earlier[unheard.run]
+                what = f"was submitted after all (job {job_id})" if job_id else "is there after all"
+                say(f"{unheard.run}: {what}; its command was not answered before")
+            unheard.answered()
+    return submitted
 
 
 def _json(fields: msgspec.Struct) -> bytes:
-    """All fields."""
     return json.dumps(msgspec.to_builtins(fields)).encode()

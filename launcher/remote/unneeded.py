@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from castoff.launcher.errors import CastoffError, printable
-from castoff.launcher.remote.code_listing import Listing, listed_folders, listing_of, listing_path
-from castoff.launcher.remote.code_lock import alone
-from castoff.launcher.remote.code_store import CODE
+from castoff.launcher.remote.code_store import CODE, Listing, alone, list_path, listed_folders, listing_of
 from castoff.launcher.remote.installer import VERSION
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.removal import empty
@@ -179,7 +177,7 @@ def _remove_code(project: Path, wanted: list[Path], records: Callable[[], _Named
                 continue
             aside.append(path.with_name(f".{path.name[:200]}.{os.urandom(4).hex()}.partial"))
             path.rename(aside[-1])  # which the next transfer sweeps up, if need be
-            listing_path(path).unlink()
+            list_path(path).unlink()
             removed.append(path)
     for path in aside:
         empty(path)

@@ -25,16 +25,16 @@ _BREAKING = """#!{python}
 # The castoff of a machine, whose connection breaks just before it can send a message of this kind.
 import os, signal, subprocess, sys
 sys.path.insert(0, {checkout!r})
-from castoff.launcher.remote import frames
+from castoff.launcher.remote import messages
 if sys.argv[1:3] != ["on", "serve"] or not os.path.exists({flag!r}):
     os.execv({castoff!r}, [{castoff!r}, *sys.argv[1:]])
 process = subprocess.Popen([{castoff!r}, *sys.argv[1:]], stdout=subprocess.PIPE)
-while (message := frames.read(process.stdout)) is not None:
+while (message := messages.read(process.stdout)) is not None:
     if type(message).__name__ == {kind!r}:
         os.unlink({flag!r})
         os.kill(os.getppid(), signal.SIGKILL)  # sshd's, of this connection
         break
-    frames.write(sys.stdout.buffer, message)
+    messages.write(sys.stdout.buffer, message)
 """
 
 

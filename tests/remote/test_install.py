@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from castoff.launcher.remote.frames import PROTOCOL
+from castoff.launcher.remote.messages import PROTOCOL
 from tests.remote.conftest import Laptop
 
 

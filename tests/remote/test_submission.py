@@ -14,8 +14,8 @@ from castoff.launcher.config.job_fields import Snapshot
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.remote.code import travelling
 from castoff.launcher.remote.entries import Entry
-from castoff.launcher.remote.frames import PROTOCOL, Broken, Hello, Lacking
-from castoff.launcher.remote.pending import pending
+from castoff.launcher.remote.messages import PROTOCOL, ConnectionLost, Hello, Lacking
+from castoff.launcher.remote.remembered import pending
 from castoff.launcher.remote.submission import remembered_site, reported_site, send_code
 from tests.command_line import COMMAND
 from tests.remote.conftest import Laptop
@@ -201,7 +201,7 @@ def test_only_listed_files_are_sent_each_once(numbers: list[int], tmp_path: Path
     code = travelling(tmp_path, Snapshot(), {"PATH": os.environ["PATH"]}, [])
     sent: list[object] = []
     session = SimpleNamespace(ask=lambda *_: Lacking(numbers), send=sent.append)
-    with pytest.raises(Broken, match="asked for files that were not listed"):
+    with pytest.raises(ConnectionLost, match="asked for files that were not listed"):
         send_code(session, code, print)  # type: ignore[arg-type]
     assert not sent
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.remote.code_store import Store
-from castoff.launcher.remote.frames import Code, File, Part
+from castoff.launcher.remote.messages import Code, File
 
 
 def a_file(name: bytes, content: bytes, mode: int = 0o644) -> File:
@@ -25,10 +25,10 @@ def code(*files: File, name: str = "abc") -> Code:
     return Code("project", name, list(files))
 
 
-def parts(content: bytes) -> Iterator[Part]:
+def parts(content: bytes) -> Iterator[bytes]:
     half = len(content) // 2
-    yield Part(content[:half], is_last=False)
-    yield Part(content[half:], is_last=True)
+    yield content[:half]
+    yield content[half:]
 
 
 def a_store(folder: Path, wanted: Code) -> Store:
@@ -123,6 +123,36 @@ def test_two_transfers_of_the_same_do_not_disturb_each_other(tmp_path: Path) -> 
     one.take(1, parts(b"2"))
     assert one.finish() == folder
     assert sorted(path.name for path in folder.parent.iterdir()) == [".abc.files", ".lock", "abc"]
+
+
+def test_a_transfer_leaves_other_transfers_alone(tmp_path: Path) -> None:
+    files = code(a_file(b"a", b"1"), a_file(b"b/c", b"2"), name="slow")
+    slow = a_store(tmp_path, files)
+    slow.take(slow.lacking()[0], parts(b"1"))
+    arriving = slow.folder.with_name(".abc.draft")
+    arriving.write_bytes(b"2 or")
+    store(tmp_path, code(a_file(b"x", b"3"), name="quick"), digests(b"3"))
+    assert arriving.exists()
+    again = a_store(tmp_path, files)
+    assert again.lacking() == [1]
+    again.take(1, parts(b"2"))
+    assert sorted(path.name for path in again.finish().iterdir()) == ["a", "b"]
+
+
+def test_only_transfers_that_nobody_continues_are_removed(tmp_path: Path) -> None:
+    begun = {name: code(a_file(b"a", b"1"), a_file(b"b", b"2"), name=name) for name in ("mine", "left")}
+    for files in begun.values():
+        half = a_store(tmp_path, files)
+        half.take(half.lacking()[0], parts(b"1"))
+        half.folder.with_name(f".{files.name}.draft").touch()
+    for path in tmp_path.glob("code/project/.*"):
+        os.utime(path, (0, 0))
+    continued = a_store(tmp_path, begun["mine"])
+    assert continued.lacking() == [1]  # which takes long, so another begins beside it
+    store(tmp_path, code(a_file(b"x", b"3"), name="other"), digests(b"3"))
+    assert not [*tmp_path.rglob(".left.*")] and not [*tmp_path.rglob("*.draft")]
+    continued.take(1, parts(b"2"))
+    assert continued.finish().is_dir()
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import pytest
 from castoff.launcher.cli import elsewhere
 from castoff.launcher.cli.output import print_facts
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.remote import passing, silence
+from castoff.launcher.remote import passing, ssh
 from castoff.launcher.remote.entries import Entry
-from castoff.launcher.remote.machine import Machine, Refused
+from castoff.launcher.remote.machine import Machine, RefusedByMachine
 from castoff.launcher.remote.submission import reported_site
 
 SSH = """#!/bin/sh
@@ -25,10 +25,10 @@ exec /bin/sh -c "$word"
 
 REFUSES = f"""#!{sys.executable}
 import os, sys, time
-from castoff.launcher.remote import frames
+from castoff.launcher.remote import messages
 while not os.path.exists("heard"):
     time.sleep(0.01)
-frames.write(sys.stdout.buffer, frames.Failed("no", 10**18))
+messages.write(sys.stdout.buffer, messages.Failed("no", 10**18))
 """
 
 NO_END = "#!/bin/sh\nexec yes | tr -d '\\n'\n"
@@ -66,9 +66,9 @@ def test_silence_is_reported_and_an_error_has_a_code(far: Far, monkeypatch: pyte
         said.append(line)
         (far.folder / "heard").touch()  # upon which the machine answers
 
-    monkeypatch.setattr(silence, "_FIRST", 0.5)
-    monkeypatch.setattr(silence, "report", hear)
-    with pytest.raises(Refused, match="far: no") as refused, far.running(REFUSES).session([]):
+    monkeypatch.setattr(ssh, "_FIRST_REPORT", 0.5)
+    monkeypatch.setattr(ssh, "report", hear)
+    with pytest.raises(RefusedByMachine, match="far: no") as refused, far.running(REFUSES).session([]):
         pass
     assert refused.value.exit_code == 1  # the shell would have seen 0
     assert said and said[0].startswith("far: no answer yet after ")

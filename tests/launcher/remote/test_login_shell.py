@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.remote.login_shell import Marks, castoff_script, folder_word, login_command
-from castoff.launcher.remote.output import Output
+from castoff.launcher.remote.ssh import Output
 
 from ..conftest import STRANGER
 from ..trust.make_cases import set_list

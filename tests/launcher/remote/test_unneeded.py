@@ -16,7 +16,7 @@ import pytest
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.remote import unneeded
 from castoff.launcher.remote.code_store import Store
-from castoff.launcher.remote.frames import Code, File, Part
+from castoff.launcher.remote.messages import Code, File
 
 SECONDS = count(1_000_000_000)
 """Times of the past, each later than the one before."""
@@ -28,7 +28,7 @@ def sent(folder: Path, name: str, content: bytes = b"x") -> Path:
         file = File(b"a/train.py", 0o644, len(content), hashlib.sha256(content).digest())
         store = Store(folder, Code("net", name, [file]), held)
         for number in store.lacking():
-            store.take(number, iter([Part(content, is_last=True)]))
+            store.take(number, iter([content]))
         path = store.finish()
     at = next(SECONDS)
     os.utime(path.with_name(f".{name}.files"), (at, at))
@@ -112,7 +112,7 @@ import sys
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
-from castoff.launcher.remote.code_lock import in_use
+from castoff.launcher.remote.code_store import in_use
 with in_use(Path(sys.argv[1])):
     print("sends", flush=True)
     sys.stdin.read()

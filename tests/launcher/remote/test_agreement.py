@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from castoff.launcher.config.job_fields import Snapshot
-from castoff.launcher.remote import agreed
-from castoff.launcher.remote.code import Travelling, travelling
+from castoff.launcher.remote import code as code_module
+from castoff.launcher.remote.code import Travelling, needs_agreement, top_level_words, travelling
 from castoff.launcher.remote.entries import Entry
+from castoff.launcher.remote.remembered import agreed_bytes, remember_agreement
 
 from ..repository import Repository
 
@@ -29,33 +30,43 @@ def code_in(folder: Path, environ: dict[str, str]) -> Travelling:
     return travelling(folder, Snapshot(), environ, [])
 
 
+def question(
+    code: Travelling, environ: dict[str, str], entry: Entry = FAR, *, selected: bool = False
+) -> str | None:
+    return needs_agreement(code, agreed_bytes(entry, code.tree.top, environ), selected=selected)
+
+
+def agree(code: Travelling, environ: dict[str, str]) -> None:
+    remember_agreement(FAR, code.tree.top, code.tree.bytes, environ)
+
+
 def test_outside_of_git(tmp_path: Path, environ: dict[str, str]) -> None:
     folder = tmp_path / "plain"
     (folder / "data").mkdir(parents=True)
     (folder / "a.py").write_text("1\n")
     (folder / "data/x").write_text("12345678")
     code = code_in(folder, environ)
-    why = agreed.needs_agreement(FAR, code, environ, selected=False)
+    why = question(code, environ)
     assert why is not None and f"{folder} is not in a git repository" in why
-    assert agreed.listed(code) == ["  data/ (8 bytes, 1 file)", "  a.py (2 bytes)"]
-    assert agreed.needs_agreement(FAR, code, environ, selected=True) is None
-    agreed.remember(FAR, code, environ)
-    assert agreed.needs_agreement(FAR, code, environ, selected=False) is None
+    assert top_level_words(code) == ["  data/ (8 bytes, 1 file)", "  a.py (2 bytes)"]
+    assert question(code, environ, selected=True) is None
+    agree(code, environ)
+    assert question(code, environ) is None
     elsewhere = Entry(name="other", host="other-host", dir="/far")
-    assert agreed.needs_agreement(elsewhere, code, environ, selected=False) is not None
+    assert question(code, environ, elsewhere) is not None
 
 
 def test_what_is_large(tmp_path: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     repository = Repository(tmp_path / "project")
     code = code_in(repository.folder, environ)
-    assert agreed.needs_agreement(FAR, code, environ, selected=False) is None
+    assert question(code, environ) is None
     repository.write("model.bin", "x" * 1000)
-    monkeypatch.setattr(agreed, "UNASKED", 900)
+    monkeypatch.setattr(code_module, "UNASKED", 900)
     code = code_in(repository.folder, environ)
-    assert "is much for code" in (agreed.needs_agreement(FAR, code, environ, selected=True) or "")
-    agreed.remember(FAR, code, environ)
+    assert "is much for code" in (question(code, environ, selected=True) or "")
+    agree(code, environ)
     repository.write("model.bin", "x" * 1500)
-    assert agreed.needs_agreement(FAR, code_in(repository.folder, environ), environ, selected=False) is None
+    assert question(code_in(repository.folder, environ), environ) is None
     repository.write("model.bin", "x" * 3000)
     code = code_in(repository.folder, environ)
-    assert agreed.needs_agreement(FAR, code, environ, selected=False) is not None
+    assert question(code, environ) is not None

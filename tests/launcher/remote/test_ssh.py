@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.remote.connection import Ssh
 from castoff.launcher.remote.entries import Entry
+from castoff.launcher.remote.ssh import Ssh
 
 ENTRY = Entry(name="far", host="me@far", dir="d")
 

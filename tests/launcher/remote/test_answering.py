@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from castoff.launcher.remote import frames
-from castoff.launcher.remote.far_side import serve
-from castoff.launcher.remote.frames import Failed, Hello, Message
+from castoff.launcher.remote import messages
+from castoff.launcher.remote.answering import serve
+from castoff.launcher.remote.messages import Failed, Hello, Message
 
 
 def answers(sent: bytes) -> tuple[int, list[Message]]:
@@ -18,7 +18,7 @@ def answers(sent: bytes) -> tuple[int, list[Message]]:
     code = serve(io.BytesIO(sent), sink, lambda text: text, site="local")
     sink.seek(0)
     found = []
-    while (message := frames.read(sink)) is not None:
+    while (message := messages.read(sink)) is not None:
         found.append(message)
     return code, found
 

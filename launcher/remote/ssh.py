@@ -1,4 +1,4 @@
-"""ssh as the user has set it up, and one connection for all that castoff asks of a machine.
+"""ssh as the user has set it up: one shared connection, what a command there prints, and how both fail.
 
 The user's own ssh_config decides about hosts, keys, agents and jump hosts; passwords and host keys are
 asked for on the terminal by ssh itself. Only the connection is shared: by the user's own ControlPath, else by
@@ -12,13 +12,17 @@ import hashlib
 import os
 import stat
 import subprocess
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.errors import CastoffError, printable, report
 from castoff.launcher.remote.entries import Entry
+from castoff.launcher.remote.login_shell import MARK, Marks
 from castoff.launcher.text.quoting import visible_word
+from castoff.launcher.text.words import brief, size_words
 
 FAILED = 255
 """ssh's own exit code if the connection fails (ssh(1), EXIT STATUS)."""
@@ -32,21 +36,21 @@ _CONNECT = 60
 """Seconds in which the other side has to take the connection."""
 
 _PATIENCE = 5.0
-"""Seconds for ssh to end once nothing is left to do."""
+"""Seconds for ssh to end after its streams are closed."""
 
 _LONGEST_PATH = 107
 """Bytes of a socket's path (unix(7): sun_path has 108)."""
 
 _DRAFT = 17
-"""Characters that ssh adds to it while it makes the socket."""
+"""Characters that ssh adds to the path while it makes the socket."""
 
 
 class ConnectionBroken(CastoffError):
-    """ssh ended before the other side had said all."""
+    """ssh ended before the command on the other side had."""
 
     def __init__(self, entry: Entry, message: str, *, begun: bool):
         self.begun = begun
-        """Whether the other side had begun."""
+        """Whether the command on the other side had begun."""
         super().__init__(f"{entry.name}: {message}")
 
 
@@ -61,14 +65,12 @@ class Ssh:
     def start(
         self, command: str, *, terminal: bool = False, stdin: int | IO[bytes] | None, stdout: int | None
     ) -> subprocess.Popen[bytes]:
-        """Run a command line there.
-
-        Its standard error is ours, since ssh and whatever runs there speak to the user by it.
+        """Run a command line there, whose standard error, and ssh's own, is ours.
 
         Raises:
             CastoffError: there is no ssh, or the host is not one.
         """
-        # Of a terminal ssh would say that the shared connection is closed, which it is not.
+        # For a terminal, ssh would report that the shared connection is closed, which it is not.
         how = ["-tt", *_o("LogLevel=ERROR")] if terminal else ["-T"]
         words = [*self._words(), *how, "--", self.entry.host, command]
         try:
@@ -90,7 +92,7 @@ class Ssh:
 
     def _options(self) -> list[str]:
         settings, text = self._settings()
-        # What is for people's own sessions: forwarded ports could be taken, and a command is ours.
+        # Settings for the user's own sessions: forwarded ports could be taken, and the command is ours.
         options = ["-x", *_o("ClearAllForwardings=yes"), *_o("RemoteCommand=none")]
         if settings.get("serveraliveinterval", "0") == "0":
             options += _o(f"ServerAliveInterval={_ALIVE}")
@@ -107,7 +109,7 @@ class Ssh:
         return options
 
     def _settings(self) -> tuple[dict[str, str], bytes]:
-        """What ssh makes of the user's configuration for this host; the last of each setting."""
+        """ssh's settings for this host, the last value of each, and the same as ssh prints them."""
         try:
             answer = subprocess.run(
                 ["ssh", "-G", "--", self.entry.host],
@@ -137,7 +139,7 @@ def _no_ssh(error: OSError) -> CastoffError:
 
 
 def _sockets(environ: Mapping[str, str]) -> str | None:
-    """A folder of this user's alone for the connection's socket; None: each command connects by itself."""
+    """A folder for the socket that only the user can look into; None: each command connects by itself."""
     home = environ.get("HOME", "")
     candidates = [f"{environ[name]}/castoff" for name in ("XDG_RUNTIME_DIR",) if environ.get(name)]
     candidates += [f"/tmp/castoff-ssh-{os.geteuid()}", *([f"{home}/.ssh/castoff"] if home else [])]
@@ -152,7 +154,7 @@ def _sockets(environ: Mapping[str, str]) -> str | None:
 
 
 def _is_ours(folder: str) -> bool:
-    """Whether a folder is there, or could be made, that nobody else can look into."""
+    """Whether nobody else can look into a folder, which is made if it is not there."""
     try:
         Path(folder).mkdir(mode=0o700, exist_ok=True)
         about = os.lstat(folder)
@@ -162,12 +164,12 @@ def _is_ours(folder: str) -> bool:
 
 
 def ended(process: subprocess.Popen[bytes]) -> int:
-    """The exit code of an ssh after its streams are closed; one that does not end by itself is ended.
+    """Close an ssh's streams, and return its exit code. If it does not end by itself, it is terminated.
 
-    What is left in a pipe that nobody reads any more would keep it waiting for ever.
+    It could wait for ever to write into a pipe that nobody reads any more.
     """
     for stream in (process.stdin, process.stdout):
-        with contextlib.suppress(OSError):  # what was not sent any more
+        with contextlib.suppress(OSError):  # bytes that could not be sent any more
             if stream is not None:
                 stream.close()
     try:
@@ -178,7 +180,7 @@ def ended(process: subprocess.Popen[bytes]) -> int:
 
 
 def broken(entry: Entry, doing: str, next_: Sequence[str], then: str = "continues") -> ConnectionBroken:
-    """The error that the connection broke: what was being done, and what to call next, which does `then`."""
+    """The error that the connection broke while `doing`, and that the command `next_` then does the rest."""
     command = " ".join(map(visible_word, next_))
     what = f"the connection to {entry.host} broke while {doing}\nnothing is lost: `{command}` {then}"
     return ConnectionBroken(entry, what, begun=True)
@@ -195,3 +197,114 @@ def not_connected(entry: Entry, code: int) -> ConnectionBroken:
             f"`ssh {visible_word(entry.host)} true` shows what it prints"
         )
     return ConnectionBroken(entry, what, begun=False)
+
+
+# Output
+
+_READ = 1 << 16
+
+_CODE = 8
+"""Bytes of an exit code and a newline, at the most."""
+
+
+class Output:
+    """The output of one command there, without what its login shell prints before."""
+
+    def __init__(self, stream: IO[bytes], marks: Marks):
+        self.stream = stream
+        self.obstacle: str | None = None
+        """Why the command did not begin, as the script there reports it: see `login_shell`."""
+        self.code: int | None = None
+        """The command's exit code, once it has arrived."""
+        self._marks = marks
+
+    def begins(self) -> bool:
+        """Drop everything before the first mark, and return whether the command begins there."""
+        begin, failed = (f"{MARK}{mark}".encode() for mark in (self._marks.begin, self._marks.failed))
+        line = b""
+        while part := self.stream.readline(_READ):
+            line = line[-_READ:] + part
+            if not line.endswith(b"\n"):
+                continue
+            if begin in line:
+                return True
+            if failed in line:
+                self.obstacle = line.partition(failed)[2].decode(errors="replace").strip()
+                return False
+            line = b""
+        return begin in line  # the connection broke right behind it
+
+    def copy(self, write: Callable[[bytes], object]) -> None:
+        """Write the output as it arrives; `code` stays None if the connection breaks before the end mark."""
+        end = f"{MARK}{self._marks.end} ".encode()
+        held = b""
+        while part := self.stream.read1(_READ):  # type: ignore[attr-defined] # a pipe's, which has it
+            held += part
+            at = held.find(end)
+            if at >= 0:
+                write(held[:at])
+                rest = held[at + len(end) :]
+                self._take_code(rest if b"\n" in rest else rest + self.stream.readline(_CODE))
+                return
+            keep = _overlap(held, end)
+            write(held[: len(held) - keep])
+            held = held[len(held) - keep :]
+        write(held)
+
+    def _take_code(self, rest: bytes) -> None:
+        digits, newline, _ = rest.partition(b"\n")
+        if newline and digits.isdigit() and len(digits) < _CODE and int(digits) < 256:
+            self.code = int(digits)
+
+
+class Bounded:
+    """Counts the parts of an answer, and refuses more than it may have."""
+
+    def __init__(self, what: str, most: int):
+        """`what` names the answer and its machine in the error."""
+        self._what, self._left, self._most = what, most, most
+
+    def take(self, data: bytes) -> bytes:
+        """Count a part, and return it.
+
+        Raises:
+            CastoffError: there are more bytes than `most`.
+        """
+        self._left -= len(data)
+        if self._left < 0:
+            raise CastoffError(
+                f"{self._what} is larger than {size_words(self._most)}, so castoff reads no more"
+            )
+        return data
+
+
+def _overlap(text: bytes, mark: bytes) -> int:
+    """How many bytes at the end of a text may be the beginning of the mark."""
+    at = text.rfind(mark[:1], max(0, len(text) - len(mark)))
+    return len(text) - at if at >= 0 and mark.startswith(text[at:]) else 0
+
+
+# Silence
+
+_FIRST_REPORT, _LONGEST_PAUSE = 15.0, 300.0
+"""Seconds until the first report of silence, and at the most between two reports."""
+
+
+@contextlib.contextmanager
+def reporting_silence(name: str) -> Iterator[Callable[[], object]]:
+    """Report that a machine has not answered yet, until this ends or the yielded function is called."""
+    heard, began = threading.Event(), time.monotonic()
+
+    def watch() -> None:
+        pause = _FIRST_REPORT
+        while not heard.wait(pause):
+            report(f"{name}: no answer yet after {brief(time.monotonic() - began)}; Ctrl-C ends the wait")
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield heard.set
+    finally:
+        heard.set()
+        watcher.join()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from castoff.launcher.remote.frames import LONGEST_ANSWER, Broken, Hello, Message, read, write
+from castoff.launcher.remote.messages import LONGEST_ANSWER, ConnectionLost, Hello, Message, read, write
 
 
 def framed(text: bytes) -> io.BytesIO:
@@ -20,13 +20,13 @@ def test_a_message_nested_without_end_is_none() -> None:
     stream = io.BytesIO()
     write(stream, Hello(1, "v", "3", "/", site={"bomb": 1}))
     nested = stream.getvalue()[4:].replace(b"bomb\x01", b"bomb" + b"\x91" * 100_000 + b"\x90")
-    with pytest.raises(Broken, match="not a message that this castoff knows"):
+    with pytest.raises(ConnectionLost, match="not a message that this castoff knows"):
         read(framed(nested))
 
 
 def test_an_answer_may_not_be_endless() -> None:
     length = struct.pack(">I", LONGEST_ANSWER + 1)
-    with pytest.raises(Broken, match="not a message of castoff's"):
+    with pytest.raises(ConnectionLost, match="not a message of castoff's"):
         read(io.BytesIO(length), LONGEST_ANSWER)
 
 
@@ -34,6 +34,6 @@ def test_an_answer_may_not_be_endless() -> None:
 def test_any_bytes_are_a_message_or_none(text: bytes) -> None:
     try:
         message: Message | None = read(framed(text))
-    except Broken:
+    except ConnectionLost:
         return
     assert message is not None
