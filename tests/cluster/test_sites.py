@@ -55,8 +55,8 @@ def test_without_its_accounting(desk: Desk, sites: Path, slurm: SlurmCluster) ->
     with slurm.without_accounting():
         assert desk.castoff("sites", "new", "lab").code == 0
     text = (sites / "lab.yaml").read_text()
-    assert "# ? Nothing is known of what was asked about qos: `sacctmgr " in text
-    assert "# ? Nothing is known of what was asked about user: `sacctmgr " in text
+    assert "# ? Nothing is known about qos, because the query failed: `sacctmgr " in text
+    assert "# ? Nothing is known about user, because the query failed: `sacctmgr " in text
     assert "\nqos:" not in text and "\ndefaults:" not in text
 
 
@@ -102,7 +102,7 @@ class TestProbe:
             pytest.skip("this machine has as many")
         answer = desk.castoff("sites", "new", "lab", "--probe")
         assert answer.code == 0, answer.errors
-        assert "and the profile's nodes have 12: it is one of another kind" in answer.output
+        assert "and the profile's nodes have 12: it is of another kind" in answer.output
         assert 'sockets: ["0-11"]' in (sites / "lab.yaml").read_text()
 
     def test_what_slurm_refuses(self, desk: Desk, bare: Path) -> None:
