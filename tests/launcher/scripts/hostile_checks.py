@@ -14,7 +14,7 @@ from castoff.launcher.errors import InvalidInput
 from castoff.launcher.runs.script import head_of
 from castoff.launcher.schedulers.registry import NAMES, queued_of
 from castoff.launcher.schedulers.submit_request import SubmitRequest
-from castoff.launcher.schedulers.table import Row
+from castoff.launcher.schedulers.table import Row, never
 
 from . import pals
 from .hostile_cluster import MARK
@@ -257,9 +257,8 @@ def _flux_dependency(words: str | bool) -> str:
 
 def _is_plain(row: Row, given: dict[str, Any]) -> bool:
     """Whether a directive holds a field's text, and nothing beside it."""
-    return (
-        given.get(row.field) is not None and row.value is not None and (row.whole is None or row.value is str)
-    )
+    is_written = row.whole is None or (row.value is str and row.whole is not never)
+    return is_written and row.value is not None and given.get(row.field) is not None
 
 
 def _expected_directives(trial: Trial) -> dict[str, Any]:
@@ -270,10 +269,10 @@ def _expected_directives(trial: Trial) -> dict[str, Any]:
     given = {**trial.profile.get("defaults", {}), **fields}
     given |= {f"mail.{name}": value for name, value in fields.get("mail", {}).items()}
     expected = {row.directive: row.text(given[row.field]) for row in dialect.fields if _is_plain(row, given)}
-    asked = {**trial.profile.get("directives", {}), **fields.get("directives", {})}
+    asked = {**expected, **trial.profile.get("directives", {}), **fields.get("directives", {})}
     asked |= asked.pop(trial.case.kind, {})
     asked = {name: value for name, value in asked.items() if name not in NAMES}
-    return expected | {name: None if value is False else value for name, value in asked.items()}
+    return {name: None if value is False else value for name, value in asked.items()}
 
 
 def _submits_as_meant(trial: Trial) -> None:
