@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from castoff.launcher.history.listing import site_words, words_of_status
 from castoff.launcher.history.metrics import Metrics, Point, finite
-from castoff.launcher.history.progress import progress_of, time_left
-from castoff.launcher.runs.states import MemberStatus, RunStatus, failed_because, members_words
+from castoff.launcher.runs.states import MemberStatus, RunStatus, failed_because
 from castoff.launcher.text.svg import document, line, rect, text
 from castoff.launcher.text.words import brief, moment
 
@@ -38,20 +38,18 @@ def run_html(now: RunStatus, metrics: Sequence[Metrics], *, at: float, folder: P
     `metrics`: those of the members whose curves are drawn; `at`: the time, in seconds since the epoch;
     `folder`: the working directory, from which links lead to files below it.
     """
-    where = f"{now.site}, job {now.job}" if now.job else now.site
+    words = words_of_status(now, metrics, at)
     began = [one.started for member in now.members for one in member.attempts if one.started]
     facts = [
-        ("site", where),
+        ("site", site_words(now)),
         ("submitted", f"{moment(now.submitted)}, {brief(at - now.submitted)} ago" if now.submitted else ""),
         ("began", moment(min(began)) if began else ""),
-        ("members", members_words(now.counts) if len(now.members) > 1 else ""),
-        ("progress", progress_words(now, metrics, at=at)),
-        ("why", now.reason or failed_because(now.members, now.ending) or ""),
+        ("members" if words.members else "progress", words.progress),
+        ("why", words.why),
     ]
-    rows = "".join(_row(name, escape(words)) for name, words in facts if words)
+    rows = "".join(_row(name, escape(fact)) for name, fact in facts if fact)
     rows += _row("files", _links(now, folder))
-    word = now.ending or now.state
-    mark = f'<span style="color:{_COLOURS.get(word, "#6e7781")}">●</span> {escape(word)}'
+    mark = f'<span style="color:{_COLOURS.get(words.state, "#6e7781")}">●</span> {escape(words.state)}'
     pictures = "".join(_picture(one.curve(name), name) for one in metrics[:1] for name in _chosen(one))
     return (
         f'<div><p style="margin:0.4em 0"><strong>{escape(now.id)}</strong> {mark}</p>'
@@ -59,32 +57,11 @@ def run_html(now: RunStatus, metrics: Sequence[Metrics], *, at: float, folder: P
     )
 
 
-def progress_words(now: RunStatus, metrics: Sequence[Metrics], *, at: float) -> str:
-    """How far a run is, in a line; empty if its program has not said so."""
-    if len(now.members) > 1 or not metrics:
-        return ""
-    attempts = now.members[0].attempts
-    began = (attempts[-1].started if attempts else None) or 0.0
-    found = progress_of(metrics[0], since=began)
-    words = []
-    if found.step is not None:
-        words.append(f"step {found.step:,.0f}" + (f" of {found.total:,.0f}" if found.total else ""))
-    if found.loss is not None:
-        words.append(f"{found.loss.name} {found.loss.value:.4g}")
-    deadline = began + now.walltime if now.walltime and began else None
-    left = time_left(found.end, deadline, at) if now.state == "running" else None
-    if left is not None:
-        words.append(f"{brief(left.seconds)} left" + (" until the walltime" if left.is_walltime else ""))
-    return ", ".join(words)
-
-
 def status_line(now: RunStatus, metrics: Sequence[Metrics], *, at: float) -> str:
-    """A run's state and how far it is, in a line for who waits for it."""
-    word = (now.ending if now.over else None) or now.state
-    words = [word, members_words(now.counts) if len(now.members) > 1 else progress_words(now, metrics, at=at)]
-    if now.state == "pending" and now.reason:
-        words.append(now.reason)
-    return f"{now.id}: {', '.join(filter(None, words))}"
+    """A run's state and how far it is, in one line, for a person who waits for it."""
+    words = words_of_status(now, metrics, at)
+    why = words.why if now.state == "pending" else ""
+    return f"{now.id}: {', '.join(filter(None, (words.state, words.progress, why)))}"
 
 
 def _row(name: str, content: str) -> str:
@@ -163,7 +140,9 @@ def of_member(now: RunStatus, number: int) -> RunStatus:
     """The status of a run as if one of its members were all of it."""
     members = [one for one in now.members if one.member == number]
     state, ending = (members[0].state, members[0].ending) if members else (now.state, now.ending)
-    reason = members[0].reason if members and len(now.members) > 1 else now.reason
+    reason = now.reason
+    if members and len(now.members) > 1:
+        reason = members[0].reason or failed_because(members, ending)
     return msgspec.structs.replace(now, members=members, state=state, ending=ending, reason=reason)
 
 

@@ -22,14 +22,13 @@ from castoff.launcher.cli.output import (
     report,
     table_lines,
 )
-from castoff.launcher.errors import CastoffError, printable
-from castoff.launcher.logs.failures import script_headline
+from castoff.launcher.errors import printable
+from castoff.launcher.history.listing import explained, run_words
 from castoff.launcher.runs.index import Index
-from castoff.launcher.runs.states import ENDINGS, EXPLAINED, RunStatus, members_words
+from castoff.launcher.runs.states import ENDINGS
 from castoff.launcher.status.overview import Overview, Row, adopt_unlisted, alone_in, rebuild
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
-from castoff.launcher.status.survey import RunRecords
-from castoff.launcher.status.watch import judge
+from castoff.launcher.text.layout import cut
 from castoff.launcher.text.words import counted
 
 _NEWEST = 20
@@ -43,8 +42,11 @@ _DISPENSABLE = ("why", "attempts", "site", "code", "took", "members", "age")
 """Columns that a narrow terminal goes without, because `castoff status` shows them."""
 
 
+_FLEXIBLE = {"why": 24}
+"""Columns that a narrow terminal cuts, and how many characters of them stay."""
+
 _WHY = 100
-"""Number of characters of the reason why a run failed."""
+"""Characters of the reason why a run waits or failed."""
 
 
 @click.command(
@@ -122,7 +124,9 @@ class _Found(NamedTuple):
     def table(self) -> list[str]:
         """The runs as lines; empty if there are none."""
         cells = [_cells(row, self.time) for row in self.rows]
-        return table_lines(_HEADINGS, cells, dispensable=_DISPENSABLE) if cells else []
+        if not cells:
+            return []
+        return table_lines(_HEADINGS, cells, dispensable=_DISPENSABLE, flexible=_FLEXIBLE)
 
 
 class _Choice(NamedTuple):
@@ -147,8 +151,13 @@ class _Choice(NamedTuple):
 
         rows, left_out = overview.choose(wanted, self.newest)
         older = [f"{left_out} older runs are over and not shown; --all shows them"] if left_out else []
-        explained = [_explained(row, overview.statuses.get(row.entry.path)) for row in rows]
-        return _Found(explained, self._why_none(overview.known), [*overview.notes, *older], now)
+        rows = [
+            row._replace(
+                summary=explained(row.summary, row.entry.path, overview.statuses.get(row.entry.path))
+            )
+            for row in rows
+        ]
+        return _Found(rows, self._why_none(overview.known), [*overview.notes, *older], now)
 
     def _why_none(self, known: int) -> str:
         if self.states or self.name is not None or self.since is not None:
@@ -156,23 +165,6 @@ class _Choice(NamedTuple):
         if known:
             return "the directories of all runs are gone; --scan FOLDER finds those that were moved there"
         return "no runs yet; --scan FOLDER finds those in a folder"
-
-
-def _explained(row: Row, now: RunStatus | None) -> Row:
-    """A row. If a run failed and no record says why, the reason comes from its script's log.
-
-    `now`: the run's status, where it was looked at.
-    """
-    if row.summary.ending != "failed" or row.summary.reason:
-        return row
-    try:
-        run = row.run
-        (now,) = (now,) if now else judge([RunRecords(run)])
-    except CastoffError:  # its directory may not be used any more, or its records are damaged since
-        return row
-    failed = [one for one in now.members if one.ending == "failed" and one.attempts]
-    printed = [script_headline(run, one.member, one.attempts[-1]) for one in failed[:1]]
-    return row._replace(summary=msgspec.structs.replace(row.summary, reason=next(iter(printed), None)))
 
 
 def _watch(index: Index, choice: _Choice, poller: Poller, interval: float, *, as_json: bool) -> NoReturn:
@@ -208,21 +200,15 @@ def _plain(row: Row) -> dict[str, Any]:
 
 def _cells(row: Row, now: float) -> tuple[str, ...]:
     summary = row.summary
-    until = summary.ended if row.summary.over else now
-    word = (summary.ending if summary.state == "ended" else None) or summary.state
+    words = run_words(summary, now)
     return (
         row.entry.id,
         summary.site,
-        "stopping" if summary.stop_requested else word,
+        words.state,
         "" if summary.code is None else str(summary.code),
         str(summary.attempts) if summary.attempts > summary.members else "",
         brief(now - row.submitted),
-        brief(until - summary.started) if until and summary.started else "",
-        members_words(summary.counts) if summary.members > 1 else "",
-        _short(summary.reason or "") if summary.ending in EXPLAINED else "",
+        words.took,
+        words.members,
+        cut(words.why, _WHY),
     )
-
-
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _WHY else f"{text[: _WHY - 1]}…"

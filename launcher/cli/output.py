@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -35,8 +36,9 @@ _SGR = {
     "yellow": "33",
     "magenta": "35",
     "bold red": "1;31",
+    "bold": "1",
 }
-"""Terminal codes for the styles of states."""
+"""Terminal codes for the styles of states and headings."""
 
 
 def _interval(context: click.Context, option: click.Parameter, value: str | None) -> float:
@@ -128,29 +130,33 @@ def print_table(
 
 
 def table_lines(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], *, dispensable: Sequence[str] = ()
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    dispensable: Sequence[str] = (),
+    flexible: Mapping[str, int] = MappingProxyType({}),
 ) -> list[str]:
     """A table to print: on a terminal with colours and without empty columns, else plain and always the same.
 
-    In a plain one `-` stands for nothing. `dispensable`: the headings of columns that a terminal which is too
-    narrow for all goes without, the first of them first.
+    In a plain one `-` stands for nothing. `dispensable`, `flexible`: the headings of columns that a narrow
+    terminal goes without, and those that it cuts, as in `castoff.launcher.text.layout.table`.
     """
     import shutil
 
-    from castoff.launcher.text.layout import STATE_STYLES, fitted  # late: most verbs print no table
+    from castoff.launcher.text.layout import state_cell, table  # late: most verbs print no table
 
-    on_terminal = is_terminal(sys.stdout)
+    on_terminal, has_colour = is_terminal(sys.stdout), has_colours()
     nothing = "" if on_terminal else "-"
-    cells = [[printable(cell) or nothing for cell in row] for row in rows]
+    cells = [[state_cell(printable(text) or nothing) for text in row] for row in rows]
     width = shutil.get_terminal_size().columns if on_terminal else None
-    widths = fitted(headings, cells, width, dispensable=dispensable)
-    has_colour = has_colours()
-    colours = {word: _SGR[style] for word, style in STATE_STYLES.items()} if has_colour else {}
-    bold = dict.fromkeys(headings, "1") if has_colour else {}
     lines = []
-    for row, of in [(headings, bold), *((row, colours) for row in cells)]:
-        padded = [(of.get(row[at]), row[at].ljust(widths[at])) for at in widths]
-        lines.append("  ".join(f"\x1b[{one}m{cell}\x1b[0m" if one else cell for one, cell in padded).rstrip())
+    for line in table(headings, cells, width, dispensable=dispensable, flexible=flexible):
+        codes = [_SGR[span.style] if has_colour and span.style else "" for span in line]
+        texts = [
+            f"\x1b[{code}m{span.text}\x1b[0m" if code else span.text
+            for code, span in zip(codes, line, strict=True)
+        ]
+        lines.append("".join(texts).rstrip())
     return lines
 
 

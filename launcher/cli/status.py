@@ -18,6 +18,8 @@ from castoff.launcher.config.quantities import cpulist
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.history.early import early_ranks, early_words
 from castoff.launcher.history.hosts import hosts
+from castoff.launcher.history.listing import site_words, start_words, words_of_status
+from castoff.launcher.history.metrics import MetricsReader, metrics_files
 from castoff.launcher.logs.failures import script_output
 from castoff.launcher.logs.silence import LONG, last_sign
 from castoff.launcher.runs.index import Index
@@ -44,6 +46,9 @@ _ATTEMPTS = 10
 
 _HOSTS = 4
 """Number of hosts that are named for an attempt."""
+
+_REPORTS, _READS = 10_000, 1.0
+"""Reports of a program that are kept, and seconds in which they have to be read."""
 
 _DETAILS = 5
 """Number of failures of an array that are shown in full."""
@@ -93,7 +98,7 @@ def _print_whole(one: RunStatus, now: float) -> None:
     for member in one.members:
         left_out = member.attempts[:-_ATTEMPTS]
         if left_out:
-            counts = Counter(attempt.ending or attempt.state for attempt in left_out)
+            counts = Counter(attempt.word for attempt in left_out)
             words = ", ".join(f"{count} {word}" for word, count in counts.items())
             _line("attempts", f"0-{left_out[-1].attempt}  {words}; --json lists all of them")
         for attempt in member.attempts[-_ATTEMPTS:]:
@@ -115,21 +120,32 @@ def _facts(one: RunStatus) -> dict[str, Any]:
 
 def _print_run(one: RunStatus, now: float) -> None:
     _line("run", one.id)
-    _line("site", (one.site or "not known") + (f", job {one.job}" if one.job else ""))
+    _line("site", site_words(one))
     _line("submitted", one.submitted and f"{moment(one.submitted)}, {brief(now - one.submitted)} ago")
     _line("directory", one.directory)
     _line("code", words(RunDirectory(Path(one.directory))))
-    ending = f", {one.ending}" if one.ending and one.state != "unknown" else ""
-    code = f" (code {one.code})" if one.code else ""
-    stop = ", asked to stop" if one.stop_requested and not one.over else ""
-    _line("state", f"{one.state}{ending}{code}{stop}")
+    _line("state", one.state_words)
     if one.reason != failed_because(one.members, one.ending):  # else the attempt's lines say it
         _line("", one.reason)
     if at := one.expected_start:
-        _line("starts", f"at about {moment(at)}" + (f", in {brief(at - now)}" if at > now else ""))
+        _line("starts", start_words(at, now))
+    _line("progress", _progress(one, now))
     for number, host in enumerate(one.set_aside):
         when = f", {brief(now - host.time)} ago" if host.time else ""
         _line("" if number else "set aside", f"{host.host}: {host.reason} (attempt {host.attempt}{when})")
+
+
+def _progress(one: RunStatus, now: float) -> str:
+    """How far a run is that runs; an array's members are counted elsewhere, and may be thousands."""
+    if one.state != "running" or len(one.members) > 1:
+        return ""
+    reader = MetricsReader(_REPORTS)
+    try:
+        run = RunDirectory(Path(one.directory))
+        metrics = reader.look(metrics_files(run, one.members[0].member), time.monotonic() + _READS)
+    except CastoffError:  # its records are damaged: the rest of the status counts
+        return ""
+    return "" if reader.behind else words_of_status(one, [metrics], now).progress
 
 
 def _print_attempt(one: RunStatus, member: MemberStatus, attempt: AttemptStatus, now: float) -> None:
@@ -162,15 +178,14 @@ def _short_name(host: str) -> str:
 
 
 def _words(attempt: AttemptStatus, place: str, walltime: int | None, now: float) -> str:
-    what = attempt.ending or attempt.state
+    what, took = attempt.word, attempt.seconds(now)
     if not attempt.started:
         return f"{what}, never began"
     began = f"began {moment(attempt.started)} on {place}"
     if attempt.restart:
         began += f", restart {attempt.restart} of its job"
     if attempt.ended:
-        # A clock that was set back in between would make it negative.
-        return f"{what} after {max(attempt.ended - attempt.started, 0):.0f} s, {began}"
+        return f"{what} after {brief(took or 0.0)}, {began}"
     if attempt.state == "running":
         left = f", {brief(attempt.started + walltime - now)} left" if walltime else ""
         return f"{what} for {brief(now - attempt.started)}{left}{_silence(attempt, now)}, {began}"
@@ -207,10 +222,9 @@ def _cells(member: MemberStatus, now: float) -> tuple[str, ...]:
     if not member.attempts:
         return (*known, "", "", "")
     last = member.attempts[-1]
-    until = last.ended or (now if last.state == "running" else None)
+    took = last.seconds(now)
     began = moment(last.started) if last.started else ""
-    took = brief(until - last.started) if last.started and until else ""
-    return (*known, began, took, last.host or "")
+    return (*known, began, "" if took is None else brief(took), last.host or "")
 
 
 def _groups(members: list[MemberStatus]) -> list[tuple[str, ...]]:
@@ -223,7 +237,7 @@ def _groups(members: list[MemberStatus]) -> list[tuple[str, ...]]:
 
 def _state_and_code(member: MemberStatus) -> tuple[str, str]:
     code = member.attempts[-1].code if member.attempts and member.state == "ended" else None
-    return member.ending or member.state, "" if code is None else str(code)
+    return member.word, "" if code is None else str(code)
 
 
 def _shortened(numbers: str, most: int = 72) -> str:

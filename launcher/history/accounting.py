@@ -52,7 +52,7 @@ def shares(now: RunStatus, plan: Facts, *, at: float, since: float = 0.0) -> Ite
             site=now.site,
             account=plan.account or "",
             queue=plan.queue or "",
-            ending=start.last.ending or start.last.state,
+            ending=start.last.word,
             requested=None if now.walltime is None else nodes * now.walltime / 3600,
             used=None if held is None else nodes * held / 3600,
         )

@@ -60,7 +60,7 @@ def result_of(run: RunDirectory, now: RunStatus, member: MemberStatus, metrics: 
         run=now.id,
         directory=str(run.path),
         member=member.member,
-        state=member.ending or member.state,
+        state=member.word,
         code=last.code if last and member.state == "ended" else None,
         attempts=len(member.attempts),
         seconds=_seconds(member, at),
@@ -133,9 +133,5 @@ def summarised(column: Column) -> Values:
 
 def _seconds(member: MemberStatus, at: float) -> float | None:
     """What its attempts took together: not the hours or days between two submissions."""
-    found = [
-        max(until - one.started, 0.0)
-        for one in member.attempts
-        if one.started is not None and (until := at if one.state == "running" else one.ended) is not None
-    ]
-    return sum(found) if found else None
+    known = [seconds for attempt in member.attempts if (seconds := attempt.seconds(at)) is not None]
+    return sum(known) if known else None

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from castoff.launcher.config.quantities import clock, cpulist
 from castoff.launcher.history.hosts import HostRanks
+from castoff.launcher.history.listing import steps_words
 from castoff.launcher.history.metrics import Point, step_words
 from castoff.launcher.report import timeline
 from castoff.launcher.report.comparison import further, members
@@ -69,7 +70,7 @@ def sections(facts: RunFacts, moments: Moments) -> dict[str, Any]:
     """The variables of the template."""
     return {
         "first_rows": FIRST_ROWS,
-        "state": facts.now.ending or facts.now.state,
+        "state": facts.now.word,
         "summary": [*_summary(facts)],
         "request": [*_request(facts)],
         "strip": _strip(facts, moments),
@@ -146,8 +147,7 @@ def _summary(facts: RunFacts) -> Iterator[tuple[str, str]]:
             yield f"Best {facts.rule.metric}", f"{point.value:.6g} at step {step_words(point.step)}{of}"
     metrics = facts.metrics
     if not facts.is_array and metrics.step is not None:
-        of = f" of {step_words(metrics.total_steps)}" if metrics.total_steps else ""
-        yield "Step", f"{step_words(metrics.step)}{of}"
+        yield "Step", steps_words(metrics.step, metrics.total_steps)
 
 
 def _hours(count: float) -> str:
@@ -247,7 +247,7 @@ def _attempt(one: AttemptFacts, facts: RunFacts, moments: Moments) -> Sequence[C
     restart = f" (restart {status.restart} of its job)" if status.restart else ""
     return (
         f"{one.words}{restart}",
-        ended(status.ending or status.state),
+        ended(status.word),
         moments.date(status.started) or "never",
         *(took.get(name, "") for name in timeline.ORDER),
         status.host or "",

@@ -53,6 +53,18 @@ class AttemptStatus(msgspec.Struct, frozen=True):
     restart: int | None = None
     """Which restart of its job it was, counted from 1; None: the job's first attempt."""
 
+    @property
+    def word(self) -> str:
+        """How it ended, else its state."""
+        return self.ending or self.state
+
+    def seconds(self, now: float) -> float | None:
+        """How long it took, or has run by now; None: it never began, or nobody knows when it ended."""
+        until = now if self.state == "running" else self.ended
+        if self.started is None or until is None:
+            return None
+        return max(until - self.started, 0.0)  # a clock that was set back would make it negative
+
 
 class MemberStatus(msgspec.Struct, frozen=True):
     """One member of a run and its attempts."""
@@ -69,6 +81,11 @@ class MemberStatus(msgspec.Struct, frozen=True):
     expected_start: float | None = None
     """When its scheduler expects it to begin, in seconds since the epoch; None: it waits for nothing, or its
     scheduler has no estimate."""
+
+    @property
+    def word(self) -> str:
+        """How it ended, else its state."""
+        return self.ending or self.state
 
 
 class _Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +116,19 @@ class _Summary(msgspec.Struct, frozen=True, kw_only=True):
         """Whether nothing more will happen, as far as is known."""
         return self.state == "ended" or (self.state == "unknown" and not self.unsettled)
 
+    @property
+    def word(self) -> str:
+        """How it ended, else its state; `stopping` if somebody asked it to stop and it is not over."""
+        return "stopping" if self.stop_requested and not self.over else self.ending or self.state
+
+    @property
+    def state_words(self) -> str:
+        """Its state and how it ended, as in `ended, failed (code 3)` or `running, asked to stop`."""
+        ending = f", {self.ending}" if self.ending not in (None, self.state) else ""
+        code = f" (code {self.code})" if self.code else ""
+        stop = ", asked to stop" if self.stop_requested and not self.over else ""
+        return f"{self.state}{ending}{code}{stop}"
+
 
 class RunStatus(_Summary, frozen=True, kw_only=True):
     """The state of a run, and of each of its members."""
@@ -125,7 +155,7 @@ class RunStatus(_Summary, frozen=True, kw_only=True):
     @property
     def counts(self) -> dict[str, int]:
         """How many members have each ending, or each state where they have none yet."""
-        return dict(Counter(member.ending or member.state for member in self.members))
+        return dict(Counter(member.word for member in self.members))
 
     @property
     def expected_start(self) -> float | None:

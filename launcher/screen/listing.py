@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from castoff.launcher.errors import printable
-from castoff.launcher.history.progress import Left, Metric, Progress, time_left
-from castoff.launcher.runs.states import EXPLAINED, FAILED, RunSummary, members_words
+from castoff.launcher.history.listing import RunWords, run_words
+from castoff.launcher.history.progress import Left, Metric, Progress
+from castoff.launcher.runs.states import FAILED, RunSummary
 from castoff.launcher.status.overview import Row
 from castoff.launcher.text.layout import Cell, Line, bar, number, state_cell, table
 from castoff.launcher.text.words import brief
@@ -49,14 +49,6 @@ class Item(NamedTuple):
     def path(self) -> str:
         """Its directory."""
         return self.row.entry.path
-
-    @property
-    def word(self) -> str:
-        """Its state in a word, or how it ended."""
-        summary = self.row.summary
-        if summary.stop_requested and not summary.over:
-            return "stopping"
-        return (summary.ending if summary.state == "ended" else None) or summary.state
 
 
 def shown(items: Iterable[Item], filter_name: str, search: str) -> list[Item]:
@@ -99,15 +91,30 @@ def lines(items: Sequence[Item], now: float, width: int) -> list[Line]:
 
 
 def _cells(item: Item, now: float, name: str) -> tuple[Cell, ...]:
-    progress = item.progress
+    words = run_words(item.row.summary, now, item.progress, item.deadline)
     return (
         Cell(name),
-        state_cell(item.word),
-        Cell(printable(progress_words(item, now))),
-        _loss_cell(progress.loss if progress else None),
-        Cell(left_words(item, now), right=True),
+        state_cell(words.state),
+        Cell(printable(_progress(words))),
+        _loss_cell(words.loss),
+        Cell(_left(words.left), right=True),
         Cell(brief(now - item.row.submitted), right=True),
     )
+
+
+def _progress(words: RunWords) -> str:
+    """How far a run is, with a bar; instead of steps, why it waits, failed or is unknown."""
+    drawn = "" if words.part is None else f"{bar(words.part, _BAR)} "
+    if words.members:
+        return "; ".join(filter(None, (drawn + words.members, words.why)))
+    return words.why if words.is_explained else steps_with_bar(words.steps, words.part, _BAR)
+
+
+def steps_with_bar(steps: str, part: float | None, width: int) -> str:
+    """The steps, with a bar if their number is known."""
+    if part is None:
+        return steps and f"step {steps}"
+    return f"{bar(part, width)} {min(part, 1):4.0%} {steps}"
 
 
 def _loss_cell(loss: Metric | None) -> Cell:
@@ -117,51 +124,8 @@ def _loss_cell(loss: Metric | None) -> Cell:
     return Cell(number(loss.value), "" if math.isfinite(loss.value) else "bold red", right=True)
 
 
-def progress_words(item: Item, now: float) -> str:
-    """How far a run is; why it waits, failed or is unknown, where that says more."""
-    summary = item.row.summary
-    if summary.state == "pending":
-        return waiting_words(summary, now)
-    why = summary.ending in EXPLAINED or summary.state == "unknown"
-    reason = " ".join((summary.reason or "").split()) if why else ""
-    if summary.members > 1:
-        words = (
-            f"{bar(summary.counts.get('done', 0) / summary.members, _BAR)} {members_words(summary.counts)}"
-        )
-        return f"{words}; {reason}" if reason else words
-    if why:
-        return reason
-    return "" if item.progress is None else steps_words(item.progress, _BAR)
-
-
-def steps_words(progress: Progress, width: int) -> str:
-    """The steps, with a bar where their number is known."""
-    if progress.step is None:
+def _left(left: Left | None) -> str:
+    """The time that is left, in a narrow column: `wall` if the walltime ends it before its last step."""
+    if left is None:
         return ""
-    if progress.part is None:
-        return f"step {number(progress.step)}"
-    of = f"{number(progress.step)}/{number(progress.total or 0)}"
-    return f"{bar(progress.part, width)} {min(progress.part, 1):4.0%} {of}"
-
-
-def waiting_words(summary: RunSummary, now: float) -> str:
-    """When a run is expected to start, and why it waits."""
-    reason = " ".join((summary.reason or "").split())
-    at = summary.expected_start
-    if at is None:
-        return reason
-    today = time.strftime("%F", time.localtime(at)) == time.strftime("%F", time.localtime(now))
-    clock = time.strftime("%H:%M" if today else "%m-%d %H:%M", time.localtime(at))
-    return f"starts ~{clock}; {reason}" if reason else f"starts ~{clock}"
-
-
-def left_words(item: Item, now: float) -> str:
-    """The time that a run has left; `wall` where its walltime ends it before its last step."""
-    if item.row.summary.state != "running":
-        return ""
-    left = time_left(item.progress.end if item.progress else None, item.deadline, now)
-    return _left(left) if left else ""
-
-
-def _left(left: Left) -> str:
     return f"wall {brief(left.seconds)}" if left.is_walltime else brief(left.seconds)

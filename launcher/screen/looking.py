@@ -12,7 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from castoff.launcher.errors import CastoffError
+from castoff.launcher.history.listing import deadline_of, explained
 from castoff.launcher.history.metrics import MetricsReader, metrics_files
 from castoff.launcher.history.progress import Progress, progress_of
 from castoff.launcher.runs.index import Index
@@ -88,6 +91,8 @@ class Looker:
         self._behind = False
         """Whether something of that was left to the next look."""
         self._over: dict[tuple[str, int], Progress] = {}
+        self._reasons: dict[tuple[str, int], str | None] = {}
+        """Why runs failed, by the logs of their scripts."""
         self._answers: dict[str, _Answer] = {}
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._to_ask: Overview | None = None
@@ -185,13 +190,12 @@ class Looker:
         found = []
         for row in rows:
             path, now = row.entry.path, known.get(row.entry.path)
+            row = self._explained(row, now)
             if row.summary.members > 1:
                 found.append(Item(row, None, None))
             elif row.summary.state == "running":
-                started = _started(now)
-                progress = self._progress(path, started or 0.0)
-                deadline = started + now.walltime if now and now.walltime and started else None
-                found.append(Item(row, progress, deadline))
+                progress = self._progress(path, _started(now) or 0.0)
+                found.append(Item(row, progress, deadline_of(now) if now else None))
             else:
                 key = (path, row.entry.begun)
                 if row.summary.over and key not in self._over and time.monotonic() < give_up:
@@ -201,6 +205,14 @@ class Looker:
                         self._readers.pop(path)
                 found.append(Item(row, self._over.get(key)))
         return found
+
+    def _explained(self, row: Row, status: RunStatus | None) -> Row:
+        """A row that says why its run failed, if the log of its script alone knows: it is read once."""
+        key = (row.entry.path, row.entry.begun)
+        if row.summary.ending == "failed" and not row.summary.reason and key not in self._reasons:
+            self._reasons[key] = explained(row.summary, row.entry.path, status).reason
+        reason = row.summary.reason or self._reasons.get(key)
+        return row._replace(summary=msgspec.structs.replace(row.summary, reason=reason))
 
     def _progress(self, directory: str, since: float, member: int = 0) -> Progress:
         """How far a member is; nothing is known where its files cannot be read, or are not read yet."""

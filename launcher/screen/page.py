@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from castoff.launcher.errors import printable
 from castoff.launcher.history.hosts import HostRanks
+from castoff.launcher.history.listing import left_words, site_words, start_words, steps_words
 from castoff.launcher.history.phases import Phase
 from castoff.launcher.history.progress import Progress, speed_unit, time_left
 from castoff.launcher.runs.states import (
@@ -17,7 +18,7 @@ from castoff.launcher.runs.states import (
     why,
 )
 from castoff.launcher.screen.detail import Detail
-from castoff.launcher.screen.listing import steps_words
+from castoff.launcher.screen.listing import steps_with_bar
 from castoff.launcher.text.layout import (
     STATE_STYLES,
     Cell,
@@ -89,33 +90,25 @@ def _field(name: str, text: str, style: str) -> Line:
 
 def _head(detail: Detail, now: float, width: int) -> Iterator[Line]:
     run, member = detail.status, detail.member
-    word = run.ending if run.state == "ended" and run.ending else run.state
-    code = f" (code {run.code})" if run.code else ""
-    stop = ", asked to stop" if run.stop_requested and not run.over else ""
-    yield from _fields("state", [f"{word}{code}{stop}"], width, style=STATE_STYLES.get(word, ""))
+    yield from _fields("state", [run.state_words], width, style=STATE_STYLES.get(run.word, ""))
     is_array = len(run.members) > 1
     of_attempt = detail.attempt and " ".join(why(detail.attempt.failure, detail.attempt.reason))
     if run.reason and not (of_attempt and run.state == "ended"):
         yield from _fields("why", run.reason.split(), width)
     if at := run.expected_start:
-        yield from _fields("starts", [f"at about {moment(at)}, {_until(at, now)}"], width)
+        yield from _fields("starts", [start_words(at, now)], width)
     yield from _fields("site", [_site(run, now)], width)
     if is_array:
         yield from _fields("members", [members_words(run.counts)], width)
         place = f"{member.member} of {run.members[0].member}-{run.members[-1].member}"
-        yield from _fields("member", [f"{place}: {member.ending or member.state}; ← → show others"], width)
+        yield from _fields("member", [f"{place}: {member.word}; ← → show others"], width)
         if member.reason and member.reason != run.reason:
             yield from _fields("", member.reason.split(), width)
 
 
 def _site(run: RunStatus, now: float) -> str:
-    job = f", job {run.job}" if run.job else ""
     submitted = f", submitted {brief(now - run.submitted)} ago" if run.submitted else ""
-    return f"{run.site or 'not known'}{job}{submitted}"
-
-
-def _until(at: float, now: float) -> str:
-    return f"in {brief(at - now)}" if at > now else "any moment"
+    return f"{site_words(run)}{submitted}"
 
 
 def _attempts(detail: Detail, now: float, width: int) -> Iterator[Line]:
@@ -138,13 +131,13 @@ def _attempts(detail: Detail, now: float, width: int) -> Iterator[Line]:
 def _attempt_cells(
     member: MemberStatus, one: AttemptStatus, now: float, *, is_array: bool
 ) -> tuple[Cell, ...]:
-    until = one.ended or (now if one.state == "running" else None)
+    took = one.seconds(now)
     return (
         Cell(attempt_words(member.member, one.attempt, is_array=is_array)),
-        state_cell(one.ending or one.state),
+        state_cell(one.word),
         Cell("" if one.code is None else str(one.code)),
         Cell(moment(one.started) if one.started else "never"),
-        Cell(brief(until - one.started) if until and one.started else ""),
+        Cell("" if took is None else brief(took)),
         Cell(printable(one.host or "")),
     )
 
@@ -172,7 +165,8 @@ def _progress(detail: Detail, now: float, width: int) -> Iterator[Line]:
     is_running = detail.attempt is not None and detail.attempt.state == "running"
     pace = f"{number(progress.pace)} steps/s" if progress.pace else ""
     reported = f"{brief(now - progress.reported)} ago" if is_running and progress.reported else ""
-    steps = steps_words(progress, min(width // 4, 30)).removeprefix("step ")
+    steps = steps_words(progress.step, progress.total)
+    steps = steps_with_bar(steps, progress.part, min(width // 4, 30)).removeprefix("step ")
     yield from _fields("step", [steps, pace, reported], width, "  ")
     yield from _left(detail, now, width)
     if progress.loss:
@@ -195,13 +189,12 @@ def _left(detail: Detail, now: float, width: int) -> Iterator[Line]:
     if left is None:
         return
     if not left.is_walltime:
-        words = f"{brief(left.seconds)} to the last step"
         later = f"; the walltime ends {brief(left.other - left.seconds)} later" if left.other else ""
-        yield from _fields("left", [words + later], width)
+        yield from _fields("left", [left_words(left) + later], width)
         return
     later = f", before the last step, which needs {brief(left.other)}" if left.other else ""
     style = "bold red" if left.other else ""
-    yield from _fields("left", f"{brief(left.seconds)} to the walltime{later}".split(), width, style=style)
+    yield from _fields("left", f"{left_words(left)}{later}".split(), width, style=style)
 
 
 def _speed(progress: Progress) -> list[str]:

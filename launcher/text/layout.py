@@ -74,12 +74,12 @@ def table_width(widths: Mapping[int, int]) -> int:
 def table(
     headings: Sequence[str],
     rows: Sequence[Sequence[Cell]],
-    width: int,
+    width: int | None,
     *,
     dispensable: Sequence[str] = (),
     flexible: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Line]:
-    """A table as lines, the headings first.
+    """A table as lines, the headings first; without a `width` it is as wide as its cells.
 
     `flexible`: columns that share what is left and are cut, but to no less than so many characters.
     """
@@ -88,8 +88,8 @@ def table(
     widths = fitted(headings, least, width, dispensable=dispensable)
     for at in [one for one in widths if headings[one] in flexible]:
         wanted = max(len(row[at]) for row in texts) if texts else 0
-        room = max(width - table_width(widths), 0)
-        widths[at] += min(room, max(wanted - widths[at], 0))
+        missing = max(wanted - widths[at], 0)
+        widths[at] += missing if width is None else min(max(width - table_width(widths), 0), missing)
     sides = rows[0] if rows else [Cell("")] * len(headings)
     top = [Cell(one, "bold", side.right) for one, side in zip(headings, sides, strict=True)]
     return [_table_line(row, widths) for row in (top, *rows)]

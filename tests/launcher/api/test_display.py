@@ -52,7 +52,7 @@ class TestHtml:
     def test_a_run_on_its_way(self) -> None:
         html = run_html(status(RUNNING), [reported(2, 1, 0.5, total=102)], at=1002, folder=Path("/elsewhere"))
         assert "<strong>x-1</strong>" in html and "</span> running" in html
-        assert "step 2 of 102, loss 0.5, 1m left" in html
+        assert "step 2/102, loss 0.5, 1m to the last step" in html
         assert "<code>/r/x</code>" in html and "href" not in html
         assert html.count("<img") == 1 and 'alt="loss over steps: 2 to 0.5"' in html
 
@@ -103,7 +103,7 @@ class TestHtml:
 class TestLine:
     def test_of_a_run(self) -> None:
         assert status_line(status(RUNNING), [reported(2, 1)], at=1002) == (
-            "x-1: running, step 1, loss 1, 59m left until the walltime"
+            "x-1: running, step 1, loss 1, 59m to the walltime"
         )
         waits = status(MemberStatus(0, "pending", None, []), state="pending", reason="others come first")
         assert status_line(waits, [], at=1002) == "x-1: pending, others come first"

@@ -130,7 +130,8 @@ class TestList:
             ]
             assert [row[-2] for row in rows] == ["-", "-", "1/3 done, 2 running", "-"]
             assert rows[1][-1].startswith("rank 0 on ") and rows[1][-1].endswith("first: exit code 3")
-            assert [rows[place][-1] for place in (0, 2, 3)] == ["-"] * 3
+            assert [rows[place][-1] for place in (0, 2)] == ["-"] * 2
+            assert rows[3][-1] == f"it waits for afterok of {slow.id}", "a list says why a run waits, too"
             assert all(re.fullmatch(r"\d+s", row[5]) for row in rows)
         reported = objects(castoff("list", "--json").stdout)
         assert [one["id"] for one in reported] == [run.id for run in (good, bad, slow, later)]
@@ -325,7 +326,8 @@ class TestTerminal:
         assert answer.code == 0 and COLOUR.search(answer.output)
         shown = re.sub(r"\x1b\[[0-9;]*m", "", answer.output)
         heading, *rows = [line.split() for line in shown.splitlines()]
-        assert heading == ["run", "site", "state", "code", "age", "took", "members"]  # nothing was requeued
+        # without `attempts`, since nothing was requeued
+        assert heading == ["run", "site", "state", "code", "age", "took", "members", "why"]
         assert [row[0] for row in rows[:-1]] == [run.id for run in runs[-20:]]
         assert shown.splitlines()[-1] == "castoff: 80 older runs are over and not shown; --all shows them"
         for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
@@ -436,7 +438,7 @@ class TestStatusInWords:
         start = {"host": "here", "time": 4_000_000_000}
         made.write("attempts/0.0/start.json", start)
         output = castoff("status", made.run.path).stdout
-        assert "attempt    0  done after 0 s, began 20" in output and ", 0s ago\n" in output
+        assert "attempt    0  done after 0s, began 20" in output and ", 0s ago\n" in output
         Index.of(os.environ).add(made.run, "x")
         assert columns(castoff("list").stdout)[1][5:7] == ["0s", "0s"]
 

@@ -85,7 +85,7 @@ def test_runs_on_a_real_terminal(screen: Screen, jobs: LocalJobs) -> None:
     short = jobs.submit("--name", "short", sh="until [ -e go ]; do sleep 0.05; done")
     loop = jobs.submit("--name", "loop", sh=LOOP)
     screen.start(CASTOFF, "top", "--interval", "1s")
-    progress = r"[█░]+ +\d+% \d+/1000"
+    progress = r"[█░]+ +\d+% \d+/1,000"
     screen.reads("castoff top, 2 running", rf"loop\S+ +running +{progress} +0.5", r"short\S+ +running")
     (jobs.folder / "go").touch()
     screen.reads("1 running, 1 ended", r"short\S+ +done")
@@ -98,7 +98,7 @@ def test_runs_on_a_real_terminal(screen: Screen, jobs: LocalJobs) -> None:
     screen.type("s")
     screen.reads("Ask loop-.* to save and stop")
     screen.type("y")
-    screen.reads("state +resume")
+    screen.reads("state +ended, resume")
     assert jobs.wait(loop)["ending"] == "resume" and jobs.wait(short)["ending"] == "done"
     screen.type("Escape")
     screen.reads("castoff top, 2 ended")

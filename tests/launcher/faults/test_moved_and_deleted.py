@@ -118,7 +118,7 @@ class TestClock:
         start = run.path / "attempts" / "0.0" / "start.json"
         record = json.loads(start.read_text())
         start.write_text(json.dumps({**record, "time": record["time"] + 86400}))
-        assert "done after 0 s, began " in jobs.castoff("status", "job").stdout
+        assert "done after 0s, began " in jobs.castoff("status", "job").stdout
 
     def test_attempts_follow_their_numbers(self, jobs: LocalJobs, tmp_path: Path) -> None:
         run = jobs.submit("--name", "job", sh="[ $CASTOFF_ATTEMPT = 1 ]")

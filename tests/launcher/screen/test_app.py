@@ -107,10 +107,10 @@ def test_a_list_and_one_of_it(runs: list[RunDirectory]) -> None:
         )
         await pilot.press("enter")
         text = await reads(
-            pilot, failed.id, "state     failed (code 3)", "── rank 1 on node7 failed first", "epoch 1"
+            pilot, failed.id, "state     ended, failed (code 3)", "── rank 1 on node7 failed first", "epoch 1"
         )
         await pilot.press("escape", "down", "enter")
-        await reads(pilot, newest.id, "state     done", "the end of rank 0's log", "setup 9m")
+        await reads(pilot, newest.id, "state     ended, done", "the end of rank 0's log", "setup 9m")
         await pilot.press("escape")
         await reads(pilot, "castoff top, 20 ended")
         await pilot.press("ctrl+c")
@@ -228,7 +228,7 @@ class TestWithARealRun:
             await pilot.press("enter", "c")
             await reads(pilot, f"Cancel {run.id}?")
             await pilot.press("n", "c", "y")
-            await reads(pilot, "loop: ended, cancelled", "state     cancelled")
+            await reads(pilot, "loop: ended, cancelled", "state     ended, cancelled")
             ended.append(status(run))
 
         used(use)
@@ -322,7 +322,7 @@ def test_news_that_do_not_come(runs: list[RunDirectory], monkeypatch: pytest.Mon
         await pilot.press("enter")
         await reads(pilot, "looking …")
         hangs.clear()
-        await reads(pilot, runs[-1].id, "state     failed")
+        await reads(pilot, runs[-1].id, "state     ended, failed")
         assert "may hang" not in shown(pilot.app)
 
     hangs, entries = threading.Event(), Index.entries

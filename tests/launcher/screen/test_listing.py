@@ -7,8 +7,9 @@ import time
 
 import pytest
 
+from castoff.launcher.history.listing import run_words
 from castoff.launcher.history.progress import Metric, Progress
-from castoff.launcher.screen.listing import heading, lines, shown, waiting_words
+from castoff.launcher.screen.listing import heading, lines, shown
 
 from .made import NOW, item, texts
 
@@ -57,12 +58,12 @@ def test_at_80_columns() -> None:
     assert texts(lines(shown(RUNS, "all", ""), NOW, 80)) == [
         "run         state     progress                             loss      left    age",
         "sweep…ffff  running   ██░░░░░░ 2/8 done, 1 failed, 5 run…                    30s",
-        "train…cccc  running   ████░░░░  50% 500/1000               0.25        4m    60s",
-        "short…dddd  stopping  ████░░░░  50% 500/1000               0.25  wall 60s    60s",
+        "train…cccc  running   ████░░░░  50% 500/1,000              0.25        4m    60s",
+        "short…dddd  stopping  ████░░░░  50% 500/1,000              0.25  wall 60s    60s",
         f"wait…eeee   pending   starts ~{clock}; others come first (…                    60s",
         "bad…bbbb    failed    rank 3 on n1 failed first: exit co…                    60s",
         "odd…9999    unknown   Slurm no longer knows job 7                            60s",
-        "done…aaaa   done      ████░░░░  50% 500/1000               0.25            2h00m",
+        "done…aaaa   done      ████░░░░  50% 500/1,000              0.25            2h00m",
     ]
 
 
@@ -82,10 +83,10 @@ def test_what_would_reach_the_terminal_does_not() -> None:
 
 def test_a_start_on_another_day_has_a_date() -> None:
     tomorrow = item("w-1", "pending", expected_start=NOW + 3 * 86400).row.summary
-    assert waiting_words(tomorrow, NOW) == time.strftime(
+    assert run_words(tomorrow, NOW).why == time.strftime(
         "starts ~%m-%d %H:%M", time.localtime(NOW + 3 * 86400)
     )
-    assert waiting_words(item("w-1", "pending", reason="held").row.summary, NOW) == "held"
+    assert run_words(item("w-1", "pending", reason="held").row.summary, NOW).why == "held"
 
 
 def test_the_title_counts() -> None:

@@ -43,7 +43,7 @@ def looker(index: Index) -> Iterator[Looker]:
 
 
 def states(seen: Seen) -> list[str]:
-    return [item.word for item in seen.items]
+    return [item.row.summary.word for item in seen.items]
 
 
 def seen_when(looker: Looker, holds: Callable[[Seen], object]) -> Seen:
@@ -221,7 +221,7 @@ def test_a_scheduler_that_never_answered(tmp_path: Path, index: Index, slurm: Fa
         words = until(lambda: words if failed in (words := looker.unanswered() or "") else None)
         assert "shown as of" not in words
         (item,) = seen_when(looker, lambda seen: seen.items and "could not be reached" in _reason(seen)).items
-        assert item.word == "unknown"
+        assert item.row.summary.word == "unknown"
     finally:
         looker.stop()
 

@@ -50,7 +50,7 @@ def test_a_run_at_80_columns() -> None:
         "attempt  state      code  began                took  host",
         "phases    queued 30s · running 60s",
         "hosts     n1 ranks 0-3  n2 rank 4",
-        "step      ██████████░░░░░░░░░░  50% 500/1000  2 steps/s  2s ago",
+        "step      ██████████░░░░░░░░░░  50% 500/1,000  2 steps/s  2s ago",
         "left      4m to the last step; the walltime ends 54m later",
         "loss      0.25  █▆▃▁  (train/loss)",
         "speed     812.3 samples/s; slowest rank 3, 4% of a step behind",
@@ -87,7 +87,7 @@ def test_one_that_failed() -> None:
     )
     excerpt = Excerpt("rank 3 on n2 failed first: exit code 1", ["ValueError: the loss is \x1b[31mnan"])
     found = texts(lines(Detail(now, member, Progress(), [], [], excerpt), NOW, 80, 24))
-    assert found[0] == "state     failed (code 1)"
+    assert found[0] == "state     ended, failed (code 1)"
     assert found[-1] == r"ValueError: the loss is \x1b[31mnan"
     assert sum("rank 3 on n2 failed first: exit code 1" in line for line in found) == 2
     assert not any(line.startswith(("left", "step", "why")) for line in found)

@@ -441,4 +441,4 @@ class TestStart:
         record = run.path / "attempts" / "0.0" / "ending.json"
         held = json.loads(record.read_text())
         record.write_text(json.dumps({**held, "time": held["time"] - 86400}))
-        assert re.search(r"walltime after 0 s, began ", jobs.castoff("status", run.path).stdout)
+        assert re.search(r"walltime after 0s, began ", jobs.castoff("status", run.path).stdout)
