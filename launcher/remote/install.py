@@ -1,4 +1,4 @@
-"""Installing this castoff on a machine: its own wheel, and those that it requires for the Python there."""
+"""Install this castoff on a machine: send its wheel and those that it requires for the Python there."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _Answer = TypeVar("_Answer")
 
 
 class _Found(msgspec.Struct):
-    """What the probe there reports: see `installer`."""
+    """The Python and the folders there, as `installer` reports them."""
 
     folder: str
     folder_is_there: bool
     writable: bool
-    """The folder; if it is not there, the one that it would be made in."""
+    """Whether the user can write to the folder, or can make it."""
     home: str
     """Where castoff is installed."""
     home_writable: bool
@@ -58,7 +58,7 @@ class _Found(msgspec.Struct):
 
 
 class _Installed(msgspec.Struct):
-    """What the installation there reports."""
+    """The place of the castoff that was installed there."""
 
     folder: str
 
@@ -93,7 +93,7 @@ class Installation:
     """An installation on one machine, prepared as far as it can be without changing anything there."""
 
     def __init__(self, machine: Machine, environ: Mapping[str, str], say: Callable[[str], object]):
-        """Look what is there.
+        """Ask which Python is there, and whether the user may write to the folders.
 
         Raises:
             ConnectionBroken: the connection cannot be made, or broke.
@@ -125,7 +125,7 @@ class Installation:
         return self._wheel.version in self._found.versions
 
     def question(self) -> str:
-        """What would be installed, and where."""
+        """The question whether to install it: which castoff, where, with which Python."""
         python = ".".join(map(str, self._found.version))
         where = f"{self._found.home} on {self._machine.entry.name}"
         if not self._found.folder_is_there:
@@ -137,8 +137,8 @@ class Installation:
         """Install it.
 
         Raises:
-            ConnectionBroken: the connection broke; what is half installed is not used.
-            CastoffError: it cannot be installed; the message of pip is above.
+            ConnectionBroken: the connection broke; a half-installed castoff is never used.
+            CastoffError: it cannot be installed; pip's message has been shown.
         """
         name = self._machine.entry.name
         with tempfile.TemporaryDirectory(prefix="castoff-") as folder:
@@ -190,7 +190,7 @@ class Installation:
         answer = bytearray()
         with self._machine.begun(script, marks) as (process, output):
             assert process.stdin is not None
-            with contextlib.suppress(OSError):  # then its exit code, or its silence, says why
+            with contextlib.suppress(OSError):  # its exit code tells more than a broken pipe
                 for part in sent:
                     process.stdin.write(part)
                 process.stdin.close()
@@ -204,7 +204,7 @@ class Installation:
     # Wheels
 
     def _download(self, folder: Path) -> list[Path]:
-        """The requirements as wheels for the Python there; none where they have to come from there."""
+        """Download the requirements for the Python there; empty if pip has to do it there."""
         if self._found.implementation != "cpython" or self._found.system != "Linux":
             return self._leave_to_pip(f"{self._found.implementation} on {self._found.system}")
         if find_spec("pip") is None:

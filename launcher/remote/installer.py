@@ -1,7 +1,7 @@
-"""The program that installs castoff on a machine: sent there as text, so it uses the standard library alone.
+"""The program that installs castoff on a machine. It is sent there as text, so it imports no other package.
 
-`python -c TEXT probe FOLDER HOME` prints what there is as JSON: in FOLDER, for code and runs, and in HOME,
-for castoff. `python -c TEXT install FOLDER HOME` reads from standard input a line of JSON, and then the files
+`python -c TEXT probe FOLDER HOME` prints as JSON what is in FOLDER, for code and runs, and in HOME, for
+castoff. `python -c TEXT install FOLDER HOME` reads from standard input a line of JSON, and then the files
 that it lists. A virtual environment cannot be moved, so it is made in its place; it counts only once the file
 `complete` is in it.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 VERSION = re.compile(r"[0-9][^+]*\+g[0-9a-f]+")
-"""Names of installed versions: what else is in a folder of this name is not castoff's."""
+"""Names of installed versions. Folders with other names are not castoff's."""
 
 
 def probe(folder: Path, home: Path) -> None:
@@ -48,18 +48,18 @@ def probe(folder: Path, home: Path) -> None:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether the user can write there; if it is not there, make it."""
+    """Whether the user can write to the folder, or can make it if it is not there."""
     above = next(path for path in (folder, *folder.parents) if path.exists())
     return above.is_dir() and os.access(above, os.W_OK | os.X_OK)
 
 
 def install(folder: Path, home: Path) -> None:
-    """Make the environment of the version that comes on standard input."""
+    """Make the virtual environment of the version whose wheels arrive on standard input."""
     source = sys.stdin.buffer
     about = json.loads(source.readline())
-    for one in (*home.parents[::-1], home):  # each for its user alone: the umask may let others write
-        if not one.is_dir():
-            one.mkdir(mode=0o700, exist_ok=True)
+    for folder_above in (*home.parents[::-1], home):
+        if not folder_above.is_dir():  # for the user alone: the umask may let others write
+            folder_above.mkdir(mode=0o700, exist_ok=True)
     with (home / ".lock").open("w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
         place = home.resolve() / about["version"]
@@ -67,7 +67,7 @@ def install(folder: Path, home: Path) -> None:
             _remove_incomplete(home)
             try:
                 _fill(place, source, about)
-            except BaseException:  # it may have filled the disk, or the user's quota
+            except BaseException:  # free the space: the disk or the quota may be full
                 shutil.rmtree(place, ignore_errors=True)
                 raise
         _point_to(home, about["version"])
@@ -75,7 +75,7 @@ def install(folder: Path, home: Path) -> None:
 
 
 def _remove_incomplete(home: Path) -> None:
-    """Remove what broken installations have left: there is none now, since the lock is held."""
+    """Remove what broken installations have left. None is under way, since the lock is held."""
     for place in home.iterdir():
         if VERSION.fullmatch(place.name) and not place.is_symlink() and not _is_complete(place):
             shutil.rmtree(place, ignore_errors=True)
@@ -122,8 +122,8 @@ def _make(place: Path, wheels: Path, about: dict[str, Any]) -> None:
 
 
 def _call(*words: str) -> None:
-    """Run a command, whose output is shown if it fails."""
-    # Variables that change which modules Python finds are for other programs.
+    """Run a command, and show its output if it fails."""
+    # Leave out variables that change which modules Python finds.
     others = ("PYTHON", "VIRTUAL_ENV")
     done = subprocess.run(
         words,
@@ -140,7 +140,7 @@ def _call(*words: str) -> None:
 
 
 def _point_to(home: Path, version: str) -> None:
-    """Let `current` lead to a version."""
+    """Let the link `current` lead to a version."""
     draft = home / ".current"
     draft.unlink(missing_ok=True)
     draft.symlink_to(version)

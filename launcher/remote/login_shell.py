@@ -1,7 +1,7 @@
-"""What a login shell is given to run: one command that sh, bash, csh, tcsh and fish read alike. Pure.
+"""The command line for a login shell, which sh, bash, csh, tcsh and fish read alike. Pure.
 
-sshd hands the whole command line to the user's login shell as text, whichever that is. So all that castoff
-means stands in there as base64, and the only quotes are single ones around text without any.
+sshd hands the command line as text to the user's login shell, whichever that is. So castoff's script stands
+in it as base64, and the only quotes are single ones around text that has none.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ _LONGEST = 120_000
 
 
 MARK = "\x1e"
-"""Begins each mark: a byte that hardly any output holds, so that nothing is held back as its beginning."""
+"""The first byte of each mark. Hardly any output holds it, so hardly any is held back as a possible mark."""
 
 
 class Marks(NamedTuple):
-    """Words by which the remote side frames its output, so that a banner before it is not taken for it."""
+    """Words around a command's output there, which tell it from a banner that the login shell prints."""
 
     nonce: str
 
     @property
     def begin(self) -> str:
-        """After this word, and the end of its line, comes the verb's own output."""
+        """The command's own output begins after the line with this word."""
         return f"castoff-{self.nonce}-begin"
 
     @property
     def end(self) -> str:
-        """Before the exit code, at the very end."""
+        """The word before the exit code, at the very end."""
         return f"castoff-{self.nonce}-end"
 
     @property
     def failed(self) -> str:
-        """In place of `begin`: before one of the words of `Obstacle`."""
+        """The word in place of `begin`, before the reason why nothing was begun."""
         return f"castoff-{self.nonce}-failed"
 
 
@@ -114,7 +114,7 @@ esac"""
 choice."""
 
 PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python3")
-"""Those that castoff works with, the newest first."""
+"""Names of Pythons that castoff works with, the newest first."""
 
 
 def login_command(script: str) -> str:

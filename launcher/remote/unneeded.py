@@ -1,8 +1,8 @@
-"""What nothing on a machine needs any more: code of runs that are gone, and old castoffs.
+"""Folders on a machine that nothing needs any more: code of runs that are gone, and old castoffs.
 
-Whatever leaves a doubt stays: code that a run's records name, be it in passing; in which a file was changed
-or written; the newest of its project, of which the next submission copies; a castoff that was called in the
-last thirty days; and every other castoff as long as a run is active.
+In doubt a folder stays: code whose name stands anywhere in a run's records, code in which a file was changed
+or added, the newest code of a project, from which the next submission copies, a castoff that was called in
+the last thirty days, and every other castoff as long as a run is active.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from castoff.launcher.runs.run import RUNS_FOLDER
 from castoff.launcher.status.overview import Overview
 
 _RECORDS = ("submission.json", "job.yaml", "job.sh", "plan.json")
-"""Files of a run that name folders in which it works."""
+"""Files of a run that name the folder of its code."""
 
 _CACHE = "__pycache__"
 
@@ -31,19 +31,19 @@ _UNUSED = 30 * 24 * 3600.0
 """Seconds without a call after which a castoff is old: another laptop may have installed it."""
 
 
-class Looked(NamedTuple):
-    """What a look has found."""
+class Found(NamedTuple):
+    """The folders that nothing needs."""
 
     unneeded: list[Path]
     notes: list[str]
-    """What stays though no run names it, and why."""
+    """Folders that stay though no run names them, and why."""
 
 
-def unneeded(folder: Path, environ: Mapping[str, str]) -> Looked:
-    """What nothing in the entry's folder needs.
+def unneeded(folder: Path, environ: Mapping[str, str]) -> Found:
+    """The folders of code in the entry's folder, and the castoffs, that nothing needs.
 
     Raises:
-        CastoffError: nobody can tell.
+        CastoffError: the records cannot be read.
     """
     named = _Named(folder, environ)
     notes: list[str] = []
@@ -56,14 +56,14 @@ def unneeded(folder: Path, environ: Mapping[str, str]) -> Looked:
                 found.append(code)
             else:
                 notes.append(f"{printable(str(code))} stays: {printable(own)} in it is not as it was sent")
-    return Looked([*found, *_castoffs(environ)], notes)
+    return Found([*found, *_castoffs(environ)], notes)
 
 
 def remove(folder: Path, meant: list[Path], environ: Mapping[str, str]) -> list[Path]:
-    """Remove those of `meant` that nothing needs now, and return them.
+    """Remove those folders of `meant` that nothing needs now, and return them.
 
     Raises:
-        CastoffError: nobody can tell what is needed, or something cannot be removed.
+        CastoffError: the records cannot be read, or a folder cannot be removed.
     """
     removed: list[Path] = []
     try:
@@ -72,7 +72,7 @@ def remove(folder: Path, meant: list[Path], environ: Mapping[str, str]) -> list[
                 removed += _remove_code(project, wanted, lambda: _Named(folder, environ))
         for path in _castoffs(environ):
             if path in meant:
-                (path / "complete").unlink()  # half of one is none
+                (path / "complete").unlink()  # half a castoff does not count as one
                 empty(path)
                 removed.append(path)
     except OSError as error:
@@ -96,7 +96,7 @@ def size(path: Path) -> int:
 
 
 class _Named:
-    """The folders that records of runs name."""
+    """The folders of code that records of runs name."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]):
         """Read the records.
@@ -116,14 +116,13 @@ class _Named:
             ) from error
 
     def __contains__(self, code: Path) -> bool:
-        name = (
-            f"/{code.parent.name}/{code.name}".encode()
-        )  # plain letters, which every record has as they are
+        # Only plain letters, so that it stands in JSON, YAML and shell without escapes.
+        name = f"/{code.parent.name}/{code.name}".encode()
         return any(name in text for text in self._texts)
 
 
 def _records(place: Path) -> Iterator[bytes]:
-    """The records of all runs in a folder; of drafts, too."""
+    """The records of all runs in a folder, drafts included."""
     for run in _folders(place):
         for name in _RECORDS:
             try:
@@ -133,7 +132,7 @@ def _records(place: Path) -> Iterator[bytes]:
 
 
 def _folders(place: Path) -> list[Path]:
-    """The folders in a folder; none if it is not there."""
+    """The folders in a folder; empty if it is not there."""
     try:
         return sorted(path for path in place.iterdir() if path.is_dir())
     except (FileNotFoundError, NotADirectoryError):
@@ -141,14 +140,14 @@ def _folders(place: Path) -> list[Path]:
 
 
 def _earlier(project: Path) -> list[Path]:
-    """The folders of code of a project, but for the newest."""
+    """The folders of code of a project, without the newest."""
     if project.is_symlink():
         return []
     return [folder for folder in listed_folders(project)[1:] if not folder.is_symlink()]
 
 
 def _not_sent(listing: Listing) -> str | None:
-    """A file of a folder that was changed, or written there by somebody; None: there is none."""
+    """A file of a folder that was changed or added since it was sent; None if there is none."""
     if (changed := listing.first_changed()) is not None:
         return changed
     sent = {os.fsdecode(one.file.name) for one in listing.files}
@@ -164,19 +163,20 @@ def _not_sent(listing: Listing) -> str | None:
 
 
 def _remove_code(project: Path, wanted: list[Path], records: Callable[[], _Named]) -> list[Path]:
-    """Remove folders of a project, unless something needs them, or is about to."""
+    """Remove folders of a project that no run needs, unless a submission is under way."""
     removed: list[Path] = []
     aside: list[Path] = []
     with alone(project) as is_alone:
         if not is_alone:
             return []
-        named = records()  # a run that began before is there by now, and none begins
+        # Read under the lock: all runs that use the code are recorded by now, and none can begin.
+        named = records()
         for path in _earlier(project):
             listing = listing_of(path) if path in wanted and path not in named else None
             if listing is None or _not_sent(listing) is not None:
                 continue
             aside.append(path.with_name(f".{path.name[:200]}.{os.urandom(4).hex()}.partial"))
-            path.rename(aside[-1])  # which the next transfer sweeps up, if need be
+            path.rename(aside[-1])  # if this is interrupted, a later transfer removes the rest
             list_path(path).unlink()
             removed.append(path)
     for path in aside:
@@ -188,7 +188,7 @@ def _remove_code(project: Path, wanted: list[Path], records: Callable[[], _Named
 
 
 def _castoffs(environ: Mapping[str, str]) -> list[Path]:
-    """The castoffs beside this one that nobody calls any more; none if it was not installed by another."""
+    """The castoffs next to this one that nobody calls; empty unless `castoff on install` made this one."""
     own = Path(sys.prefix).resolve()
     if not VERSION.fullmatch(own.name):
         return []

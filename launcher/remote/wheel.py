@@ -1,4 +1,6 @@
-"""A wheel of the castoff that runs here, as it is: of an installed one and of a checkout alike.
+"""A wheel of the castoff that runs here, whether it is installed or a checkout.
+
+`pip wheel` would need a checkout and a network to build it, and gives no digest to compare two castoffs by.
 
 Its version ends in a digest of its content, as in 0.1.0+g3f2a1bc94d0e, so that two states of a checkout are
 distinguished. The same content always gives the same bytes.
@@ -19,12 +21,12 @@ from pathlib import Path
 from castoff.launcher.errors import CastoffError
 
 _DATE = (2020, 1, 1, 0, 0, 0)
-"""Of every file in a wheel: its own would be another each time."""
+"""The date of every file in a wheel, so that the same content gives the same bytes."""
 
 _DIGITS = 12
 
 EXTRA = "tui"
-"""The extra that is installed with it: on the machine nobody else could add what `castoff top` needs."""
+"""The extra that is installed with it, since nobody could add it there later: `castoff top` needs it."""
 
 _OF_EXTRA = re.compile(rf"\s*;\s*extra == ['\"]{EXTRA}['\"]$")
 
@@ -37,7 +39,7 @@ class Wheel:
         self.version = version
         self.content = content
         self.requirements = requirements
-        """What it needs beside itself, with `EXTRA`."""
+        """Its requirements, with those of `EXTRA`."""
 
 
 def own_version() -> str:
@@ -55,7 +57,7 @@ def public(version: str) -> str:
 
 
 def differs(one: str, other: str) -> bool:
-    """Whether two castoffs differ, as far as their versions say: without a digest nobody knows more."""
+    """Whether two castoffs differ, as far as their versions show; one may have no digest."""
     if "+" in one and "+" in other:
         return one != other
     return public(one) != public(other)
@@ -95,7 +97,7 @@ def _distribution() -> Distribution:
 
 @functools.cache
 def _files() -> dict[str, bytes]:
-    """All that a wheel holds, by the names that it has there."""
+    """The content of each file of the package, by its name in the wheel."""
     home = Path(__file__).parents[2]
     found = {}
     for path, inner, files in os.walk(home, followlinks=True):  # in a checkout its parts are links
