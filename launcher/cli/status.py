@@ -16,8 +16,7 @@ from castoff.launcher.cli.output import brief, json_option, moment, print_json, 
 from castoff.launcher.cli.run_options import run_options, runs_meant
 from castoff.launcher.config.quantities import cpulist
 from castoff.launcher.errors import CastoffError, printable
-from castoff.launcher.history.early import early_ranks, early_words
-from castoff.launcher.history.hosts import hosts
+from castoff.launcher.history.attempts import early_ranks, early_words, hosts
 from castoff.launcher.history.listing import site_words, start_words, words_of_status
 from castoff.launcher.history.metrics import MetricsReader, metrics_files
 from castoff.launcher.logs.failures import script_output

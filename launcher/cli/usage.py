@@ -14,7 +14,7 @@ import click
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.output import duration, json_option, print_json, print_table, report
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.history.accounting import Share, Total, shares, total
+from castoff.launcher.history.usage import Share, Total, shares, total
 from castoff.launcher.runs.index import Entry, Index
 from castoff.launcher.status.overview import adopt_unlisted, alone_in
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from castoff.launcher.history.accounting import Total
-from castoff.launcher.history.hosts import HostRanks
+from castoff.launcher.history.attempts import HostRanks, Phase
 from castoff.launcher.history.metrics import Metrics
-from castoff.launcher.history.phases import Phase
+from castoff.launcher.history.usage import Total
 from castoff.launcher.report.curves import Plot
 from castoff.launcher.report.ranking import Rule
 from castoff.launcher.report.results import Result

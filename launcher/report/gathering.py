@@ -9,18 +9,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from castoff.launcher.history.accounting import shares, total
-from castoff.launcher.history.hosts import hosts
+from castoff.launcher.history.attempts import hosts, phases, waiting
 from castoff.launcher.history.metrics import Metrics, metrics_of
-from castoff.launcher.history.phases import phases, waiting
 from castoff.launcher.history.progress import device_use
-from castoff.launcher.history.resources import usages
-from castoff.launcher.history.starts import starts_of
+from castoff.launcher.history.usage import shares, starts_of, total, usages
 from castoff.launcher.logs.failures import excerpt_of, failed_rank, script_output
+from castoff.launcher.report.cells import log_text
 from castoff.launcher.report.curves import Plot, curve, plots, points_of_each
 from castoff.launcher.report.facts import AttemptFacts, Excerpt, FailureFacts, MemberFacts, RunFacts
 from castoff.launcher.report.masking import masked_job, masked_parameters, masked_script
-from castoff.launcher.report.plain import log_text
 from castoff.launcher.report.ranking import Rule, for_a_table, metric_names, parameters_words, ranked, rule
 from castoff.launcher.report.results import Result, columns, result_of
 from castoff.launcher.runs import provenance

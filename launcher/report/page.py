@@ -15,10 +15,9 @@ from markupsafe import Markup
 
 from castoff.launcher.planning.render import template_folder
 from castoff.launcher.report import sections
+from castoff.launcher.report.cells import Moments, visible
 from castoff.launcher.report.curves import Plot
 from castoff.launcher.report.facts import RunFacts
-from castoff.launcher.report.moments import Moments
-from castoff.launcher.report.plain import visible
 
 
 def page(facts: RunFacts) -> str:

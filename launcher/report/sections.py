@@ -7,17 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from castoff.launcher.config.quantities import clock, cpulist
-from castoff.launcher.history.hosts import HostRanks
+from castoff.launcher.history.attempts import HostRanks
 from castoff.launcher.history.listing import steps_words
 from castoff.launcher.history.metrics import Point, step_words
 from castoff.launcher.report import timeline
-from castoff.launcher.report.comparison import further, members
-from castoff.launcher.report.consumption import misses_ranks, resources
+from castoff.launcher.report.cells import Cell, Moments, Table, cut, ended, table
 from castoff.launcher.report.curves import Curve, Plot
 from castoff.launcher.report.facts import AttemptFacts, RunFacts
 from castoff.launcher.report.masking import masked_words
-from castoff.launcher.report.moments import Moments
-from castoff.launcher.report.plain import cut
 from castoff.launcher.report.ranking import (
     best,
     differing,
@@ -25,7 +22,7 @@ from castoff.launcher.report.ranking import (
     ranked,
     value_words,
 )
-from castoff.launcher.report.tables import Cell, Table, ended, table
+from castoff.launcher.report.tables import further, members, misses_ranks, resources
 from castoff.launcher.runs.states import members_words, why
 from castoff.launcher.text.words import brief
 

@@ -1,37 +1,156 @@
-"""Tables of a page, and the words in their cells. Pure."""
+"""The tables of a page: an array's members side by side, and what jobs used of what they had. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from markupsafe import Markup
+from castoff.launcher.history.metrics import step_words
+from castoff.launcher.report.cells import Table, ended, table
+from castoff.launcher.report.facts import RunFacts
+from castoff.launcher.report.ranking import (
+    best,
+    for_a_table,
+    larger_is_better,
+    metric_names,
+    ranked,
+    short_names,
+    value_words,
+)
+from castoff.launcher.report.results import Result
+from castoff.launcher.runs.records import Usage
+from castoff.launcher.text.words import brief, size_words
 
-Cell = str | Markup
+_FURTHER = 8
+"""Metrics of members that are shown beside the one that decides."""
 
 
-class Table(NamedTuple):
-    """A table; `numbers`: which columns hold numbers."""
+def members(facts: RunFacts) -> Table | None:
+    """An array's members, the best first."""
+    if not facts.is_array:
+        return None
+    results = [one.result for one in facts.members]
+    (paths, _), rule = for_a_table(results), facts.rule
+    metric = (f"best {rule.metric}", "at step", f"last {rule.metric}") if rule else ()
+    headings = ("member", *short_names(paths).values(), *metric, "state", "attempts", "took", "why")
+    rows = []
+    for one in ranked(results, rule):
+        values: Sequence[str] = ()
+        if rule is not None:
+            point, held = best(one, rule), one.metrics.get(rule.metric)
+            place = (f"{point.value:.6g}", step_words(point.step)) if point else ("", "")
+            values = (*place, f"{held.last.value:.6g}" if held else "")
+        took = "" if one.seconds is None else brief(one.seconds)
+        own = [value_words(one.parameters.get(path)) for path in paths]
+        rows.append((str(one.member), *own, *values, ended(one.state), str(one.attempts), took, one.why))
+    return table("Members, best first", headings, rows, *metric, "attempts", "took")
 
-    caption: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    numbers: Sequence[int] = ()
+
+def further(facts: RunFacts) -> Table | None:
+    """Other metrics of an array's members: first those whose names say which values are better."""
+    if not facts.is_array or facts.rule is None:
+        return None
+    results = ranked([one.result for one in facts.members], facts.rule)
+    names = [name for name in metric_names(results) if name != facts.rule.metric]
+    chosen = sorted(names, key=lambda name: larger_is_better(name) is None)[:_FURTHER]
+    if not chosen:
+        return None
+    headings = [heading for name in chosen for heading in (f"best {name}", f"last {name}")]
+    rows = [
+        (str(one.member), *(cell for name in chosen for cell in _best_and_last(one, name))) for one in results
+    ]
+    return table("Other metrics of the members", ("member", *headings), rows, *headings)
 
 
-def table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[Cell]], *numbers: str) -> Table:
-    """A table without its empty columns; `numbers`: the headings of those that hold numbers."""
-    kept = [at for at in range(len(headings)) if at == 0 or any(row[at] for row in rows)]
-    return Table(
-        caption,
-        [headings[at] for at in kept],
-        [[row[at] for at in kept] for row in rows],
-        [place for place, at in enumerate(kept) if headings[at] in numbers],
+def _best_and_last(one: Result, name: str) -> tuple[str, str]:
+    """Cells of a metric; where its name does not say what is better, only the last value."""
+    held, largest = one.metrics.get(name), larger_is_better(name)
+    if held is None:
+        return "", ""
+    point = None if largest is None else held.best(largest=largest)
+    return f"{point.value:.6g}" if point else "", f"{held.last.value:.6g}"
+
+
+class Use(NamedTuple):
+    """What one job used, or several together. None: it is not known."""
+
+    elapsed: float | None
+    """In seconds."""
+    cpus: int | None
+    cpu_use: float | None
+    """The part of their CPUs' time in which they computed."""
+    memory: int | None
+    """In bytes."""
+    memory_requested: int | None
+    device_use: float | None
+    source: str
+
+
+def resources(facts: RunFacts) -> Table | None:
+    """What jobs used of what they had; of several, what they come to together first."""
+    used = [
+        # `1.0` would read as a number in a table of numbers.
+        (
+            f"member {member.result.member}, attempt {one.status.attempt}" if facts.is_array else one.words,
+            one.usage,
+        )
+        for member in facts.members
+        for one in member.attempts
+        if one.usage
+    ]
+    if not used:
+        return None
+    rows = [(words, together([usage])) for words, usage in used]
+    if len(used) > 1:
+        rows = [("all", together([usage for _, usage in used])), *rows]
+    headings = ("job up to attempt", "took", "CPUs", "CPU use", "memory", "device use", "by")
+    return table("Resources used", headings, [_row(*one) for one in rows], *headings[1:-1])
+
+
+def misses_ranks(facts: RunFacts) -> bool:
+    """Whether what reports the resources may not see all ranks, as PBS without its cgroups hook."""
+    return any(
+        one.usage and one.usage.source == "qstat" for member in facts.members for one in member.attempts
     )
 
 
-def ended(word: str) -> Markup:
-    """How something ended, in its colour."""
-    return Markup('<span class="state {}">{}</span>').format(
-        word if word.replace("-", "").isalpha() else "", word
+def together(used: Sequence[Usage]) -> Use:
+    """What jobs used: the sum of their times, the most memory, and means by time of the rest where known."""
+    elapsed = [one.elapsed for one in used if one.elapsed is not None]
+    had = [(one.elapsed, one.cpus, one.cpu_seconds) for one in used if one.elapsed and one.cpus]
+    cpus = _mean((time, count) for time, count, _ in had)
+    computed = [
+        (time * count, seconds / (time * count)) for time, count, seconds in had if seconds is not None
+    ]
+    busy = ((one.elapsed or 1.0, one.device_utilization) for one in used)
+    fullest = max(used, key=lambda one: one.memory or 0)
+    return Use(
+        elapsed=sum(elapsed) if elapsed else None,
+        cpus=None if cpus is None else round(cpus),
+        cpu_use=_mean(computed),
+        memory=fullest.memory,
+        memory_requested=fullest.memory_requested,
+        device_use=_mean((time, part) for time, part in busy if part is not None),
+        source=", ".join(dict.fromkeys(one.source for one in used)),
+    )
+
+
+def _mean(parts: Iterable[tuple[float, float]]) -> float | None:
+    """The mean of values by their weights; None: there are none."""
+    held = [*parts]
+    return sum(weight * value for weight, value in held) / sum(weight for weight, _ in held) if held else None
+
+
+def _row(words: str, use: Use) -> Sequence[str]:
+    memory = "" if use.memory is None else size_words(use.memory)
+    if memory and use.memory_requested:
+        memory += f" of {size_words(use.memory_requested)}"
+    return (
+        words,
+        "" if use.elapsed is None else brief(use.elapsed),
+        "" if use.cpus is None else str(use.cpus),
+        "" if use.cpu_use is None else f"{use.cpu_use:.0%}",
+        memory,
+        "" if use.device_use is None else f"{use.device_use:.0%}",
+        use.source,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from castoff.launcher.history.phases import QUEUED, RUNNING, SETUP, START_UP, Phase
+from castoff.launcher.history.attempts import QUEUED, RUNNING, SETUP, START_UP, Phase
 from castoff.launcher.text.words import brief
 
 ORDER = (QUEUED, SETUP, START_UP, RUNNING)

@@ -16,11 +16,10 @@ from textual.binding import Binding, BindingType
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.screen.commands import ENDED_FROM_OUTSIDE, open_shell, show_logs
-from castoff.launcher.screen.dialogs import Help, Question
 from castoff.launcher.screen.listing import Item
 from castoff.launcher.screen.looking import Looker, Opened
-from castoff.launcher.screen.run_screen import RunScreen
-from castoff.launcher.screen.runs_screen import RunsScreen
+from castoff.launcher.screen.screens import RunScreen, RunsScreen
+from castoff.launcher.screen.widgets import Help, Question
 from castoff.launcher.submission.cancel import end, stop
 
 _TICK = 0.25

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.history.hosts import HostRanks, hosts
-from castoff.launcher.history.phases import Phase, phases, waiting
+from castoff.launcher.history.attempts import HostRanks, Phase, hosts, phases, waiting
 from castoff.launcher.history.progress import Progress
 from castoff.launcher.launchers.local.streams import for_terminal
 from castoff.launcher.logs.failures import failed_rank, script_output

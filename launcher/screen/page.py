@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from castoff.launcher.errors import printable
-from castoff.launcher.history.hosts import HostRanks
+from castoff.launcher.history.attempts import HostRanks, Phase
 from castoff.launcher.history.listing import left_words, site_words, start_words, steps_words
-from castoff.launcher.history.phases import Phase
 from castoff.launcher.history.progress import Progress, speed_unit, time_left
 from castoff.launcher.runs.states import (
     AttemptStatus,

@@ -176,7 +176,7 @@ class TestEnded:
     def test_what_its_processes_used(self, desk: Watched) -> None:
         burns = "import time\nwhile time.process_time() < 0.5: pass\nheld = b'1' * (90 << 20); time.sleep(2)"
         ask = (
-            "from castoff import Run; from castoff.launcher.history.resources import usages; "
+            "from castoff import Run; from castoff.launcher.history.usage import usages; "
             "run = Run.find('burns'); "
             "[used] = usages(run, run.status()).values(); "
             "print(used.cpu_seconds > 1, used.memory > 180 << 20, used.memory_requested >> 20, used.cpus)"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from castoff.launcher.history.early import early_ranks, early_words
+from castoff.launcher.history.attempts import early_ranks, early_words
 from castoff.launcher.runs.records import Failure
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import AttemptStatus

@@ -8,8 +8,18 @@ from collections.abc import Callable
 import pytest
 
 from castoff import JobSpec, Run, Site, submit
-from castoff.launcher.history.hosts import HostRanks, hosts, placed
-from castoff.launcher.history.phases import QUEUED, RUNNING, SETUP, START_UP, Phase, phases, waiting
+from castoff.launcher.history.attempts import (
+    QUEUED,
+    RUNNING,
+    SETUP,
+    START_UP,
+    HostRanks,
+    Phase,
+    hosts,
+    phases,
+    placed,
+    waiting,
+)
 from castoff.launcher.runs.records import Facts
 
 from ..conftest import LocalJobs

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from castoff import JobSpec, Run, Site, submit
-from castoff.launcher.history.accounting import Share, shares, total
-from castoff.launcher.history.resources import usages
-from castoff.launcher.history.starts import starts
+from castoff.launcher.history.usage import Share, shares, starts, total, usages
 from castoff.launcher.runs.records import Facts, Usage
 from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 from castoff.launcher.status import watch

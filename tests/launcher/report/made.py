@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from castoff.launcher.history.accounting import Total
+from castoff.launcher.history.attempts import QUEUED, RUNNING, SETUP, START_UP, Phase
 from castoff.launcher.history.metrics import Metrics, Point, Report
-from castoff.launcher.history.phases import QUEUED, RUNNING, SETUP, START_UP, Phase
+from castoff.launcher.history.usage import Total
 from castoff.launcher.report.curves import plots
 from castoff.launcher.report.facts import AttemptFacts, MemberFacts, RunFacts
 from castoff.launcher.report.ranking import metric_names, rule

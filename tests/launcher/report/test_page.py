@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 
 from castoff import JobSpec, Site, plan
 from castoff.launcher.config.job_fields import Array, Restart
-from castoff.launcher.history.hosts import HostRanks
+from castoff.launcher.history.attempts import HostRanks
 from castoff.launcher.history.metrics import Metrics
 from castoff.launcher.planning.render import template_folder
-from castoff.launcher.report.consumption import Use, resources, together
 from castoff.launcher.report.curves import plots
 from castoff.launcher.report.facts import Excerpt, FailureFacts
 from castoff.launcher.report.page import page
+from castoff.launcher.report.tables import Use, resources, together
 from castoff.launcher.runs.records import Usage
 from tests.hostile import any_text
 

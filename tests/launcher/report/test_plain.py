@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from castoff.launcher.report.plain import cut, log_text, visible, without_colours
+from castoff.launcher.report.cells import cut, log_text, visible, without_colours
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from castoff.launcher.history.phases import QUEUED, RUNNING, SETUP, Phase
+from castoff.launcher.history.attempts import QUEUED, RUNNING, SETUP, Phase
 from castoff.launcher.report.timeline import MARK, Bar, Span, bars, census, span, sums, words
 
 TWO = [Phase(QUEUED, 0, 50), Phase(RUNNING, 50, 100), Phase(QUEUED, 100, 150), Phase(RUNNING, 150, None)]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from castoff.launcher.history.hosts import HostRanks
-from castoff.launcher.history.phases import Phase
+from castoff.launcher.history.attempts import HostRanks, Phase
 from castoff.launcher.history.progress import Metric, Progress
 from castoff.launcher.runs.records import Failure
 from castoff.launcher.runs.states import MemberStatus

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from castoff.launcher.screen.footer import footer
+from castoff.launcher.screen.widgets import footer
 from castoff.launcher.text.layout import Cell, Line, bar, cut, fitted, number, sparkline, table
 
 

@@ -1,0 +1,200 @@
+"""What an attempt did: its phases, the hosts of its ranks, and the ranks that ended before others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from castoff.launcher.config.quantities import cpulist
+from castoff.launcher.history.metrics import METRICS, first_time
+from castoff.launcher.runs.records import Facts, Start, Submission, read
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
+from castoff.launcher.text.failure import HANG
+
+QUEUED, SETUP, START_UP, RUNNING = "queued", "setup", "start-up", "running"
+"""Before the script began; before it started the ranks; before the program's first report; the rest."""
+
+LAUNCHED = "launched"
+"""The file in an attempt's folder with the second in which its ranks were started."""
+
+
+class Phase(NamedTuple):
+    """A part of an attempt's time; times are seconds since the epoch."""
+
+    name: str
+    start: float
+    end: float | None
+    """None: it lasts."""
+
+    def seconds(self, now: float) -> float:
+        """How long it took, or has taken by now."""
+        return max((now if self.end is None else self.end) - self.start, 0.0)
+
+
+def phases(run: RunDirectory, now: RunStatus, member: MemberStatus, attempt: AttemptStatus) -> list[Phase]:
+    """The phases of an attempt, in order; none if it has not begun.
+
+    START_UP ends with the first line of the attempt's metrics; where it has none, RUNNING begins when the
+    ranks were started.
+
+    Raises:
+        CastoffError: the run's record of its submission cannot be read.
+    """
+    if attempt.started is None:
+        return []
+    folder = run.path / "attempts" / f"{member.member}.{attempt.attempt}"
+    marks = [(SETUP, attempt.started)]
+    launched, first = _launched(folder), first_time(folder / METRICS)
+    if launched is not None:
+        marks += [(START_UP, launched), (RUNNING, first)] if first is not None else [(RUNNING, launched)]
+    queued = _queued_since(run.submission(), member, attempt)
+    if queued is not None:
+        marks.insert(0, (QUEUED, min(queued, attempt.started)))
+    last = attempt.ended if attempt.state != "running" else None
+    ends = [*(at for _, at in marks[1:]), last]
+    # Hosts' clocks differ: a phase that would end before it began took no time.
+    pairs = zip(marks, ends, strict=True)
+    return [Phase(name, start, None if end is None else max(start, end)) for (name, start), end in pairs]
+
+
+def waiting(run: RunDirectory, member: MemberStatus) -> Phase | None:
+    """The time that a member which waits in a queue has waited; None if it does not.
+
+    Raises:
+        CastoffError: the run's record of its submission cannot be read.
+    """
+    if member.state != "pending":
+        return None
+    since = member.attempts[-1].ended if member.attempts else None
+    submission = run.submission()
+    submitted = submission.time if submission else None
+    since = max((one for one in (since, submitted) if one is not None), default=None)
+    return None if since is None else Phase(QUEUED, since, None)
+
+
+def _queued_since(
+    submission: Submission | None, member: MemberStatus, attempt: AttemptStatus
+) -> float | None:
+    """Since when an attempt waited: its submission, or the end of the one before it, whichever is later."""
+    if attempt.restart:  # its job ran all the time
+        return None
+    submissions = [*submission.earlier, submission] if submission else []
+    began = (attempt.started or 0.0) + 1
+    # Scripts count whole seconds: what ended in the second of the submission ended after it.
+    times = [float(int(one.time)) for one in submissions if one.time is not None and one.time < began]
+    times += [one.ended for one in member.attempts if one.attempt < attempt.attempt and one.ended]
+    return max((one for one in times if one < began), default=None)
+
+
+def _launched(folder: Path) -> float | None:
+    try:
+        text = (folder / LAUNCHED).read_text(encoding="ascii").strip()
+        return float(text) if text.isdecimal() and len(text) < 12 else None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+class HostRanks(NamedTuple):
+    """One host of an attempt."""
+
+    host: str
+    ranks: range | None
+    """None: it is not known which, as where the job's own flags decide."""
+
+
+def hosts(run: RunDirectory, member: int, attempt: int) -> list[HostRanks]:
+    """The hosts of an attempt in the order of their node ranks; none if it did not get that far.
+
+    Raises:
+        CastoffError: the plan or the attempt's start cannot be read.
+    """
+    folder, plan = run.path / "attempts" / f"{member}.{attempt}", run.facts()
+    names = _names(folder / "hosts")
+    if not names and [nodes for _, nodes in plan.layout] == [1]:  # a job of one host, which its script is on
+        start = read(folder / "start.json", Start)
+        names = [start.host] if start and start.host else []
+    return placed(names, plan)
+
+
+def placed(names: list[str], plan: Facts) -> list[HostRanks]:
+    """The ranks of each host, as the plan puts them."""
+    counts = [ranks for ranks, nodes in plan.layout for _ in range(nodes)]
+    if plan.own_distribution or len(counts) != len(names):
+        return [HostRanks(name, None) for name in names]
+    found, first = [], 0
+    for name, count in zip(names, counts, strict=True):
+        found.append(HostRanks(name, range(first, first + count)))
+        first += count
+    return found
+
+
+def _names(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").split()
+    except OSError:
+        return []
+
+
+_SOON = 10.0
+"""Seconds within which the ranks of a program that ends well follow each other."""
+
+
+_MANY = 256
+"""Of more ranks, the first of each node alone leaves a file: as with their logs."""
+
+
+class EarlyRank(NamedTuple):
+    """A rank that ended well before the first failure, or long before others."""
+
+    rank: int
+    after: float
+    """Seconds from the attempt's start."""
+
+
+def early_ranks(run: RunDirectory, attempt: AttemptStatus) -> list[EarlyRank]:
+    """Those of an attempt that runs, or did not end well; none of a hang, whose reason names them."""
+    is_hang = attempt.failure is not None and attempt.failure.reason == HANG
+    if attempt.started is None or attempt.ending in ("done", "resume") or is_hang:
+        return []
+    logs = Path(attempt.logs)
+    folder = logs.parents[1] / "attempts" / logs.name
+    found = []
+    with contextlib.suppress(OSError), os.scandir(folder / "ended") as names:
+        for one in names:
+            if one.name.isdecimal():
+                with contextlib.suppress(OSError):
+                    found.append(EarlyRank(int(one.name), one.stat().st_mtime - attempt.started))
+    if not found or len(found) in _all(run.facts()):
+        return []
+    until = _until(attempt, folder) - attempt.started
+    return sorted(one for one in found if one.after < until)
+
+
+def _all(plan: Facts) -> set[int | None]:
+    """How many files there are once every rank has ended well."""
+    of_nodes = sum(nodes for _, nodes in plan.layout) if (plan.ranks or 0) > _MANY else None
+    return {plan.ranks, of_nodes}
+
+
+def _until(attempt: AttemptStatus, folder: Path) -> float:
+    """Before when a rank that is early has ended."""
+    if attempt.failure is not None:
+        with contextlib.suppress(OSError):
+            return (folder / "failure.json").stat().st_mtime  # by the clock that dates the others, too
+    return (attempt.ended or (time.time() if attempt.state == "running" else 0.0)) - _SOON
+
+
+def early_words(early: list[EarlyRank], attempt: AttemptStatus) -> str | None:
+    """As `rank 1 ended well after 3 s, while others still run`; None: there are none."""
+    if not early:
+        return None
+    first, last = (f"{max(at(one.after for one in early), 0):.0f}" for at in (min, max))
+    ranks = f"rank{'s' * (len(early) > 1)} {cpulist([one.rank for one in early])}"
+    others = "while others still run" if attempt.state == "running" else "while others ran on"
+    if attempt.failure is not None:
+        others = "before the first failure"
+    return f"{ranks} ended well after {first if first == last else f'{first} to {last}'} s, {others}"
