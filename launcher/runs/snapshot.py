@@ -14,7 +14,7 @@ import os
 import stat
 import time
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -134,14 +134,17 @@ def take(
     """
     tree = tree_around(directory, asked, environ, is_code=is_code)
     code = run_path / "code"
-    (code / tree.here).mkdir(parents=True)
+    for folder in {tree.here, *map(_folder_of, tree.files)}:
+        (code / folder).mkdir(parents=True, exist_ok=True)
+    # Links last: each leads to the copy of what it led to, if that is copied.
     for name in sorted(tree.files, key=lambda name: stat.S_ISLNK(tree.files[name].st_mode)):
-        _copy(tree.top, code, name)
+        _copy(f"{tree.top}/{name}", code, name)
     for name, target in tree.links.items():
-        folder = os.path.dirname(name)  # noqa: PTH120 - which is empty at the top
+        folder = _folder_of(name)
         if os.path.realpath(code / folder) != os.path.normpath(os.path.realpath(code) + "/" + folder):
             raise CastoffError(f"snapshot.link: {name}: lies in what leads to the original already")
-        _place(code, name).symlink_to(target)
+        (code / folder).mkdir(parents=True, exist_ok=True)
+        (code / name).symlink_to(target)
     (run_path / "code.workdir").symlink_to(Path("code", tree.here))
     taken = Taken(len(tree.files), tree.bytes, Names())
     taken.left_out.add(*tree.left_out)
@@ -233,17 +236,18 @@ def _files(
         secret |= {prefix + name: prefix + shown for name, shown in held_back.items()}
     found: dict[str, os.stat_result] = {}
     for name in (name for name in names if name not in held_back):
-        path = git.folder / name
-        if not os.path.lexists(path):  # git knows it, but it is gone
+        path = f"{git.folder}/{name}"
+        try:
+            about = os.lstat(path)
+        except OSError:  # git knows it, but it is gone
             continue
-        about = path.lstat()
         if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
             found[prefix + name] = about
-        elif os.path.lexists(path / ".git"):
+        elif os.path.lexists(f"{path}/.git"):
             found |= _files(git.at(path), [], limit, secret, f"{prefix}{name.rstrip('/')}/")
     # A link may have taken the place of a folder that git knows.
     links = {name for name, about in found.items() if stat.S_ISLNK(about.st_mode)}
-    return {name: found[name] for name in found if not _within(str(Path(name).parent), links)}
+    return {name: found[name] for name in found if not _within(_folder_of(name), links)}
 
 
 def _ignored(git: Git, paths: list[str]) -> list[str]:
@@ -255,13 +259,23 @@ def _ignored(git: Git, paths: list[str]) -> list[str]:
     return [name for name in names if name[:-1] not in around and not _within(name, own)]
 
 
-def _within(name: str, folders: Container[str]) -> bool:
+def _within(name: str, folders: Collection[str]) -> bool:
     """Whether a name is one of these, or lies in one."""
-    return any(parent in folders for parent in _parents(name))
+    return bool(folders) and any(parent in folders for parent in _parents(name))
 
 
-def _parents(name: str) -> list[str]:
-    return [str(path) for path in (Path(name), *Path(name).parents)]
+def _parents(name: str) -> Iterator[str]:
+    """A name, and the folders that it lies in: `a/b`, `a` and `.`. There are many, and a Path takes long."""
+    folder = name.rstrip("/")
+    while folder:
+        yield folder
+        folder = _folder_of(folder)
+    yield "."
+
+
+def _folder_of(name: str) -> str:
+    """The folder that a name lies in; empty: the top."""
+    return name.rpartition("/")[0]
 
 
 def _links(top: Path, directory: Path, wishes: list[str]) -> dict[str, str]:
@@ -299,28 +313,21 @@ def _check_size(top: Path, sizes: Mapping[str, int], limit: str) -> None:
 # Copying
 
 
-def _copy(top: Path, code: Path, name: str) -> None:
+def _copy(source: str, code: Path, name: str) -> None:
     """Copy a file; a link leads to the copy of what it led to, or to the original where there is no copy."""
     from shutil import copy2
 
-    source, place = top / name, _place(code, name)
-    if source.is_symlink():
+    copy = f"{code}/{name}"
+    if os.path.islink(source):  # noqa: PTH114 - 20,000 Paths would take a second
         target = os.path.realpath(source)
-        inside = os.path.relpath(target, top)
+        inside = os.path.relpath(target, source.removesuffix(f"/{name}"))
         if inside.split("/")[0] != ".." and os.path.lexists(code / inside):
-            target = os.path.relpath(code / inside, place.parent)
-        place.symlink_to(target)
+            target = os.path.relpath(code / inside, code / _folder_of(name))
+        Path(copy).symlink_to(target)
         return
     try:
-        copy2(source, place)
+        copy2(source, copy)
     except OSError as error:
-        if error.filename == str(source) and error.filename2 is None:  # else it is about the copy
+        if error.filename == source and error.filename2 is None:  # else it is about the copy
             raise CastoffError(f"snapshot: {source}: cannot be read: {error.strerror}") from error
         raise
-
-
-def _place(code: Path, name: str) -> Path:
-    """Where a file goes; its folder is there then."""
-    place = code / name
-    place.parent.mkdir(parents=True, exist_ok=True)
-    return place
