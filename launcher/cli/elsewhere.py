@@ -159,7 +159,7 @@ def _resubmit(passed: passing.Passed, words: list[str]) -> int:
     """Resubmit there, with the variables of `env_from` that are set here."""
     from castoff.launcher.cli.resubmit import command
     from castoff.launcher.remote.messages import Names, NamesOf
-    from castoff.launcher.runs.env_from import secrets
+    from castoff.launcher.runs.secrets import secrets
 
     context = command.make_context("castoff resubmit", list(words), resilient_parsing=True)
     run = context.params.get("run")

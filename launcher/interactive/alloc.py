@@ -28,16 +28,16 @@ from castoff.launcher.planning.planner import decide
 from castoff.launcher.planning.render import filters_for, template_folder
 from castoff.launcher.process import files
 from castoff.launcher.process.attached import Ended, run_attached
+from castoff.launcher.process.files import make_folders
 from castoff.launcher.runs.directory import check_folder
-from castoff.launcher.runs.env_from import SECRETS, secrets
 from castoff.launcher.runs.plan import Plan
 from castoff.launcher.runs.run import runs_folder
+from castoff.launcher.runs.secrets import SECRETS, secrets
 from castoff.launcher.schedulers.base import QueuedScheduler
 from castoff.launcher.schedulers.command import command_environment
 from castoff.launcher.schedulers.registry import is_own, queued_of
 from castoff.launcher.submission.submit import working_directory
 from castoff.launcher.text.quoting import visible_word
-from castoff.launcher.trust.folders import make_folders
 
 OF_BATCH_JOBS = ("array", "after", "requeue", "snapshot", "stage", "container", "teardown")
 """Fields of a job that have no meaning for an allocation. Fields about ranks count for `castoff launch`."""

@@ -32,7 +32,7 @@ from castoff.launcher.preflight.named_files import (
     sourced,
 )
 from castoff.launcher.runs.plan import Plan
-from castoff.launcher.runs.secret_files import secret_part
+from castoff.launcher.runs.secrets import secret_part
 from castoff.launcher.schedulers.registry import queued
 from castoff.launcher.typed.suggestion import did_you_mean, nearest
 

@@ -1,8 +1,9 @@
-"""Files that are there whole or not at all: whoever reads one sees the old content or the new."""
+"""Files that are there whole or not at all, and folders that nobody else can write to."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,3 +43,23 @@ def replace(path: Path, content: str | bytes, mode: int = 0o600, *, durable: boo
     """
     with replacing(path, mode, durable=durable) as file:
         file.write(content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content)
+
+
+def make_folders(folder: Path, mode: int = 0o700) -> None:
+    """Make a folder and those that it lies in, as far as they are not there, each with this mode.
+
+    `Path.mkdir(parents=True)` gives its mode to the last alone. The umask of many groups has others write to
+    the rest, who could then rename what lies in them.
+
+    Raises:
+        OSError: one cannot be made, or something else is in its place.
+    """
+    if folder.is_dir():
+        return
+    for missing in (*folder.parents[::-1], folder):
+        if missing.is_dir():
+            continue
+        try:
+            missing.mkdir(mode=mode, exist_ok=True)
+        except FileExistsError as error:  # mkdir(2) says this of a file, too
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(missing)) from error

@@ -26,10 +26,10 @@ import msgspec
 
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.process import files
+from castoff.launcher.process.files import make_folders
 from castoff.launcher.process.locks import NoLocks, take, try_lock
 from castoff.launcher.remote.messages import CHUNK, Code, File
 from castoff.launcher.runs.removal import empty
-from castoff.launcher.trust.folders import make_folders
 
 CODE = "code"
 """The folder of all code, in the entry's."""

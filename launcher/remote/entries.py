@@ -13,10 +13,10 @@ import msgspec
 from castoff.launcher.config.job_fields import ShellLine, Word
 from castoff.launcher.errors import CastoffError, InvalidInput, Problem, printable
 from castoff.launcher.process import files
+from castoff.launcher.process.files import make_folders
 from castoff.launcher.schedulers.registry import OWN
 from castoff.launcher.text.quoting import visible_word, yaml_value, yaml_word
 from castoff.launcher.trust.decision import check
-from castoff.launcher.trust.folders import make_folders
 from castoff.launcher.typed import editing
 from castoff.launcher.typed.document import Document
 from castoff.launcher.typed.structure import convert

@@ -25,11 +25,11 @@ import msgspec
 
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.process import files
+from castoff.launcher.process.files import make_folders
 from castoff.launcher.process.locks import try_lock
 from castoff.launcher.remote.entries import Entry
 from castoff.launcher.runs.drafts import new_id
 from castoff.launcher.runs.index import Index
-from castoff.launcher.trust.folders import make_folders
 
 _Fact = TypeVar("_Fact")
 

@@ -38,8 +38,8 @@ from castoff.launcher.remote.remembered import (
     site_fields,
     unanswered,
 )
-from castoff.launcher.runs.env_from import secrets
 from castoff.launcher.runs.plan import Plan
+from castoff.launcher.runs.secrets import secrets
 from castoff.launcher.schedulers.choice import check_profile, profile
 from castoff.launcher.typed.suggestion import did_you_mean
 

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from castoff.launcher.errors import InvalidInput
-from castoff.launcher.runs.secret_files import is_secret_name
+from castoff.launcher.runs.secrets import is_secret_name
 from castoff.launcher.typed.composing import CoreLoader, compose
 
 MASK = "***"

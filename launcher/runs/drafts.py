@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import IO
 
 from castoff.launcher.errors import CastoffError
+from castoff.launcher.process.files import make_folders
 from castoff.launcher.process.locks import locked
 from castoff.launcher.runs.directory import check_folder, draft_of
 from castoff.launcher.runs.removal import empty, set_aside
 from castoff.launcher.runs.run import LOCK, RunDirectory
-from castoff.launcher.trust.folders import make_folders
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
 

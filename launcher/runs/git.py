@@ -52,15 +52,15 @@ class Git:
         self._settings = settings
 
     def at(self, folder: Path | str, **settings: str) -> Git:
-        """The same in another folder."""
+        """git in another folder, with the same patience."""
         return Git(Path(folder), self._until, self._environ, **settings)
 
     def top(self) -> Git:
-        """The same in the top folder of the working tree."""
+        """git in the top folder of the working tree, with the same patience."""
         return self.at(self._line("rev-parse", "--show-toplevel"))
 
     def ask(self, *words: str) -> str | None:
-        """The one line that it answers; None where it has no answer."""
+        """The one line that git prints; None if git fails."""
         with contextlib.suppress(GitError):
             return self._line(*words)
         return None
@@ -69,14 +69,14 @@ class Git:
         return os.fsdecode(self.answer(*words).removesuffix(b"\n"))  # a name may end in a line break
 
     def names(self, *words: str) -> list[str]:
-        """The names that it answers, each ended by a NUL byte."""
+        """The names that git prints, each ended by a NUL byte."""
         return [os.fsdecode(name) for name in self.answer(*words).split(b"\0")[:-1]]
 
     def answer(self, *words: str) -> bytes:
-        """What it writes.
+        """git's output.
 
         Raises:
-            GitError: it does not.
+            GitError: git fails, is missing, or takes too long.
         """
         from subprocess import DEVNULL, Popen, TimeoutExpired
         from tempfile import TemporaryFile

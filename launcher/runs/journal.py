@@ -16,9 +16,9 @@ from pathlib import Path
 
 import msgspec
 
+from castoff.launcher.process.files import make_folders
 from castoff.launcher.process.locks import take
 from castoff.launcher.runs.records import encode
-from castoff.launcher.trust.folders import make_folders
 
 _PATIENCE = 2.0
 """Seconds to wait for another writer."""

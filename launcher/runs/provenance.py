@@ -21,7 +21,7 @@ from castoff.launcher.runs.git import Git, GitError
 from castoff.launcher.runs.records import read as read_record
 from castoff.launcher.runs.records import write
 from castoff.launcher.runs.run import RunDirectory
-from castoff.launcher.runs.secret_files import secret_part
+from castoff.launcher.runs.secrets import secret_part
 from castoff.launcher.runs.snapshot import Names, Taken, files_words, take
 
 if TYPE_CHECKING:

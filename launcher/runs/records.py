@@ -199,12 +199,12 @@ class Submission(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     @property
     def all_sends(self) -> list[Send]:
-        """Those of the submissions before, too."""
+        """The sends of this submission and of all before, in order."""
         return [*(send for one in self.earlier for send in one.sends), *self.sends]
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What is needed of a plan once its script is there."""
+    """The part of a plan that is still needed once its script is written."""
 
     name: str = ""
     site: str = ""

@@ -176,14 +176,14 @@ class RunDirectory:
         return sorted(found)
 
     def script_log(self, member: int = 0) -> Path:
-        """What a member's script wrote."""
+        """The log of a member's script."""
         return self.log_folder / f"job-{member}.log"
 
 
 def request_stop(run: RunDirectory) -> None:
-    """Ask what runs to stop early, and see to it that nothing of the run begins any more.
+    """Ask running members to stop early, and start no further ones.
 
-    Only files say so: whichever scheduler runs it, its script and its program look for them.
+    The request is files, for which the run's script and its program look under every scheduler.
 
     Raises:
         CastoffError: they cannot be written.

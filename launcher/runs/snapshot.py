@@ -23,7 +23,7 @@ import msgspec
 from castoff.launcher.config.quantities import size
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.runs.git import Git, GitError
-from castoff.launcher.runs.secret_files import secret_part
+from castoff.launcher.runs.secrets import secret_part
 from castoff.launcher.text.words import size_words
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ PATIENCE = 120.0
 """Seconds that git may take to list the files."""
 
 _IGNORED = ("--exclude-standard", "--exclude=__pycache__", "--exclude=.venv", "--exclude=venv")
-"""What git does not track and these name is not code."""
+"""Options for git: untracked files with these names are not code."""
 
 _NAMED = 100
 
@@ -47,7 +47,7 @@ class Names(msgspec.Struct):
     first: list[str] = []
 
     def add(self, *names: str) -> None:
-        """Some more."""
+        """Count these names, and keep the first."""
         self.count += len(names)
         self.first = [*self.first, *names][:_NAMED]
 
@@ -87,7 +87,7 @@ class Tree(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of all files together."""
+        """The total size of all files."""
         return sum(about.st_size for about in self.files.values())
 
 

@@ -30,7 +30,7 @@ FAILED = ("failed", "out-of-memory", "node-failure")
 NOT_RESUMED = ("walltime", "preempted")
 
 EXPLAINED = (*FAILED, *NOT_RESUMED)
-"""Those of which a list says why, or why the run was not started again."""
+"""The endings for which a list shows a reason: of the failure, or why the run was not started again."""
 
 
 class AttemptStatus(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ class MemberStatus(msgspec.Struct, frozen=True):
 
 
 class _Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What is reported of a run in any case."""
+    """The fields that a run's status and its summary share."""
 
     name: str
     site: str = ""
@@ -147,7 +147,7 @@ class RunStatus(_Summary, frozen=True, kw_only=True):
     """Hosts that get no ranks of a job any more, and why."""
 
     def __repr__(self) -> str:
-        """On one line, of an array of thousands, too: a notebook shows it."""
+        """One line, even for large arrays, because notebooks print it."""
         facts = {name: getattr(self, name) for name in ("id", "state", "ending", "code", "reason")}
         words = [f"{name}={value!r}" for name, value in facts.items() if value is not None]
         return f"{type(self).__name__}({', '.join(words)}, counts={self.counts})"

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from castoff.launcher.config.site import Search, Site
 from castoff.launcher.errors import CastoffError, InvalidInput, printable, report
 from castoff.launcher.process import files
+from castoff.launcher.process.files import make_folders
 from castoff.launcher.schedulers.choice import check_profile
 from castoff.launcher.schedulers.machine_info import MachineInfo
 from castoff.launcher.schedulers.machine_questions import QueryFailed, ask_scheduler
@@ -25,7 +26,6 @@ from castoff.launcher.siting.draft import Draft, chosen_kind, profile_text
 from castoff.launcher.siting.probe import NodeFacts, merged
 from castoff.launcher.siting.update import Updated, updated
 from castoff.launcher.trust.decision import check
-from castoff.launcher.trust.folders import make_folders
 from castoff.launcher.typed.suggestion import did_you_mean
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator
 
 from castoff.launcher.errors import StillRunning
-from castoff.launcher.runs.env_from import remove_secrets
 from castoff.launcher.runs.owner import mark_of, other_host
 from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.secrets import remove_secrets
 from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.schedulers.local.control import marked
 from castoff.launcher.status import verdict as local

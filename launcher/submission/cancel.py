@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.runs.env_from import remove_secrets
 from castoff.launcher.runs.owner import is_alive, other_host, owns_latest_submission
 from castoff.launcher.runs.records import Cancelled
 from castoff.launcher.runs.run import RunDirectory, request_stop
+from castoff.launcher.runs.secrets import remove_secrets
 from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.schedulers.base_queue import Answer, Queue
 from castoff.launcher.schedulers.local.control import cancel

@@ -15,12 +15,12 @@ from castoff.launcher.config.array_indices import members_range
 from castoff.launcher.errors import CastoffError, report
 from castoff.launcher.process import files
 from castoff.launcher.runs.directory import check_folder
-from castoff.launcher.runs.env_from import SECRETS, secrets
 from castoff.launcher.runs.index import record_runs
 from castoff.launcher.runs.owner import mark_of, other_host
 from castoff.launcher.runs.records import Facts, Submission, ending_of, set_aside_hosts
 from castoff.launcher.runs.run import LOCK, STOP, RunDirectory
 from castoff.launcher.runs.script import head_of
+from castoff.launcher.runs.secrets import SECRETS, secrets
 from castoff.launcher.schedulers.base import QueuedScheduler
 from castoff.launcher.schedulers.command import SchedulerUnreachable
 from castoff.launcher.schedulers.local.control import forget_cancellation, marked

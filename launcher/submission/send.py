@@ -20,9 +20,9 @@ from typing import IO, NamedTuple
 
 from castoff.launcher.errors import CastoffError, report
 from castoff.launcher.launchers.local.processes import GUARDED
-from castoff.launcher.runs.env_from import SECRETS
 from castoff.launcher.runs.records import Send, Submission
 from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.secrets import SECRETS
 from castoff.launcher.schedulers.base import QueuedScheduler
 from castoff.launcher.schedulers.command import Answering, command_environment
 from castoff.launcher.schedulers.local import control as local

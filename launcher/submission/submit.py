@@ -26,13 +26,13 @@ from castoff.launcher.preflight.syntax import check_syntax
 from castoff.launcher.process import files
 from castoff.launcher.runs import provenance
 from castoff.launcher.runs.drafts import Draft, new_run
-from castoff.launcher.runs.env_from import SECRETS, secrets
 from castoff.launcher.runs.index import record_runs
 from castoff.launcher.runs.plan import Plan
 from castoff.launcher.runs.records import Submission, encode
 from castoff.launcher.runs.removal import sweep
 from castoff.launcher.runs.run import RunDirectory, runs_folder
 from castoff.launcher.runs.script import head_of
+from castoff.launcher.runs.secrets import SECRETS, secrets
 from castoff.launcher.schedulers.base import QueuedScheduler
 from castoff.launcher.schedulers.base_queue import Configuration
 from castoff.launcher.schedulers.dialect import dependency_words, own_dependency

@@ -28,7 +28,7 @@ _SHOWN_BY = frozenset(
 
 
 class Access(NamedTuple):
-    """What somebody beside the owner may do."""
+    """What a user or group other than the owner may do."""
 
     kind: Literal["user", "group", "everybody"]
     number: int | None

@@ -8,19 +8,19 @@ from pathlib import Path
 
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.process import files
+from castoff.launcher.process.files import make_folders
 from castoff.launcher.text.quoting import visible_word
-from castoff.launcher.trust.folders import make_folders
 from castoff.launcher.trust.paths import weaknesses
 
 
 def granted_file(environ: Mapping[str, str]) -> Path:
-    """Where they are listed."""
+    """The file that lists the trusted folders."""
     home = environ.get("HOME", "/nonexistent")
     return Path(environ.get("XDG_CONFIG_HOME") or f"{home}/.config", "castoff", "trusted")
 
 
 def granted(environ: Mapping[str, str]) -> list[Path]:
-    """All of them.
+    """All trusted folders.
 
     Raises:
         CastoffError: their list cannot be read, or others could have written it.

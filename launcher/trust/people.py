@@ -45,7 +45,7 @@ def uid_of(name: str) -> int | None:
 
 
 def gid_of(name: str) -> int | None:
-    """The group, likewise."""
+    """The group of a name or number, likewise; None: this host has none."""
     import grp
 
     plain = name.partition("@")[0]

@@ -69,11 +69,11 @@ class Step(NamedTuple):
     path: Path
     about: os.stat_result
     listed: Listed | None
-    """Whom it lets in; None: of a link, which has neither mode nor list."""
+    """Whom it lets in; None for a link, which has neither mode nor list."""
     is_beside_all: bool
-    """Whether everybody may put something beside it."""
+    """Whether everyone may create files in its folder."""
     is_below_all: bool
-    """Whether everybody may put something into a folder above it."""
+    """Whether everyone may create files in a folder above it."""
     shut_off_by: Path | None
     """The nearest folder above it on its file system that lets nobody else in."""
     is_last: bool

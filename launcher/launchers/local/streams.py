@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.trust.folders import make_folders
+from castoff.launcher.process.files import make_folders
 
 LINE_LIMIT = 64 * 1024
 """Bytes of an unfinished line after which it is shown unfinished."""

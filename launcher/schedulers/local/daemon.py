@@ -34,10 +34,10 @@ from castoff.launcher.launchers.local.processes import (
     shares,
 )
 from castoff.launcher.process.locks import take
-from castoff.launcher.runs.env_from import SECRETS
 from castoff.launcher.runs.owner import record_owner, taken_submission
 from castoff.launcher.runs.records import Ending, Submission, begins, encode, ending_of, write
 from castoff.launcher.runs.run import LOCK, SETTLED, USAGE, RunDirectory, stop_requested
+from castoff.launcher.runs.secrets import SECRETS
 from castoff.launcher.schedulers.local.control import cancel_requested, cancelled_members
 from castoff.launcher.schedulers.local.member import Member, Start, attempt_folder
 

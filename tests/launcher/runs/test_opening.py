@@ -13,12 +13,12 @@ import pytest
 from castoff.launcher.api.run import Run
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.runs.drafts import new_run
-from castoff.launcher.runs.env_from import remove_secrets
 from castoff.launcher.runs.index import Entry
 from castoff.launcher.runs.owner import record_owner
 from castoff.launcher.runs.records import Cancelled, Submission
 from castoff.launcher.runs.removal import remove, sweep
 from castoff.launcher.runs.run import RunDirectory, request_stop
+from castoff.launcher.runs.secrets import remove_secrets
 from castoff.launcher.schedulers.local import control
 from castoff.launcher.submission.resubmit import resubmit
 from tests.test_architecture import CHECKOUT, parsed

@@ -16,8 +16,8 @@ from castoff.launcher.config.site import Search
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.process import files
 from castoff.launcher.runs.drafts import new_run
-from castoff.launcher.runs.env_from import secrets
 from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.secrets import secrets
 from castoff.launcher.schedulers.local import control as local
 from castoff.launcher.submission import submit as submission
 from tests import patience

@@ -1,8 +1,48 @@
-"""Which files of a project, and which variables, look as if they held secrets, by their names alone."""
+"""Secrets: the variables of `env_from` in a run directory, and which names look like a secret's."""
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Mapping
+
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.text.quoting import shell_word
+
+SECRETS = "secrets.sh"
+
+
+def secrets(names: list[str], environ: Mapping[str, str]) -> str:
+    """The text of secrets.sh, which exports these variables.
+
+    Raises:
+        CastoffError: one is not set.
+    """
+    missing = [name for name in names if name not in environ]
+    if missing:
+        raise CastoffError(
+            f"env_from: {', '.join(missing)} not set in this environment; export before submitting"
+        )
+    return "".join(f"export {name}={shell_word(environ[name])}\n" for name in names)
+
+
+def remove_secrets(run: RunDirectory, submitted: float | None) -> None:
+    """Remove secrets.sh once nothing of the run needs it; `castoff resubmit` writes them anew.
+
+    `submitted`: when what has ended was submitted. A submission since keeps its own. What cannot be removed
+    stays, for whoever looks at the run next.
+    """
+    path = run.path / SECRETS
+    if not path.exists():
+        return
+    with contextlib.suppress(OSError, CastoffError), run.locked(patience=0):
+        record = run.submission()
+        if record is not None and record.time == submitted:
+            path.unlink()
+
+
+# Names
 
 _OF_PROGRAMS = re.compile(
     r"\.(ssh|gnupg|aws|azure|kube|docker|password-store|netrc|pgpass|pypirc|git-credentials|env.*)"
@@ -16,7 +56,7 @@ _WORD = re.compile("key|secret|credential|passw", re.IGNORECASE)
 _HARMLESS = re.compile(
     "key[_-]?(point|board|frame|word|note|stroke|phrase)|(mon|tur|hoc|don|joc)key|whiskey", re.IGNORECASE
 )
-"""What is about no secret though it has such a word in it."""
+"""Words that name no secret though they contain such a word."""
 
 _SOURCE = re.compile(r"\.(py|pyi|pyx|ipynb|c|cc|cpp|cu|cuh|h|hpp|f90|jl|rs|go|js|ts|md|rst)$", re.IGNORECASE)
 """Source text is often about keys, as that of an attention is; without it the program does not start."""
@@ -25,7 +65,7 @@ _IN_SOURCE = re.compile("(api|secret|private|access|auth)[_-]?keys?[._-]", re.IG
 
 
 def secret_part(name: str) -> str | None:
-    """What of a relative path looks like a secret: `conf/.ssh` of `conf/.ssh/id`; None: nothing does."""
+    """The part of a relative path that looks like a secret, as `conf/.ssh` of `conf/.ssh/id`; else None."""
     parts = name.rstrip("/").split("/")
     word = _IN_SOURCE if _SOURCE.search(parts[-1]) else _WORD
     for number, part in enumerate(parts, start=1):

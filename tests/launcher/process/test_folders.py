@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from castoff.launcher.process.files import make_folders
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import RunDirectory
-from castoff.launcher.trust.folders import make_folders
 from tests.command_line import Castoff
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from castoff.launcher.process.locks import locked
-from castoff.launcher.runs.env_from import remove_secrets
 from castoff.launcher.runs.run import LOCK
+from castoff.launcher.runs.secrets import remove_secrets
 from castoff.launcher.status.watch import status
 
 from ..fake_slurm import FakeSlurm, OnSlurm
