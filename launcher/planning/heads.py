@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 3281435169, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1597673158}
+SOURCES = {'head.sh.j2': 894793697, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1597673158}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, **_: Any) -> str:
@@ -24,13 +24,15 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add('# ' + str(_filters['comment'](note)) + '\n')
     _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\n')
     if (not plan.script):
-        _add('castoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+        _add('castoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_device_step=%d' % (plan.devices.step,)) if ('devices' in features) else "")) + '\n')
     if ('groups' in features):
         _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:
-        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
+        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; the program is asked to stop in the last ' + str(plan.grace) + '\n')
     elif ('deadline' in features):
-        _add('castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
+        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; the program is asked to stop in the last ' + str(plan.grace) + '\n')
+    elif (('nodes' in features) and (not plan.driver)):
+        _add('castoff_start_timeout=' + str((plan.start_timeout or 0)) + ' # seconds\n')
     if ('visible' in features):
         _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
     elif ('masks' in features):
@@ -38,7 +40,6 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
     if ('binds_ranks' in features):
         _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # of each rank of a node\n')
     if ('devices' in features):
-        _add('castoff_device_step=' + str(plan.devices.step) + '\n')
         if plan.devices.indices:
             _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # of each rank of a node, among those that it sees\n')
         if plan.devices.near:
@@ -177,13 +178,15 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('# ' + str(_filters['comment'](note)) + '\n')
     _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\n')
     if (not plan.script):
-        _add('castoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+        _add('castoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_device_step=%d' % (plan.devices.step,)) if ('devices' in features) else "")) + '\n')
     if ('groups' in features):
         _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:
-        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
+        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; the program is asked to stop in the last ' + str(plan.grace) + '\n')
     elif ('deadline' in features):
-        _add('castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
+        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; the program is asked to stop in the last ' + str(plan.grace) + '\n')
+    elif (('nodes' in features) and (not plan.driver)):
+        _add('castoff_start_timeout=' + str((plan.start_timeout or 0)) + ' # seconds\n')
     if ('visible' in features):
         _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
     elif ('masks' in features):
@@ -191,7 +194,6 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if ('binds_ranks' in features):
         _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # of each rank of a node\n')
     if ('devices' in features):
-        _add('castoff_device_step=' + str(plan.devices.step) + '\n')
         if plan.devices.indices:
             _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # of each rank of a node, among those that it sees\n')
         if plan.devices.near:
@@ -329,13 +331,15 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('# ' + str(_filters['comment'](note)) + '\n')
     _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\n')
     if (not plan.script):
-        _add('castoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+        _add('castoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_device_step=%d' % (plan.devices.step,)) if ('devices' in features) else "")) + '\n')
     if ('groups' in features):
         _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:
-        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
+        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; the program is asked to stop in the last ' + str(plan.grace) + '\n')
     elif ('deadline' in features):
-        _add('castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
+        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; the program is asked to stop in the last ' + str(plan.grace) + '\n')
+    elif (('nodes' in features) and (not plan.driver)):
+        _add('castoff_start_timeout=' + str((plan.start_timeout or 0)) + ' # seconds\n')
     if ('visible' in features):
         _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
     elif ('masks' in features):
@@ -343,7 +347,6 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
     if ('binds_ranks' in features):
         _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # of each rank of a node\n')
     if ('devices' in features):
-        _add('castoff_device_step=' + str(plan.devices.step) + '\n')
         if plan.devices.indices:
             _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # of each rank of a node, among those that it sees\n')
         if plan.devices.near:
@@ -483,13 +486,15 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('# ' + str(_filters['comment'](note)) + '\n')
     _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\n')
     if (not plan.script):
-        _add('castoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+        _add('castoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_device_step=%d' % (plan.devices.step,)) if ('devices' in features) else "")) + '\n')
     if ('groups' in features):
         _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:
-        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
+        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; the program is asked to stop in the last ' + str(plan.grace) + '\n')
     elif ('deadline' in features):
-        _add('castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
+        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; the program is asked to stop in the last ' + str(plan.grace) + '\n')
+    elif (('nodes' in features) and (not plan.driver)):
+        _add('castoff_start_timeout=' + str((plan.start_timeout or 0)) + ' # seconds\n')
     if ('visible' in features):
         _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
     elif ('masks' in features):
@@ -497,7 +502,6 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if ('binds_ranks' in features):
         _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # of each rank of a node\n')
     if ('devices' in features):
-        _add('castoff_device_step=' + str(plan.devices.step) + '\n')
         if plan.devices.indices:
             _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # of each rank of a node, among those that it sees\n')
         if plan.devices.near:

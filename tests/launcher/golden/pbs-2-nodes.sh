@@ -17,8 +17,8 @@
   [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }
   set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines
 
-castoff_nodes=2 castoff_ranks=8 castoff_ranks_per_node=4 castoff_full_nodes=2 castoff_start_timeout=600
-castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
+castoff_nodes=2 castoff_ranks=8 castoff_ranks_per_node=4 castoff_full_nodes=2
+castoff_walltime=1800 castoff_grace=120 castoff_start_timeout=600 # seconds; the program is asked to stop in the last 120
 export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
