@@ -18,10 +18,10 @@ _OWN: dict[str, Any] = {
     "devices_per_node": CountOrNone,
     "memory": Memory,
 }
-"""Names in a kind of chunk that castoff interprets; every other name is a resource of the scheduler."""
+"""Names in a group of nodes that castoff interprets; every other name is a resource of the scheduler."""
 
 
-class Kind(msgspec.Struct, frozen=True):
+class NodeGroup(msgspec.Struct, frozen=True):
     """Consecutive nodes for which a job requests the same."""
 
     nodes: int = 1
@@ -35,9 +35,9 @@ class Kind(msgspec.Struct, frozen=True):
     """The scheduler's own resources, in the given order."""
 
 
-def kinds(select: Select) -> list[Kind]:
-    """The kinds of a list without problems; empty for a mapping, which adds to every chunk."""
-    return [_kind(one) for one in select] if isinstance(select, list) else []
+def node_groups(select: Select) -> list[NodeGroup]:
+    """The groups of a list without problems; empty for a mapping, which adds to every chunk."""
+    return [_node_group(one) for one in select] if isinstance(select, list) else []
 
 
 def resources(select: Select) -> dict[str, Resource]:
@@ -76,9 +76,9 @@ def problems(select: Select) -> Iterator[tuple[tuple[str | int, ...], str]]:
                 yield ("select", number, name), f"is {value!r}, but takes {allowed(_OWN[name])}"
 
 
-def _kind(given: Resources) -> Kind:
+def _node_group(given: Resources) -> NodeGroup:
     own = {name: _converted(name, given[name]) for name in _OWN if given.get(name) is not None}
-    return Kind(**own, resources=_named({name: one for name, one in given.items() if name not in _OWN}))
+    return NodeGroup(**own, resources=_named({name: one for name, one in given.items() if name not in _OWN}))
 
 
 def _converted(name: str, value: object) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from castoff.launcher.config.chunks import kinds
+from castoff.launcher.config.chunks import node_groups
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Site
 from castoff.launcher.config.site_fields import Node
@@ -37,7 +37,7 @@ def submission_only(spec: JobSpec) -> list[str]:
     """The job's other fields for a scheduler, in the order of its file: they have no effect inside an
     allocation."""
     said = {field.partition(".")[0] for one in map(queued_of, HAVE_DIRECTIVES) for field in one.handles}
-    heeded = _HERE_TOO | {"select"} if kinds(spec.select) else _HERE_TOO
+    heeded = _HERE_TOO | {"select"} if node_groups(spec.select) else _HERE_TOO
     return [name for name in fields_of(JobSpec) if name in said - heeded]
 
 
@@ -131,7 +131,7 @@ def _job_in(
     nodes = _nodes(allocation, spec)
     blank = {name: getattr(JobSpec(), name) for name in submission_only(spec)}
     own = {**blank, "nodes": nodes, "inherit": "all"}
-    if kinds(spec.select):  # which say how many ranks each host has
+    if node_groups(spec.select):  # which say how many ranks each host has
         own["nodes"] = None
     if allocation.reports_end_time:
         own["walltime"] = None
@@ -158,7 +158,7 @@ def _job_in(
 
 def _devices(allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[str, str]) -> dict[str, int]:
     """The fields for devices and ranks, if the hosts have fewer devices than the site's nodes."""
-    if not site.node or not site.node.device_count or kinds(spec.select):
+    if not site.node or not site.node.device_count or node_groups(spec.select):
         return {}
     given = _given(allocation, site.node, environ)
     if given is None or given >= site.node.device_count:
@@ -191,7 +191,7 @@ def _given(allocation: Allocation, node: Node, environ: Mapping[str, str]) -> in
 def _nodes(allocation: Allocation, spec: JobSpec) -> int:
     count = len(allocation.hosts)
     source = spec.source or Document({}, "the job")
-    if several := sum(kind.nodes for kind in kinds(spec.select)):
+    if several := sum(group.nodes for group in node_groups(spec.select)):
         if several > count:
             message = f"asks for {several} nodes, but {allocation} has {count}: ask for a larger allocation"
             raise InvalidInput([Problem(source.where(("select",)), "select", message)])

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import msgspec
 
-from castoff.launcher.config.chunks import Kind
+from castoff.launcher.config.chunks import NodeGroup
 from castoff.launcher.config.job_fields import OwnDistribution
 from castoff.launcher.config.site import Site
 
@@ -103,8 +103,8 @@ class Request(msgspec.Struct, frozen=True):
     """The queue, if a scheduler that is asked for chunks gives one device per chunk there."""
     spare_nodes: int = 0
     """Nodes beyond those of the layout, which replace hosts that fail."""
-    kinds: Sequence[Kind] = ()
-    """The job's kinds of chunks, if they differ; each is complete in itself."""
+    node_groups: Sequence[NodeGroup] = ()
+    """The groups of `select`, if their chunks differ; each is complete in itself."""
     after: str | None = None
     """A dependency of scheduler ids only, in the scheduler's words."""
     device_type: str | None = None
@@ -113,7 +113,7 @@ class Request(msgspec.Struct, frozen=True):
     @property
     def any_devices(self) -> bool:
         """Whether it asks for devices on any node."""
-        return bool(self.node_devices) or any(kind.devices_per_node for kind in self.kinds)
+        return bool(self.node_devices) or any(group.devices_per_node for group in self.node_groups)
 
     def gpus(self, count: int) -> str:
         """The number of devices in the form in which Slurm is asked for them."""

@@ -1,16 +1,24 @@
-"""A program that starts its own workers on all hosts of the job: `launcher.driver`. Pure."""
+"""Programs that start their own processes: a driver, a batch script, torchrun and its like. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
 
+import msgspec
+
+from castoff.launcher.config.batch_script import OF_RANKS, interpreter
+from castoff.launcher.config.defaults import EffectiveJob
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Site
 from castoff.launcher.planning.containers import RUNTIMES
-from castoff.launcher.planning.limits import Kind
+from castoff.launcher.planning.limits import Target
+from castoff.launcher.schedulers.base import Scheduler
+from castoff.launcher.schedulers.dialect import says_its_size
 
 
-def problems(spec: JobSpec, *, function: bool) -> Iterator[tuple[str, str]]:
+def driver_problems(spec: JobSpec, *, function: bool) -> Iterator[tuple[str, str]]:
     """Why a job's program cannot be one."""
     if not spec.launcher.driver:
         return
@@ -25,9 +33,75 @@ def problems(spec: JobSpec, *, function: bool) -> Iterator[tuple[str, str]]:
         yield "container.runtime", f"is {runtime}, {without}: use another ({others}), or drop launcher.driver"
 
 
-def devices(spec: JobSpec, site: Site, shared: Kind | None) -> int:
+def devices(spec: JobSpec, site: Site, shared: Target | None) -> int:
     """Those of each node: all that a job can have, unless it says otherwise."""
     if spec.devices_per_rank is not None:
         return spec.devices_per_rank
     of_node = site.node.device_count if site.node else 0
     return min(of_node, shared.max_devices) if shared else of_node
+
+
+DELIMITER = "CASTOFF_SCRIPT"
+
+
+def as_driver(agreed: EffectiveJob, given: JobSpec, scheduler: Scheduler) -> EffectiveJob:
+    """The job with its script's interpreter as command; `given`: without its site's defaults.
+
+    What a site sets up for ranks is not for a script. A size in the scheduler's own words replaces that of
+    the fields, which are for other schedulers.
+    """
+    if given.script is None:
+        return agreed
+    own = {name: getattr(given, name) for name in OF_RANKS}
+    launcher = msgspec.structs.replace(given.launcher, driver=True)
+    as_one = {"launcher": launcher, "command": interpreter(given.script), "name": given.name or "script"}
+    spec = msgspec.structs.replace(agreed.spec, **own | as_one, env=dict(given.env))
+    if scheduler.dialect and says_its_size(spec, scheduler.dialect, scheduler.name):
+        spec = msgspec.structs.replace(
+            spec, cores_per_rank=None, devices_per_rank=0, device_type=None, memory=None, exclusive=None
+        )
+    shell = " ".join(word for word in agreed.site.shell.split() if word not in ("-l", "--login"))
+    site = msgspec.structs.replace(agreed.site, env={}, teardown=[], shell=shell)
+    return EffectiveJob(spec, site, [])
+
+
+def delimiter(script: str) -> str:
+    """A word that no line of the script is, to end a here-document with."""
+    lines, word = {*script.split("\n")}, DELIMITER
+    while word in lines:
+        word += "_"
+    return word
+
+
+_MODULES = {
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torchrun",
+    "accelerate.commands.launch": "accelerate",
+    "deepspeed.launcher.runner": "deepspeed",
+}
+
+
+def node_launcher(command: Sequence[str]) -> str | None:
+    """What starts the ranks of a node if a command does so itself: torchrun, accelerate or deepspeed."""
+    name = PurePosixPath(command[0]).name if command else ""
+    if name in ("torchrun", "deepspeed") or (name == "accelerate" and command[1:2] == ["launch"]):
+        return name
+    if re.fullmatch(r"python[0-9.]*", name) and "-m" in command[:-1]:
+        return _MODULES.get(command[command.index("-m") + 1])
+    return None
+
+
+def node_launcher_problems(spec: JobSpec, most: int) -> Iterator[tuple[str, str]]:
+    """Why a job may not run such a command; `most`: its ranks on the fullest node."""
+    name = node_launcher(spec.command)
+    if name is None or spec.launcher.driver:
+        return
+    without = "set `launcher: {torchrun: true}` and leave torchrun and its options out of command"
+    if spec.launcher.torchrun:
+        yield "command", f"starts {name}, which launcher.torchrun starts already: leave it out of command"
+    elif most > 1:
+        fix = f"{without}, or set ranks_per_node: 1" if name == "torchrun" else "set ranks_per_node: 1"
+        yield (
+            "command",
+            f"starts {name} {most} times on a node, once per rank, and each starts ranks itself: {fix}",
+        )

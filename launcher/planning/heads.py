@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 894793697, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1597673158}
+SOURCES = {'head.sh.j2': 2919389127, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1597673158}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, **_: Any) -> str:
@@ -28,9 +28,9 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
     if ('groups' in features):
         _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:
-        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; the program is asked to stop in the last ' + str(plan.grace) + '\n')
+        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; a stop is asked for in the last ' + str(plan.grace) + '\n')
     elif ('deadline' in features):
-        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; the program is asked to stop in the last ' + str(plan.grace) + '\n')
+        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; a stop is asked for in the last ' + str(plan.grace) + '\n')
     elif (('nodes' in features) and (not plan.driver)):
         _add('castoff_start_timeout=' + str((plan.start_timeout or 0)) + ' # seconds\n')
     if ('visible' in features):
@@ -182,9 +182,9 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if ('groups' in features):
         _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:
-        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; the program is asked to stop in the last ' + str(plan.grace) + '\n')
+        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; a stop is asked for in the last ' + str(plan.grace) + '\n')
     elif ('deadline' in features):
-        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; the program is asked to stop in the last ' + str(plan.grace) + '\n')
+        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; a stop is asked for in the last ' + str(plan.grace) + '\n')
     elif (('nodes' in features) and (not plan.driver)):
         _add('castoff_start_timeout=' + str((plan.start_timeout or 0)) + ' # seconds\n')
     if ('visible' in features):
@@ -335,9 +335,9 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
     if ('groups' in features):
         _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:
-        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; the program is asked to stop in the last ' + str(plan.grace) + '\n')
+        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; a stop is asked for in the last ' + str(plan.grace) + '\n')
     elif ('deadline' in features):
-        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; the program is asked to stop in the last ' + str(plan.grace) + '\n')
+        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; a stop is asked for in the last ' + str(plan.grace) + '\n')
     elif (('nodes' in features) and (not plan.driver)):
         _add('castoff_start_timeout=' + str((plan.start_timeout or 0)) + ' # seconds\n')
     if ('visible' in features):
@@ -490,9 +490,9 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if ('groups' in features):
         _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:
-        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; the program is asked to stop in the last ' + str(plan.grace) + '\n')
+        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; a stop is asked for in the last ' + str(plan.grace) + '\n')
     elif ('deadline' in features):
-        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; the program is asked to stop in the last ' + str(plan.grace) + '\n')
+        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; a stop is asked for in the last ' + str(plan.grace) + '\n')
     elif (('nodes' in features) and (not plan.driver)):
         _add('castoff_start_timeout=' + str((plan.start_timeout or 0)) + ' # seconds\n')
     if ('visible' in features):

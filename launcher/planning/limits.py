@@ -33,14 +33,14 @@ def site_problems(
         *_names(scheduler, name),
         *_others(spec, site, scheduler),
     ]
-    for kind in kinds(spec, site, scheduler):
+    for target in targets(spec, site, scheduler):
         known = {field for field, _ in found}
-        of_kind = _queue(spec, site, scheduler, kind, walltime)
-        found += [(field, message) for field, message in of_kind if field not in known]
+        of_target = _queue(spec, site, scheduler, target, walltime)
+        found += [(field, message) for field, message in of_target if field not in known]
     return found
 
 
-class Kind(msgspec.Struct, frozen=True):
+class Target(msgspec.Struct, frozen=True):
     """What a job goes to: a queue, or a QOS."""
 
     field: Literal["queue", "qos"]
@@ -73,13 +73,13 @@ class Kind(msgspec.Struct, frozen=True):
         return next(offered, None)
 
 
-def kinds(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[Kind]:
+def targets(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[Target]:
     """The queue and the QOS that count for a job, as far as there are such."""
     queue, qos = spec.queue or site.default_queue, spec.qos or site.default_qos
     if queue is not None and scheduler.has_queue:
-        yield Kind("queue", queue, site.queues, site.other_queues, asked=spec.queue is not None)
+        yield Target("queue", queue, site.queues, site.other_queues, asked=spec.queue is not None)
     if qos is not None and "qos" in scheduler.handles:
-        yield Kind("qos", qos, site.qos, site.other_qos, asked=spec.qos is not None)
+        yield Target("qos", qos, site.qos, site.other_qos, asked=spec.qos is not None)
 
 
 def chosen_queue(spec: JobSpec, site: Site, scheduler: Scheduler, walltime: int | None) -> str | None:
@@ -154,14 +154,14 @@ def _others(spec: JobSpec, site: Site, own: Scheduler) -> _Found:
         yield from bound_problems(own.dialect.fields, spec, own.title)
 
 
-def _queue(spec: JobSpec, site: Site, scheduler: Scheduler, kind: Kind, walltime: int | None) -> _Found:
-    field, name = kind.field, kind.name
-    if (queue := kind.known.get(name)) is None:
+def _queue(spec: JobSpec, site: Site, scheduler: Scheduler, target: Target, walltime: int | None) -> _Found:
+    field, name = target.field, target.name
+    if (queue := target.known.get(name)) is None:
         several = name.split(",")  # Slurm takes the first that has room
-        missing = [one for one in several if one not in kind.known]
+        missing = [one for one in several if one not in target.known]
         if missing:
-            yield from _unknown(site, msgspec.structs.replace(kind, name=missing[0] or name))
-        elif not any(_takes(kind.known[one], _nodes(spec), walltime) for one in several):
+            yield from _unknown(site, msgspec.structs.replace(target, name=missing[0] or name))
+        elif not any(_takes(target.known[one], _nodes(spec), walltime) for one in several):
             taken = f"none of which takes {_asked(_nodes(spec), walltime)}"
             yield field, f"is {name!r}, {taken}; castoff sites {site.name} shows what each takes"
         return
@@ -171,36 +171,41 @@ def _queue(spec: JobSpec, site: Site, scheduler: Scheduler, kind: Kind, walltime
         return
     nodes = _nodes(spec)
     if not _takes(queue, nodes, walltime):
-        fitting = _taking(kind.known, nodes, walltime, _members(spec))
+        fitting = _taking(target.known, nodes, walltime, _members(spec))
         others = f"; what would: {', '.join(fitting)}" if fitting else ""
         asked = _asked(nodes, walltime)
-        if field == "queue" and site.queue_choice and not kind.asked:
+        if field == "queue" and site.queue_choice and not target.asked:
             choice = (f"{one} takes {_taken(site.queues[one])}" for one in site.queue_choice)
             yield field, f"is not set, and none takes {asked}: {'; '.join(choice)} {queue.cited}{others}"
         else:
-            which = f"is {name!r}, which" if kind.asked else f"is not set, and {name}, which is the default,"
+            which = (
+                f"is {name!r}, which" if target.asked else f"is not set, and {name}, which is the default,"
+            )
             yield field, f"{which} does not take {asked}; it takes {_taken(queue)} {queue.cited}{others}"
-    yield from _job_limit(spec, scheduler, kind, walltime)
+    yield from _job_limit(spec, scheduler, target, walltime)
 
 
-def _unknown(site: Site, kind: Kind) -> _Found:
-    hint = did_you_mean(kind.name, kind.known)
-    if kind.others and not hint:
+def _unknown(site: Site, target: Target) -> _Found:
+    hint = did_you_mean(target.name, target.known)
+    if target.others and not hint:
         return
-    if not kind.known:
-        meant = kind.name if kind.name in site.qos else next(iter(site.qos), None)
+    if not target.known:
+        meant = target.name if target.name in site.qos else next(iter(site.qos), None)
         also = f", and choose a QOS ({', '.join(site.qos)}), as in {setting('qos', meant)}" if meant else ""
-        yield kind.field, f"is {kind.name!r}, but {site.name} chooses the {kind.field} itself: drop it{also}"
+        yield (
+            target.field,
+            f"is {target.name!r}, but {site.name} chooses the {target.field} itself: drop it{also}",
+        )
         return
-    there = hint or f"; there are: {', '.join(kind.known)}"
-    missing = f"a {kind.field} that is missing here goes into a profile that extends this site"
-    if not kind.others:
-        missing = f"on its machine, castoff sites check {site.name} --update adds a new {kind.field}"
-    yield kind.field, f"is {kind.name!r}, which {site.name} does not have{there} ({missing})"
+    there = hint or f"; there are: {', '.join(target.known)}"
+    missing = f"a {target.field} that is missing here goes into a profile that extends this site"
+    if not target.others:
+        missing = f"on its machine, castoff sites check {site.name} --update adds a new {target.field}"
+    yield target.field, f"is {target.name!r}, which {site.name} does not have{there} ({missing})"
 
 
-def _job_limit(spec: JobSpec, scheduler: Scheduler, kind: Kind, walltime: int | None) -> _Found:
-    queue, name = kind.known[kind.name], kind.name
+def _job_limit(spec: JobSpec, scheduler: Scheduler, target: Target, walltime: int | None) -> _Found:
+    queue, name = target.known[target.name], target.name
     further = spec.requeue.max and not scheduler.requeues_in_place
     jobs = "1 job" if queue.max_jobs == 1 else f"{queue.max_jobs} jobs"
     allows = f"{name} allows a user {jobs} queued or running {queue.cited}"
@@ -208,8 +213,10 @@ def _job_limit(spec: JobSpec, scheduler: Scheduler, kind: Kind, walltime: int | 
     if array and queue.max_jobs and array.size > queue.max_jobs:
         further = False
         asked = f"{array.size} members of {_asked(_nodes(spec), walltime)}"
-        fitting = _taking(kind.known, _nodes(spec), walltime, array.size)
-        taken = f"{asked} are taken by {', '.join(fitting)}" if fitting else f"no {kind.field} takes {asked}"
+        fitting = _taking(target.known, _nodes(spec), walltime, array.size)
+        taken = (
+            f"{asked} are taken by {', '.join(fitting)}" if fitting else f"no {target.field} takes {asked}"
+        )
         fix = "" if fitting else ": lower it, and send the rest later"
         yield array.field, f"is {array.size_words}, but {allows}; {taken}{fix}"
     most = queue.array_max_concurrent
@@ -248,9 +255,14 @@ def _room_to_resume(spec: JobSpec, most: int, limit: str) -> _Found:
 
 def notes(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[str]:
     """What to know of a queue that the profile does not list, and of an array too large for one job."""
-    for kind in kinds(spec, site, scheduler):
-        if kind.asked and kind.others and kind.known and not kind.known.keys() >= {*kind.name.split(",")}:
-            yield f"{kind.field} {kind.name}: its limits are not checked, as {site.name} does not list it"
+    for target in targets(spec, site, scheduler):
+        if (
+            target.asked
+            and target.others
+            and target.known
+            and not target.known.keys() >= {*target.name.split(",")}
+        ):
+            yield f"{target.field} {target.name}: its limits are not checked, as {site.name} does not list it"
     if spec.array and scheduler.tasks(spec.array.members) != spec.array.members:
         numbered = f"0 to {spec.array.size - 1}, for it takes one range"
         yield f"array: to {scheduler.title} its members {spec.array.own_indices} are {numbered}"

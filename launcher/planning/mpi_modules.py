@@ -10,8 +10,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.job_fields import LauncherName
+from castoff.launcher.config.site import Site
 from castoff.launcher.launchers.commands import LAUNCHERS
+from castoff.launcher.schedulers.base import Scheduler
 
 _COMMAND = re.compile(r"(?:^|[;&|({]|\bthen\b|\bdo\b|\belse\b)\s*(module|ml)\s+([^;&|#\n]+)", re.MULTILINE)
 _LOADS = ("load", "add", "try-load", "try-add")
@@ -47,6 +50,26 @@ class Loaded(NamedTuple):
             return None
         fix = f"set launcher.args: [{flag}] if its ranks are worlds of size 1"
         return f"{self}, and {launcher} may not offer PMIx by default: {fix}"
+
+
+def launcher(
+    default: LauncherName, spec: JobSpec, site: Site, scheduler: Scheduler
+) -> tuple[LauncherName, list[str]]:
+    """The launcher of the MPI that setup loads, unless someone chose one; and notes that say so."""
+    there = loaded([*site.setup, *spec.setup, *site.setup_last])
+    if there is None:
+        return default, []
+    if there.fits(default):
+        note = there.without_pmix(default, [*site.launcher_args, *spec.launcher.args])
+        return default, [note] if note else []
+    better = there.launcher(scheduler.launchers)
+    if chosen := spec.launcher.name:
+        fix = f"set {better}, or drop it" if better else "load another MPI"
+        return default, [f"{there}, whose ranks launcher.name: {chosen} does not connect: {fix}"]
+    if better is None or "/" in site.mpiexec:
+        fix = f"set launcher.name: {better}" if better else "load another MPI, or set launcher.name"
+        return default, [f"{there}, and the site's launcher is {default}: {fix}"]
+    return better, [f"{there}, so launcher.name is {better} instead of the site's {default}"]
 
 
 def loaded(setup: Iterable[str]) -> Loaded | None:

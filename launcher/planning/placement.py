@@ -58,7 +58,7 @@ class Question(msgspec.Struct, frozen=True):
     node_devices: int
     """Devices of each node that the job has."""
     whole_nodes: bool
-    shared: limits.Kind | None
+    shared: limits.Target | None
     """The queue or QOS whose jobs share nodes, if it is one."""
 
 
@@ -283,7 +283,7 @@ class _Placer:
         else:
             self.found.report(bound.field, message)
 
-    def _report_devices(self, shared: limits.Kind, queue: Queue) -> None:
+    def _report_devices(self, shared: limits.Target, queue: Queue) -> None:
         """A number of devices that a job cannot have of a node that it shares."""
         per_rank, counts = self.asked.per_rank, queue.device_counts
         given = f"{shared.name} gives a job {queue.devices_words} of a node's devices {queue.cited}"

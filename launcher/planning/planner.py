@@ -19,18 +19,15 @@ from castoff.launcher.errors import InvalidInput
 from castoff.launcher.launchers.base import Layout, Request
 from castoff.launcher.launchers.commands import LAUNCHERS
 from castoff.launcher.planning import (
-    batch_scripts,
     binding,
     containers,
     drivers,
-    kinds,
     limits,
     mpi_modules,
     needs,
-    node_launchers,
+    node_groups,
     placement,
     preloading,
-    requeueing,
     restarts,
     stage_in,
 )
@@ -71,7 +68,7 @@ def decide(spec: JobSpec, site: Site, *, function: bool = False) -> tuple[Plan, 
     if function:
         spec = msgspec.structs.replace(spec, command=["function"], name=spec.name or "function")
     scheduler = check_profile(site)
-    agreed = batch_scripts.as_driver(effective_job(spec, site), spec, scheduler)
+    agreed = drivers.as_driver(effective_job(spec, site), spec, scheduler)
     return _Planner(agreed, scheduler, given).plan(function=function), scheduler
 
 
@@ -82,8 +79,9 @@ class _Planner:
         """`given`: the job as it was read."""
         self.device_type = given.device_type if given.script is None else agreed.spec.device_type
         stage = [stage_in.decided(item) for item in agreed.spec.stage]
-        self.kinds = chunks.kinds(agreed.spec.select) if "select" in scheduler.handles else []
-        self.spec = spec = msgspec.structs.replace(kinds.together(agreed.spec, self.kinds), stage=stage)
+        self.groups = chunks.node_groups(agreed.spec.select) if "select" in scheduler.handles else []
+        in_common = node_groups.together(agreed.spec, self.groups)
+        self.spec = spec = msgspec.structs.replace(in_common, stage=stage)
         self.site, self.scheduler, self.given = agreed.site, scheduler, given.directives
         self.contradictions, site = agreed.contradictions, agreed.site
         self.queued = scheduler.has_queue
@@ -93,9 +91,9 @@ class _Planner:
         self.grace = seconds(spec.grace) if spec.grace else grace
         self.queue_chosen = limits.chosen_queue(spec, site, scheduler, self.walltime)
         self.spec = spec = msgspec.structs.replace(spec, queue=spec.queue or self.queue_chosen)
-        known = [*limits.kinds(spec, site, scheduler)]
-        self.shared = next((kind for kind in known if kind.max_devices), None)
-        exclusive = spec.exclusive or any(kind.exclusive for kind in known)
+        targets = [*limits.targets(spec, site, scheduler)]
+        self.shared = next((one for one in targets if one.max_devices), None)
+        exclusive = spec.exclusive or any(one.exclusive for one in targets)
         self.whole_nodes = bool(exclusive or (site.node and site.node.exclusive)) and not self.shared
         self.of_node = site.node.device_count if site.node else 0
         self.found = Findings(self.name, site, given.source, self.given)
@@ -103,8 +101,7 @@ class _Planner:
         self.launcher = self._launcher()
         self.site_args = site.launcher_args if self.queued and self.launcher == site.launcher else []
         self.per_rank = int(self.of_node > 0) if spec.devices_per_rank is None else spec.devices_per_rank
-        for_workers = self.layout.max_per_node == 1 and node_launchers.node_launcher(spec.command) is not None
-        if spec.launcher.driver or for_workers:
+        if spec.launcher.driver or (self.layout.max_per_node == 1 and drivers.node_launcher(spec.command)):
             self.per_rank = drivers.devices(spec, site, self.shared)
         self.node_devices = self.layout.max_per_node * self.per_rank
         if self.of_node and self.node_devices:
@@ -113,8 +110,8 @@ class _Planner:
     def plan(self, *, function: bool) -> Plan:
         """Decide what is left, and check all of it."""
         for field, message in (
-            *drivers.problems(self.spec, function=function),
-            *node_launchers.problems(self.spec, self.layout.max_per_node),
+            *drivers.driver_problems(self.spec, function=function),
+            *drivers.node_launcher_problems(self.spec, self.layout.max_per_node),
             *preloading.problems(self.spec, self.launcher, function=function),
         ):
             self.found.report(field, message)
@@ -127,8 +124,8 @@ class _Planner:
             grace=self.grace,
             spare_nodes=self.spec.restart.spare_nodes or 0,
             device_queue=self.shared.name if self.shared and self.shared.counts_devices else None,
-            kinds=kinds.decided(
-                self.kinds,
+            node_groups=node_groups.decided(
+                self.groups,
                 cores=placed.asked,
                 memory=self.spec.memory,
                 per_rank=self.per_rank,
@@ -205,7 +202,7 @@ class _Planner:
             requeue_max=spec.requeue.max or 0,
             requeue_how=again if {"stop", "walltime"}.intersection(causes) else None,
             requeue_on=list(causes),
-            margin=requeueing.margin(spec, self.scheduler, self.walltime, self.grace),
+            margin=restarts.margin(spec, self.scheduler, self.walltime, self.grace),
             signal=SignalPlan(*signal_and_time(spec.signal)) if spec.signal else None,
             progress=spec.restart.progress or spec.requeue.progress,
             per_rank_logs=layout.processes <= PER_RANK_LOGS and not spec.launcher.torchrun,
@@ -251,11 +248,11 @@ class _Planner:
             *(needs.problems(spec, site) if self.queued else ()),
             *section_problems(self.given),
             *self.contradictions,
-            *kinds.problems(self.kinds, self.per_rank),
+            *node_groups.problems(self.groups, self.per_rank),
             *limits.site_problems(spec, site, self.scheduler, self.name, self.walltime, self.grace),
             *directive_problems(spec.directives, spec, site, self.scheduler, asked),
             *(() if spec.script else self.scheduler.contradictions(spec, site, asked)),
-            *requeueing.problems(spec, self.scheduler, self.walltime, self.grace),
+            *restarts.requeue_problems(spec, self.scheduler, self.walltime, self.grace),
             *(("binding", message) for message in explicit_binding),
         ):
             self.found.report(field, message)
@@ -278,14 +275,15 @@ class _Planner:
         if spec.ranks is not None:
             return Layout.of(spec.ranks, min(nodes, spec.ranks))
         each = spec.ranks_per_node
-        if each is None and not (self.kinds and all(kind.ranks_per_node for kind in self.kinds)):
-            each, why = kinds.default_ranks(spec, site, self.shared)
+        if each is None and not (self.groups and all(group.ranks_per_node for group in self.groups)):
+            each, why = node_groups.default_ranks(spec, site, self.shared)
             self.found.notes.append(why)
-        self.kinds = [
-            msgspec.structs.replace(kind, ranks_per_node=kind.ranks_per_node or each) for kind in self.kinds
+        self.groups = [
+            msgspec.structs.replace(group, ranks_per_node=group.ranks_per_node or each)
+            for group in self.groups
         ]
-        if self.kinds:
-            return Layout.joined((kind.ranks_per_node or 1, kind.nodes) for kind in self.kinds)
+        if self.groups:
+            return Layout.joined((group.ranks_per_node or 1, group.nodes) for group in self.groups)
         return Layout([(each or 1, nodes)])
 
     def _cores_per_node(self) -> int | None:
@@ -309,23 +307,23 @@ class _Planner:
                 for field in ignored(spec, self.site, self.scheduler)
             ]
         if launcher not in allowed:
-            kind = self.scheduler.title
-            message = f"is {launcher}, but a {kind} job's ranks start with one of {', '.join(allowed)}"
+            starters, title = ", ".join(allowed), self.scheduler.title
+            message = f"is {launcher}, but a {title} job's ranks start with one of {starters}"
             if spec.launcher.name == launcher:
                 self.found.report("launcher.name", message)
             else:
                 self.found.report_site("launcher", message)
         elif not spec.launcher.driver:
-            launcher = self._launcher_of_mpi(launcher)
-        own = LAUNCHERS[launcher]
-        most = own.most_words
+            launcher, notes = mpi_modules.launcher(launcher, spec, self.site, self.scheduler)
+            self.found.notes += notes
+        own, most = LAUNCHERS[launcher], LAUNCHERS[launcher].most_words
         if most is not None and len(spec.command) > most:
             message = f"has {len(spec.command)} words, but {launcher} takes at most {most}"
             self.found.report("command", f"{message}: write them to a file that the program reads")
         fills = own.fills_nodes and not layout.block_filled and not spec.launcher.torchrun
-        if fills and self.kinds:
+        if fills and self.groups:
             takes = f"and {launcher} fills node after node with {layout.max_per_node}"
-            fix = "write the same ranks_per_node for every kind; one last node may have fewer"
+            fix = "write the same ranks_per_node for every group; one last node may have fewer"
             self.found.report("select", f"gives its nodes different numbers of ranks, {takes}: {fix}")
         elif fills:
             low = layout.processes - layout.processes % layout.nodes
@@ -335,29 +333,6 @@ class _Planner:
                 f"{low + layout.nodes}"
             )
             self.found.report("ranks", message)
-        return launcher
-
-    def _launcher_of_mpi(self, launcher: LauncherName) -> LauncherName:
-        """The launcher of the MPI that setup loads, unless someone chose one; notes say so either way."""
-        loaded = mpi_modules.loaded([*self.site.setup, *self.spec.setup, *self.site.setup_last])
-        if loaded is None:
-            return launcher
-        if loaded.fits(launcher):
-            flags = [*self.site.launcher_args, *self.spec.launcher.args]
-            self.found.notes += filter(None, [loaded.without_pmix(launcher, flags)])
-            return launcher
-        better = loaded.launcher(self.scheduler.launchers)
-        if chosen := self.spec.launcher.name:
-            fix = f"set {better}, or drop it" if better else "load another MPI"
-            self.found.notes.append(f"{loaded}, whose ranks launcher.name: {chosen} does not connect: {fix}")
-        elif better is None or "/" in self.site.mpiexec:
-            setting = f"set launcher.name: {better}" if better else "load another MPI, or set launcher.name"
-            self.found.notes.append(f"{loaded}, and the site's launcher is {launcher}: {setting}")
-        else:
-            self.found.notes.append(
-                f"{loaded}, so launcher.name is {better} instead of the site's {launcher}"
-            )
-            return better
         return launcher
 
     def _question(self) -> placement.Question:

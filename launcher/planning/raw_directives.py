@@ -50,7 +50,7 @@ def directive_problems(
             replace(spec, directives={}, select={}),
             replace(site, directives={}, defaults=JobSpec()),
         )
-        return dict(own.directives(plain, there, replace(request, kinds=())))
+        return dict(own.directives(plain, there, replace(request, node_groups=())))
 
     for name, value in of_scheduler(given, own.name).items():
         if value is not None and value is not False:

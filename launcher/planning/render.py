@@ -23,7 +23,7 @@ from castoff.launcher.config.site import Site
 from castoff.launcher.errors import CastoffError, InvalidInput, Problem, printable
 from castoff.launcher.launchers.commands import LAUNCHERS
 from castoff.launcher.planning import heads
-from castoff.launcher.planning.batch_scripts import delimiter
+from castoff.launcher.planning.drivers import delimiter
 from castoff.launcher.planning.loading import for_program_alone
 from castoff.launcher.planning.machinery import Machinery, machinery
 from castoff.launcher.planning.shares import share_words

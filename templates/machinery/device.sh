@@ -6,7 +6,7 @@ castoff_own_word() { # WORD of each local rank...
 }
 #endif
 castoff_count_shown() { # MASK; 0.0,0.1 is one device, with two tiles; CUDA ignores what follows a number below 0
-  castoff_shown=$(echo "$1" | tr , '\n' | sed -e '/^-/,$d' -e '/^NoDevFiles/,$d' -e 's/\..*/./' -e '/^$/d' | uniq | wc -l)
+  castoff_shown=$(echo "$1" | tr , '\n' | sed '/^-/,$d; /^NoDevFiles/,$d; s/\..*/./; /^$/d' | uniq | wc -l)
 }
 #if visible | masks
 castoff_show() { # MASK by the numbers on the node; fails where something shows so few devices that it numbers anew

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from castoff.launcher.config import chunks
-from castoff.launcher.config.chunks import Kind, Resource
+from castoff.launcher.config.chunks import NodeGroup, Resource
 from castoff.launcher.config.directives import of_scheduler
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.quantities import cpus, size
@@ -32,19 +32,19 @@ _OF_JOBS = ("place", "filesystems", "cput")
 
 def of(spec: JobSpec, site: Site, request: Request) -> Layer:
     """The resources of -l that say it."""
-    kinds = _kinds(spec, request)
+    groups = _groups(spec, request)
     if request.device_queue:
-        own = {name: _text(value) for name, value in kinds[0].resources.items()}
+        own = {name: _text(value) for name, value in groups[0].resources.items()}
         return [("select", select_text([Chunk(request.node_devices, own)]))]
     if site.request_form == "select":
-        return [("select", select_text(_chunk(kind, site, request) for kind in kinds))]
+        return [("select", select_text(_chunk(group, site, request) for group in groups))]
     if site.request_form == "nodes":
-        return [("nodes", _nodes(kinds, site, request)), ("mem", _memory(kinds, site))]
-    total = sum(kind.nodes * _cpus(kind) for kind in kinds)
+        return [("nodes", _nodes(groups, site, request)), ("mem", _memory(groups, site))]
+    total = sum(group.nodes * _cpus(group) for group in groups)
     if request.layout.nodes > 1:
         total = (request.layout.nodes + request.spare_nodes) * _cores_of_node(site)
-    devices = sum(kind.nodes * (kind.devices_per_node or 0) for kind in kinds)
-    asked = {"ncpus": str(total), "ngpus": str(devices) if devices else None, "mem": _memory(kinds, site)}
+    devices = sum(group.nodes * (group.devices_per_node or 0) for group in groups)
+    asked = {"ncpus": str(total), "ngpus": str(devices) if devices else None, "mem": _memory(groups, site)}
     return [(name, value) for name, value in asked.items() if name in site.requested_resources]
 
 
@@ -112,26 +112,26 @@ def _of_device_queue(
 
 def _of_device_type(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
     """A type of device that PBS cannot be asked for there, or that `select` says as well."""
-    kind, name = request.device_type, site.device_type_resource
-    if kind is None or not request.any_devices:
+    device_type, name = request.device_type, site.device_type_resource
+    if device_type is None or not request.any_devices:
         return
     if site.request_form in ("ncpus", "totals"):
-        form = f"is {kind}, but {site.name} asks PBS by -l ncpus, not in chunks"
-        own = f"directives: {{{name or 'NAME'}: {kind}}}"
+        form = f"is {device_type}, but {site.name} asks PBS by -l ncpus, not in chunks"
+        own = f"directives: {{{name or 'NAME'}: {device_type}}}"
         yield "device_type", f"{form}: use `{own}`, for the whole job"
     elif name is None and site.request_form == "select":
-        unknown = f"is {kind}, but {site.name} does not say by which resource PBS is asked for it"
-        fix = f"use `select: {{NAME: {kind}}}`, or write `device_type_resource: NAME` in its profile"
+        unknown = f"is {device_type}, but {site.name} does not say by which resource PBS is asked for it"
+        fix = f"use `select: {{NAME: {device_type}}}`, or write `device_type_resource: NAME` in its profile"
         yield "device_type", f"{unknown} (pbsnodes -a shows it): {fix}"
     several = isinstance(spec.select, list)
     for number, one in enumerate(
-        chunks.kinds(spec.select) or [Kind(resources=chunks.resources(spec.select))]
+        chunks.node_groups(spec.select) or [NodeGroup(resources=chunks.resources(spec.select))]
     ):
         for given in [given for given in one.resources if name and given.lower() == name.lower()]:
             place = f"select.{number}.{given}" if several else f"select.{given}"
             yield (
                 place,
-                f"says the type of the devices, and so does device_type ({kind}): drop one of the two",
+                f"says the type of the devices, and so does device_type ({device_type}): drop one of the two",
             )
 
 
@@ -147,10 +147,10 @@ def _of_several_nodes(site: Site, request: Request, form: str) -> Iterator[tuple
 def _of_resources(spec: JobSpec, site: Site) -> Iterator[tuple[str, str]]:
     """What is wrong with those of `select`."""
     several = isinstance(spec.select, list)
-    alike = [Kind(resources=chunks.resources(spec.select))]
-    for number, kind in enumerate(chunks.kinds(spec.select) or alike):
+    alike = [NodeGroup(resources=chunks.resources(spec.select))]
+    for number, group in enumerate(chunks.node_groups(spec.select) or alike):
         seen: dict[str, str] = {}
-        for name, value in kind.resources.items():
+        for name, value in group.resources.items():
             before = seen.setdefault(name.lower(), name)
             message = _wrong(name, value, site, several)
             if message is None and before != name:
@@ -181,68 +181,68 @@ def _wrong(name: str, value: Resource, site: Site, several: bool) -> str | None:
 
 def _memories(spec: JobSpec) -> Iterator[tuple[str, str | None]]:
     yield "memory", spec.memory
-    for number, kind in enumerate(chunks.kinds(spec.select)):
-        yield f"select.{number}.memory", kind.memory
+    for number, group in enumerate(chunks.node_groups(spec.select)):
+        yield f"select.{number}.memory", group.memory
 
 
-def _kinds(spec: JobSpec, request: Request) -> Sequence[Kind]:
-    """Those of the job; of one that has a single kind, that."""
+def _groups(spec: JobSpec, request: Request) -> Sequence[NodeGroup]:
+    """Those of the job; of one that has a single group, that."""
     layout, resources = request.layout, chunks.resources(spec.select)
     nodes = layout.nodes + request.spare_nodes
-    alike = Kind(nodes, layout.max_per_node, request.cores, request.node_devices, spec.memory, resources)
-    return request.kinds or [alike]
+    alike = NodeGroup(nodes, layout.max_per_node, request.cores, request.node_devices, spec.memory, resources)
+    return request.node_groups or [alike]
 
 
-def _cpus(kind: Kind) -> int:
-    return (kind.ranks_per_node or 1) * (kind.cores_per_rank or 1)
+def _cpus(group: NodeGroup) -> int:
+    return (group.ranks_per_node or 1) * (group.cores_per_rank or 1)
 
 
-def _chunk(kind: Kind, site: Site, request: Request) -> Chunk:
+def _chunk(group: NodeGroup, site: Site, request: Request) -> Chunk:
     spelled: dict[str, str | None] = {
-        "ncpus": str(_cpus(kind)),
+        "ncpus": str(_cpus(group)),
         # Under torchrun one process starts on each node.
-        "mpiprocs": str(min(kind.ranks_per_node or 1, request.layout.max_per_node)),
-        "ngpus": str(kind.devices_per_node) if kind.devices_per_node else None,
-        "mem": f"{kind.memory.lower()}b" if kind.memory else None,
+        "mpiprocs": str(min(group.ranks_per_node or 1, request.layout.max_per_node)),
+        "ngpus": str(group.devices_per_node) if group.devices_per_node else None,
+        "mem": f"{group.memory.lower()}b" if group.memory else None,
     }
     own: dict[str, str] = {}
     for name in site.requested_resources:
         if (text := spelled[name]) is not None:
             own[name] = text
-    own |= _device_type(kind, site, request)
-    return Chunk(kind.nodes, {**own, **{name: _text(value) for name, value in kind.resources.items()}})
+    own |= _device_type(group, site, request)
+    return Chunk(group.nodes, {**own, **{name: _text(value) for name, value in group.resources.items()}})
 
 
-def _device_type(kind: Kind, site: Site, request: Request) -> dict[str, str]:
-    if request.device_type and kind.devices_per_node and site.device_type_resource:
+def _device_type(group: NodeGroup, site: Site, request: Request) -> dict[str, str]:
+    if request.device_type and group.devices_per_node and site.device_type_resource:
         return {site.device_type_resource: request.device_type}
     return {}
 
 
-def _nodes(kinds: Sequence[Kind], site: Site, request: Request) -> str:
+def _nodes(groups: Sequence[NodeGroup], site: Site, request: Request) -> str:
     """As Torque and old PBS take it: a node's share has features, which are names alone."""
-    return "+".join(":".join([str(kind.nodes), *_share(kind, site, request)]) for kind in kinds)
+    return "+".join(":".join([str(group.nodes), *_share(group, site, request)]) for group in groups)
 
 
-def _share(kind: Kind, site: Site, request: Request) -> Iterator[str]:
+def _share(group: NodeGroup, site: Site, request: Request) -> Iterator[str]:
     if {"ncpus", "mpiprocs"} & {*site.requested_resources}:
-        yield f"ppn={_cpus(kind)}"
-    if kind.devices_per_node and "ngpus" in site.requested_resources:
-        yield f"gpus={kind.devices_per_node}"
-    typed = _device_type(kind, site, request)
+        yield f"ppn={_cpus(group)}"
+    if group.devices_per_node and "ngpus" in site.requested_resources:
+        yield f"gpus={group.devices_per_node}"
+    typed = _device_type(group, site, request)
     yield from (f"{name}={value}" for name, value in typed.items())
-    if request.device_type and kind.devices_per_node and not typed:
+    if request.device_type and group.devices_per_node and not typed:
         yield request.device_type
-    for name, value in kind.resources.items():
+    for name, value in group.resources.items():
         yield name if value is True else f"{name}={quoted(_text(value))}"
 
 
-def _memory(kinds: Sequence[Kind], site: Site) -> str | None:
+def _memory(groups: Sequence[NodeGroup], site: Site) -> str | None:
     """That of all nodes together, in the smallest of their units."""
-    if "mem" not in site.requested_resources or not any(kind.memory for kind in kinds):
+    if "mem" not in site.requested_resources or not any(group.memory for group in groups):
         return None
-    unit = min((kind.memory[-1] for kind in kinds if kind.memory), key="KMGT".index)
-    total = sum(kind.nodes * _in_units(kind.memory, unit) for kind in kinds if kind.memory)
+    unit = min((group.memory[-1] for group in groups if group.memory), key="KMGT".index)
+    total = sum(group.nodes * _in_units(group.memory, unit) for group in groups if group.memory)
     return f"{total}{unit.lower()}b"
 
 

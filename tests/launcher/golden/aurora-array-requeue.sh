@@ -23,7 +23,7 @@
   set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines
 
 castoff_nodes=256 castoff_ranks=3072 castoff_ranks_per_node=12 castoff_full_nodes=256 castoff_device_step=1
-castoff_walltime=21600 castoff_grace=120 castoff_start_timeout=600 # seconds; the program is asked to stop in the last 120
+castoff_walltime=21600 castoff_grace=120 castoff_start_timeout=600 # seconds; a stop is asked for in the last 120
 castoff_requeue_max=3 # on stop, walltime, preempted, node-failure
 castoff_margin=30 # seconds before the walltime: ranks that are still running are ended, for the requeue
 export CASTOFF_ARRAY_COUNT=4

@@ -20,7 +20,7 @@
   set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines
 
 castoff_nodes=1 castoff_ranks=4 castoff_ranks_per_node=4 castoff_full_nodes=1
-castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in the last 120
+castoff_walltime=1800 castoff_grace=120 # seconds; a stop is asked for in the last 120
 castoff_requeue_max=2 # on stop, walltime, preempted, node-failure
 castoff_margin=30 # seconds before the walltime: ranks that are still running are ended, for the requeue
 castoff_secrets=TOKEN

@@ -26,7 +26,7 @@
   set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines
 
 castoff_nodes=2 castoff_ranks=8 castoff_ranks_per_node=4 castoff_full_nodes=2 castoff_device_step=1
-castoff_walltime=1800 castoff_grace=120 castoff_start_timeout=600 # seconds; the program is asked to stop in the last 120
+castoff_walltime=1800 castoff_grace=120 castoff_start_timeout=600 # seconds; a stop is asked for in the last 120
 castoff_device_variable=CUDA_VISIBLE_DEVICES castoff_visible=3,2,1,0
 castoff_near="0-15,64-79 16-31,80-95 32-47,96-111 48-63,112-127" # the CPUs beside the devices of each rank of a node
 castoff_better=0-15,64-79:16-31,80-95:32-47,96-111:48-63,112-127

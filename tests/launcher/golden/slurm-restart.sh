@@ -24,7 +24,7 @@
   set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines
 
 castoff_nodes=2 castoff_ranks=8 castoff_ranks_per_node=4 castoff_full_nodes=2 castoff_device_step=1
-castoff_walltime=1800 castoff_grace=120 castoff_start_timeout=600 # seconds; the program is asked to stop in the last 120
+castoff_walltime=1800 castoff_grace=120 castoff_start_timeout=600 # seconds; a stop is asked for in the last 120
 castoff_requeue_max=2 # on stop, walltime, preempted, node-failure
 castoff_margin=30 # seconds before the walltime: ranks that are still running are ended, for the requeue
 castoff_restart_max=3 castoff_never="2 126 127" # exit codes after which nothing starts again

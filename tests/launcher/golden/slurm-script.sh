@@ -16,7 +16,7 @@
   [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }
   set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines
 
-castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in the last 120
+castoff_walltime=1800 castoff_grace=120 # seconds; a stop is asked for in the last 120
 export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 

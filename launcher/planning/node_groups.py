@@ -1,4 +1,4 @@
-"""How many ranks a node has, and what the nodes of each kind are asked for. Pure."""
+"""How many ranks a node has, and what the nodes of each group are asked for. Pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from castoff.launcher.config.chunks import Kind
+from castoff.launcher.config.chunks import NodeGroup
 from castoff.launcher.config.defaults import fixed_ranks
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Site
 from castoff.launcher.planning import limits
 
 
-def default_ranks(spec: JobSpec, site: Site, shared: limits.Kind | None) -> tuple[int, str]:
+def default_ranks(spec: JobSpec, site: Site, shared: limits.Target | None) -> tuple[int, str]:
     """Ranks on each node of a job that does not say, and why; `shared`: the queue whose jobs share nodes."""
     total = site.node.device_count if site.node else 0
     if fixed := fixed_ranks(spec.options, site):
@@ -28,45 +28,51 @@ def default_ranks(spec: JobSpec, site: Site, shared: limits.Kind | None) -> tupl
     return each, f"{each} ranks per node: {why}"
 
 
-def together(spec: JobSpec, several: list[Kind]) -> JobSpec:
-    """A job with what all its kinds of chunks have in common: their nodes, and cores that each rank has."""
-    if not several:
+def together(spec: JobSpec, groups: list[NodeGroup]) -> JobSpec:
+    """A job with what all its groups of nodes have in common: their nodes, and cores that each rank has."""
+    if not groups:
         return spec
     cores = spec.cores_per_rank
-    if any(kind.cores_per_rank for kind in several):
-        cores = min(kind.cores_per_rank or cores or 1 for kind in several)
-    nodes = sum(kind.nodes for kind in several)
+    if any(group.cores_per_rank for group in groups):
+        cores = min(group.cores_per_rank or cores or 1 for group in groups)
+    nodes = sum(group.nodes for group in groups)
     return replace(spec, nodes=nodes, cores_per_rank=cores)
 
 
 def decided(
-    kinds: Sequence[Kind], *, cores: int | None, memory: str | None, per_rank: int, whole: int, most: int
-) -> list[Kind]:
+    groups: Sequence[NodeGroup],
+    *,
+    cores: int | None,
+    memory: str | None,
+    per_rank: int,
+    whole: int,
+    most: int,
+) -> list[NodeGroup]:
     """Each with all that it asks for, where it says nothing as the job does.
 
     `per_rank`: devices of each rank; `whole`: devices of a node that a job has whole, else 0; `most`: devices
     of a node, 0 where nobody knows.
     """
     found = []
-    for kind in kinds:
-        devices = (kind.ranks_per_node or 1) * per_rank
+    for group in groups:
+        devices = (group.ranks_per_node or 1) * per_rank
         if devices and most:
             devices = whole or min(devices, most)
         found.append(
             replace(
-                kind,
-                cores_per_rank=kind.cores_per_rank or cores,
-                devices_per_node=devices if kind.devices_per_node is None else kind.devices_per_node,
-                memory=kind.memory or memory,
+                group,
+                cores_per_rank=group.cores_per_rank or cores,
+                devices_per_node=devices if group.devices_per_node is None else group.devices_per_node,
+                memory=group.memory or memory,
             )
         )
     return found
 
 
-def problems(kinds: Sequence[Kind], per_rank: int) -> Iterator[tuple[str, str]]:
-    """Devices that one kind asks for by itself, while castoff gives every rank of the job as many."""
-    for number, kind in enumerate(kinds):
-        if kind.devices_per_node is not None and per_rank:
+def problems(groups: Sequence[NodeGroup], per_rank: int) -> Iterator[tuple[str, str]]:
+    """Devices that one group asks for by itself, while castoff gives every rank of the job as many."""
+    for number, group in enumerate(groups):
+        if group.devices_per_node is not None and per_rank:
             given = f"castoff gives every rank {per_rank}, whatever its node has"
             fix = "use `devices_per_rank: 0`, and the program chooses among its node's; or drop it"
-            yield f"select.{number}.devices_per_node", f"is {kind.devices_per_node}, but {given}: {fix}"
+            yield f"select.{number}.devices_per_node", f"is {group.devices_per_node}, but {given}: {fix}"
