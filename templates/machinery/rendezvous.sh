@@ -40,11 +40,11 @@ castoff_rendezvous() { # [SUFFIX of the hosts' names]
 #endif
   castoff_sum=$(echo "$CASTOFF_ATTEMPT_DIR" | cksum) # another for each start, also within one job
   MASTER_PORT=$((20000 + ${castoff_sum%% *} % 10000))
-  for _ in {1..50}; do # a port that takes a connection is somebody else's
+  for _ in {1..50}; do # a port that takes a connection is somebody else's; bash -p does not read BASH_ENV
 #if nodes
-    timeout 5 bash -pc ': <>"/dev/tcp/$0/$1"' "$castoff_meeting_host" "$MASTER_PORT" 2>/dev/null || break # -p: no BASH_ENV
+    timeout 5 bash -pc ': <>"/dev/tcp/$0/$1"' "$castoff_meeting_host" "$MASTER_PORT" 2>/dev/null || break
 #else
-    timeout 5 bash -pc ': <>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null || break # -p: no BASH_ENV
+    timeout 5 bash -pc ': <>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null || break
 #endif
     MASTER_PORT=$((20000 + (MASTER_PORT + 1) % 10000))
   done

@@ -108,7 +108,8 @@ castoff_complain() { printf 'castoff: stage: on %s: %s\n' "$castoff_host" "$1" >
 castoff_fail() { # MESSAGE [CODE]
   castoff_complain "$1"
   # noclobber: the first writer wins
-  (set -C && printf '{"rank": null, "program": "%s", "host": "%s", "code": %s, "signal": null, "log": "%s", "time": %s}\n' \
+  (set -C && printf \
+    '{"rank": null, "program": "%s", "host": "%s", "code": %s, "signal": null, "log": "%s", "time": %s}\n' \
     staging "$castoff_host" "${2:-1}" stage.log "$(date +%s)" >"$castoff_attempt/failure.json") 2>/dev/null
   castoff_clean
   exit "${2:-1}"
