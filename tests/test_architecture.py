@@ -216,7 +216,7 @@ FLOORS = {
         ("config", "ranks"),
         ("trust", "typed"),
         ("process", "text"),
-        ("errors",),
+        ("clock", "errors"),
     ),
     "trainers": (
         ("dpo", "gnn", "sedd"),

@@ -84,3 +84,12 @@ def test_the_pythons_that_it_says() -> None:
 def test_ci_of_the_forge_runs_that_of_the_project() -> None:
     steps = read(".github/workflows/tests.yml")["jobs"]["tests"]["steps"]
     assert [step for step in steps if step.get("run", "").endswith(" .ci/run")]
+
+
+def test_the_long_tests_run_each_night() -> None:
+    workflow = read(".github/workflows/nightly.yml")
+    assert workflow[True]["schedule"]  # YAML 1.1 takes `on` for true
+    (last,) = [
+        step["run"] for step in workflow["jobs"]["tests"]["steps"] if "make test-long" in step.get("run", "")
+    ]
+    assert "CASTOFF_TESTS_NO_SKIPS=1" in last

@@ -14,6 +14,7 @@ import msgspec
 from submitit.core import core, utils
 from submitit.core.core import R
 
+from castoff.launcher import clock
 from castoff.launcher.api.display import of_member, run_html
 from castoff.launcher.api.run import Run
 from castoff.launcher.errors import CastoffError, shown
@@ -184,7 +185,7 @@ class FunctionJob(core.Job[R]):
         """Wait until it is over."""
         pause = _FIRST_PAUSE
         while not self.done():
-            time.sleep(pause)
+            clock.sleep(pause)
             pause = min(_LONGEST_PAUSE, pause * 1.5)
 
     def results(self) -> list[R]:
@@ -262,23 +263,23 @@ class FunctionJob(core.Job[R]):
         return error
 
     def _has_result(self, paths: FunctionPaths) -> bool:
-        give_up = time.monotonic() + _LATE_FILES
+        give_up = clock.now() + _LATE_FILES
         while not paths.result_pickle.exists():
-            if self.watcher.get_state(self._key, "soon") != "COMPLETED" or time.monotonic() > give_up:
+            if self.watcher.get_state(self._key, "soon") != "COMPLETED" or clock.now() > give_up:
                 return False
-            time.sleep(0.2)
+            clock.sleep(0.2)
             _look_anew(paths.attempt_folder)
         return True
 
     def _settle(self, attempt: int) -> None:
         """Wait, for a limited time, until an attempt that has a result is over or another attempt follows
         it."""
-        give_up = time.monotonic() + _SETTLING
-        while self._newest() == attempt and time.monotonic() < give_up:
+        give_up = clock.now() + _SETTLING
+        while self._newest() == attempt and clock.now() < give_up:
             known = self.watcher.known.get(self._key)
             if self.watcher.is_done(self._key, "force" if known and is_own(known.run.scheduler) else "soon"):
                 break
-            time.sleep(_FIRST_PAUSE)
+            clock.sleep(_FIRST_PAUSE)
 
     def _get_logs_string(self, name: str) -> str | None:
         """The log of this rank, of all its attempts, oldest first; it holds both streams."""

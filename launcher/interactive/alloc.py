@@ -14,11 +14,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from castoff.launcher import clock
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Site
 from castoff.launcher.errors import CastoffError, report
@@ -201,9 +201,7 @@ def _code(asked: Request, folder: Path, ended: Ended) -> int:
             return 130
         report(f"{title} gave no hosts; its own words are above")
         return ended.code or 1
-    deadline = time.monotonic() + _LAG
-    while not (text := _text(folder / "code")) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    text = clock.until(lambda: _text(folder / "code"), 0.1, _LAG)
     if text.isdecimal():
         return int(text)
     report("the allocation ended before what ran in it: at its walltime, or somebody cancelled it")

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
+from castoff.launcher import clock
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Site
 from castoff.launcher.errors import CastoffError
@@ -160,7 +161,7 @@ class _Attempt(Supervision):
         if self._launcher.cancels_on_int:
             for _ in range(3):  # two count, unless they are taken for one
                 send(others, signal.SIGINT)
-                time.sleep(_BETWEEN)
+                clock.sleep(_BETWEEN)
             grace += _CANCELLING
         else:
             send(others, signal.SIGTERM)

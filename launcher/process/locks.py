@@ -11,11 +11,11 @@ import contextlib
 import errno
 import fcntl
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from castoff.launcher import clock
 from castoff.launcher.errors import CastoffError
 
 _BUSY = (errno.EACCES, errno.EAGAIN)
@@ -54,11 +54,8 @@ def take(descriptor: int, patience: float = 5.0, *, inherited: bool = True, shar
         BlockingIOError: somebody else has held it for `patience` seconds.
     """
     # A reader's look (`is_locked`) holds it too, for a moment: hence the patience.
-    give_up = time.monotonic() + patience
-    while not try_lock(descriptor, inherited=inherited, shared=shared):
-        if time.monotonic() > give_up:
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        time.sleep(0.01)
+    if not clock.until(lambda: try_lock(descriptor, inherited=inherited, shared=shared), 0.01, patience):
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
 @contextlib.contextmanager

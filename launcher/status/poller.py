@@ -7,10 +7,10 @@ None where records leave nothing in doubt, and the less often, the longer nothin
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from castoff.launcher import clock
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.schedulers.base import QueuedScheduler
@@ -51,7 +51,7 @@ class Poller:
 
         Any thread may call this. The states of these schedulers' runs are older than that.
         """
-        now, sides = time.monotonic(), list(self._sides.values())
+        now, sides = clock.now(), list(self._sides.values())
         return {side.title: now - side.owes_since for side in sides if side.owes_since is not None}
 
     def query(self, runs: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
@@ -111,17 +111,17 @@ class _Side:
         changed = any(self._records[run.run.path] != run.state_of_records for run in runs)
         pause = 0.0 if changed else min(_LONGEST_PAUSE, (self._asked - self._changed) / 4)
         least = max(_SHORTEST_PAUSE, *(run.plan.poll_interval for run in runs))
-        return time.monotonic() - self._asked >= max(pause, least)
+        return clock.now() - self._asked >= max(pause, least)
 
     def _ask(self, runs: list[RunRecords]) -> None:
-        self.owes_since = self.owes_since or time.monotonic()
+        self.owes_since = self.owes_since or clock.now()
         reached = [(run, self._queue.elsewhere(run.clusters)) for run in runs]
         self._elsewhere = {run.run.path: why for run, why in reached if why}
         here = {job for run, why in reached if not why for job in run.jobs}
         self._answer = self._queue.ask(here) if len(self._elsewhere) < len(runs) else NOT_QUERIED
         self._jobs = {job for run in runs for job in run.jobs}
         self._history, self._history_asked = None, False
-        self._asked = time.monotonic()
+        self._asked = clock.now()
         if self._answer.silence is None or self._answer.lasting:
             self.owes_since = None
         records = {run.run.path: run.state_of_records for run in runs}
@@ -152,7 +152,7 @@ class _Side:
         views = {run.run.path: self._view_of(run) for run in runs}
         doubtful = {job for one in views.values() for job in one.doubtful}
         if doubtful and self._asked is not None and not self._history_asked:
-            owed, self.owes_since = self.owes_since, self.owes_since or time.monotonic()
+            owed, self.owes_since = self.owes_since, self.owes_since or clock.now()
             self._history, self._history_asked = self._queue.history(doubtful), True
             self.owes_since = owed
             if self._history is not None:

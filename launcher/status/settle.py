@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Mapping
 
+from castoff.launcher import clock
 from castoff.launcher.runs.records import Send, Start, Submission, read
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.schedulers.base_queue import Answer, Queue
@@ -35,15 +36,10 @@ def settle(run: RunDirectory, queue: Queue, *, patience: float = 0.0, refused: b
         CastoffError: a record cannot be read.
         OSError: it cannot be written.
     """
-    give_up = time.monotonic() + patience
     records = RunRecords(run, held=True)
     if records.queued and queue.elsewhere(records.clusters):
         return records.unclear is None
-    while not _decide(run, queue, queue.ask(()), refused=refused):
-        if time.monotonic() >= give_up:
-            return False
-        time.sleep(_POLL)
-    return True
+    return clock.until(lambda: _decide(run, queue, queue.ask(()), refused=refused), _POLL, patience)
 
 
 def decide(run: RunDirectory, queue: Queue, answer: Answer, of: Send) -> None:

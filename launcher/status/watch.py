@@ -7,9 +7,9 @@ everything around it, and castoff does not guess.
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Container, Iterable, Iterator
 
+from castoff.launcher import clock
 from castoff.launcher.errors import StillRunning
 from castoff.launcher.runs.owner import mark_of, other_host
 from castoff.launcher.runs.run import RunDirectory
@@ -79,17 +79,17 @@ def _local_status(records: RunRecords, marks: Callable[[], Container[str]]) -> R
 
 def poll(runs: list[RunDirectory], timeout: float | None = None) -> Iterator[list[RunStatus]]:
     """Yield the statuses of runs repeatedly until all are over, or `timeout` seconds have passed."""
-    begun, poller = time.monotonic(), Poller()
+    begun, poller = clock.now(), Poller()
     now = dict(enumerate(statuses(runs, poller)))
     yield [*now.values()]
     while left := [place for place, one in now.items() if not one.over and not one.never_begins]:
-        waited = time.monotonic() - begun
+        waited = clock.now() - begun
         pause = min(_SLOWEST_POLL, max(_POLL, waited / 50))
         if timeout is not None:
             if waited >= timeout:
                 return
             pause = min(pause, timeout - waited)
-        time.sleep(pause)
+        clock.sleep(pause)
         now.update(zip(left, statuses([runs[place] for place in left], poller), strict=True))
         yield [*now.values()]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from castoff.launcher import clock
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.runs.owner import is_alive, other_host, owns_latest_submission
 from castoff.launcher.runs.records import Cancelled
@@ -65,14 +65,14 @@ def end(runs: Iterable[RunDirectory]) -> list[CancelRequest]:
     found = list(runs)
     requests = [CancelRequest(run, before) for run, before in zip(found, statuses(found), strict=True)]
     _ask(requests)
-    begun = looked = time.monotonic()
+    begun = looked = clock.now()
     _look(requests)
     while left := [
         request for request in requests if request.is_active and looked - begun <= request.patience
     ]:
         poll = _QUEUE_POLL if all(request.queue for request in left) else _POLL
-        time.sleep(max(poll, time.monotonic() - looked))
-        looked = time.monotonic()
+        clock.sleep(max(poll, clock.now() - looked))
+        looked = clock.now()
         _look(left)
     for request in requests:
         if request.asked and not request.is_active:

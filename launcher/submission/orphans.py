@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from castoff.launcher import clock
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.runs.index import Entry
 from castoff.launcher.runs.run import RunDirectory
@@ -85,9 +85,9 @@ def end(orphans: Orphans) -> str:
         raise CastoffError(orphans.words)
     for queue, jobs in orphans.found:
         refused = queue.cancel([one.job for one in jobs])
-        begun = time.monotonic()
+        begun = clock.now()
         while left := _left(queue, orphans.path):
-            if refused or time.monotonic() - begun > queue.cancel_patience:
+            if refused or clock.now() - begun > queue.cancel_patience:
                 why = (
                     "; ".join(dict.fromkeys(refused.values()))
                     or f"not over {queue.cancel_patience:g} s later"
@@ -96,7 +96,7 @@ def end(orphans: Orphans) -> str:
                     f"{orphans.gone}, and {queue.title} still has its {_jobs_words(left)}: {why}; "
                     f"try `{_by_hand(queue, left)}`"
                 )
-            time.sleep(_POLL)
+            clock.sleep(_POLL)
     ended = ", ".join(f"{_jobs_words(jobs)} ({queue.title})" for queue, jobs in orphans.found)
     return f"{orphans.gone}; ended its {ended}"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from castoff.launcher import clock
 from castoff.launcher.config.array_indices import members_range
 from castoff.launcher.errors import CastoffError, report
 from castoff.launcher.process import files
@@ -131,17 +132,18 @@ def _check_none_left(run: RunDirectory, scheduler: QueuedScheduler, environ: Map
     queue = scheduler.queue(environ)
     records = RunRecords(run, held=True)
 
-    def living() -> list[str]:
-        """Whether the queue has a job with the run's script, whose path no other run has."""
-        return sorted({one.job for one in queue.unfinished(str(run.script))})
+    left: list[str] = []
 
-    give_up = time.monotonic() + _PATIENCE
+    def none_left() -> bool:
+        """Whether the queue has no job with the run's script, whose path no other run has."""
+        left[:] = sorted({one.job for one in queue.unfinished(str(run.script))})
+        return not left
+
     try:
         if records.queued and (elsewhere := queue.elsewhere(records.clusters)):
             raise SchedulerUnreachable(elsewhere)
         # A job that has just ended is still being cleared away.
-        while (left := living()) and time.monotonic() < give_up:
-            time.sleep(_POLL)
+        clock.until(none_left, _POLL, _PATIENCE)
     except SchedulerUnreachable as why:
         raise CastoffError(
             f"{run.id}: {scheduler.title} could not be asked whether a job of it is left: {why}; "
@@ -158,7 +160,7 @@ def _end_earlier_attempts(run: RunDirectory, members: Collection[int]) -> None:
     """Make sure that no two attempts run at once: processes may live on after their job is gone."""
     if (left := raise_fences(run, members)) > 0:
         report(f"ranks of earlier attempts may still run; within {left:.0f} s they end themselves")
-        time.sleep(left)
+        clock.sleep(left)
 
 
 def _still(run: RunDirectory) -> str:

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import psutil
 
+from castoff.launcher import clock
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.launchers.local.processes import (
     become_subreaper,
@@ -88,7 +89,7 @@ class _Scheduler:
             while self.waiting or self.running:
                 self._step()
                 if self.waiting or self.running:
-                    time.sleep(_POLL)
+                    clock.sleep(_POLL)
         finally:
             for member in self.running:
                 member.process.kill()
@@ -181,7 +182,7 @@ class _Scheduler:
 
     def _end_leftovers(self, member: Member | None) -> None:
         """KILL what a member's script has left behind; None, or no other member: whatever is left."""
-        give_up = time.monotonic() + _GIVE_UP
+        give_up = clock.now() + _GIVE_UP
         scripts = {other.process.pid for other in self.running}
         while True:
             left = [child for pid in children() - scripts if (child := process_of(pid))]
@@ -189,7 +190,7 @@ class _Scheduler:
                 left = [child for child in left if member.owns(child)]
             if not left:
                 return
-            if time.monotonic() > give_up:
+            if clock.now() > give_up:
                 _report(f"cannot end {', '.join(str(child.pid) for child in left)}")
                 return
             for child in left:
@@ -233,7 +234,7 @@ class _Scheduler:
                         self.cancelled = f"{condition} of {other.id} cannot hold any more"
                         _report(self.cancelled)
                     else:
-                        time.sleep(5 * _POLL)
+                        clock.sleep(5 * _POLL)
 
 
 def _make_spare(run: RunDirectory) -> None:

@@ -185,7 +185,7 @@ class TestLeftOut:
                 two[1].attempt("0.0", "done", job="8.head")
 
         self.first_alone(pbs, RUNNING, two[0])
-        monkeypatch.setattr("castoff.launcher.status.watch.time.sleep", sleep)
+        monkeypatch.setattr("castoff.launcher.clock.sleep", sleep)
         assert wait(two[1].run).ending == "done"
 
     def test_ends_no_chain(self, pbs: FakePbs, tmp_path: Path) -> None:
