@@ -90,6 +90,7 @@ def test_a_link_that_breaks_on_the_way_back(laptop: Laptop, at: int) -> None:
     one_job_and_nothing_else(laptop)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["Hello", "Lacking", "Stored", "Submitted"])
 def test_a_link_that_breaks_at_each_stage(laptop: Laptop, kind: str) -> None:
     flag = laptop.far / "breaks"

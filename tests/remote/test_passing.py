@@ -14,6 +14,7 @@ from tests.remote.conftest import Laptop
 from tests.remote_machine import SHELLS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("user", SHELLS)
 def test_a_job_through_every_login_shell(laptop: Laptop, user: str) -> None:
     laptop.add("far", user)
@@ -46,6 +47,7 @@ def test_exit_codes_and_streams_are_the_verbs_own(laptop: Laptop) -> None:
     assert "no such run" in unknown.stderr and "`castoff --on far list` shows your runs" in unknown.stderr
 
 
+@pytest.mark.long
 def test_a_page_is_written_here(laptop: Laptop) -> None:
     laptop.add("far", "csh")
     laptop.a_job()

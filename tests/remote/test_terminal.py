@@ -39,6 +39,7 @@ def test_a_shell_there(laptop: Laptop) -> None:
     assert laptop("--on", "far", "cancel", "long").returncode == 0
 
 
+@pytest.mark.long
 def test_code_that_no_run_needs_is_removed_on_request(laptop: Laptop) -> None:
     laptop.add("far", "fish")
     laptop.a_job()
