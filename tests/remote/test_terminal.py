@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests import patience
 from tests.command_line import COMMAND
 from tests.launcher.terminal import Answer, on_terminal
