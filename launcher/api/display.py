@@ -39,7 +39,7 @@ def run_html(now: RunStatus, metrics: Sequence[Metrics], *, at: float, folder: P
     `folder`: the working directory, from which links lead to files below it.
     """
     words = words_of_status(now, metrics, at)
-    began = [one.started for member in now.members for one in member.attempts if one.started]
+    began = [attempt.started for member in now.members for attempt in member.attempts if attempt.started]
     facts = [
         ("site", site_words(now)),
         ("submitted", f"{moment(now.submitted)}, {brief(at - now.submitted)} ago" if now.submitted else ""),
@@ -50,7 +50,9 @@ def run_html(now: RunStatus, metrics: Sequence[Metrics], *, at: float, folder: P
     rows = "".join(_row(name, escape(fact)) for name, fact in facts if fact)
     rows += _row("files", _links(now, folder))
     mark = f'<span style="color:{_COLOURS.get(words.state, "#6e7781")}">●</span> {escape(words.state)}'
-    pictures = "".join(_picture(one.curve(name), name) for one in metrics[:1] for name in _chosen(one))
+    pictures = "".join(
+        _picture(metric.curve(name), name) for metric in metrics[:1] for name in _chosen(metric)
+    )
     return (
         f'<div><p style="margin:0.4em 0"><strong>{escape(now.id)}</strong> {mark}</p>'
         f'<table style="margin:0;text-align:left"><tbody>{rows}</tbody></table>{pictures}</div>'
@@ -71,7 +73,7 @@ def _row(name: str, content: str) -> str:
 
 def _links(now: RunStatus, folder: Path) -> str:
     """The run directory and its logs; links where a notebook's server may serve them."""
-    last = [one.attempts[-1].logs for one in now.members[:1] if one.attempts]
+    last = [member.attempts[-1].logs for member in now.members[:1] if member.attempts]
     return "<br>".join(_link(Path(path), folder) for path in [now.directory, *last])
 
 
@@ -138,7 +140,7 @@ def _thinned(points: Sequence[Point]) -> Iterable[Point]:
 
 def of_member(now: RunStatus, number: int) -> RunStatus:
     """The status of a run as if one of its members were all of it."""
-    members = [one for one in now.members if one.member == number]
+    members = [member for member in now.members if member.member == number]
     state, ending = (members[0].state, members[0].ending) if members else (now.state, now.ending)
     reason = now.reason
     if members and len(now.members) > 1:

@@ -27,13 +27,13 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> int
     others, orphans = _without_directory(runs)
     wishes = end(runs_meant(others, names)) if others or names or not orphans else []
     problems = _end_orphans(orphans, as_json)
-    for one in wishes:
-        if (now := one.after) is None:
+    for wish in wishes:
+        if (now := wish.after) is None:
             continue
         if as_json:
             print_json({"id": now.id, "state": now.state, "ending": now.ending})
         else:
-            click.echo(f"{now.id}: {ending_words(now, '' if one.asked else ' already')}")
+            click.echo(f"{now.id}: {ending_words(now, '' if wish.asked else ' already')}")
     problems += [one.problem for one in wishes if one.problem]
     if problems:
         raise CastoffError("\n".join(problems))

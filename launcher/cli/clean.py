@@ -96,7 +96,7 @@ def command(
     if not as_json:
         _show(candidates)
     if candidates and not (dry or yes):
-        together = size_words(sum(one.bytes for one in candidates))
+        together = size_words(sum(candidate.bytes for candidate in candidates))
         if not click.confirm(f"Remove {counted(len(candidates), 'run')}, {together}?", err=True):
             raise CastoffError("nothing was removed")
     removed, problems = ([], []) if dry else _remove(candidates, index)

@@ -223,7 +223,7 @@ def _trust(
 
 def _nodes_option() -> None:
     """Give --nodes its meaning in this verb, the number of nodes to try, and remove -N, the job's number."""
-    option = next(one for one in command.params if one.name == "nodes")
+    option = next(param for param in command.params if param.name == "nodes")
     assert isinstance(option, click.Option)
     option.opts, option.help = ["--nodes"], "Also try so many nodes, by a job of about a minute."
 

@@ -183,14 +183,14 @@ def _watch(index: Index, choice: _Choice, poller: Poller, interval: float, *, as
         else:
             notes = found.notes if found.rows else [found.why_none, *found.notes]
             heading = f"{moment(found.time)}, every {interval:g} s; Ctrl-C ends this"
-            place.print(heading, [*found.table(), *(f"castoff: {printable(one)}" for one in notes)])
+            place.print(heading, [*found.table(), *(f"castoff: {printable(note)}" for note in notes)])
         pause(interval)
 
 
 def _scan(index: Index, folder: Path) -> None:
     rebuilt = rebuild(index, folder)
-    for one in rebuilt.notes:
-        report(one)
+    for note in rebuilt.notes:
+        report(note)
     report(f"{folder}: {counted(rebuilt.found, 'run')} found, {rebuilt.new or 'none'} new")
 
 

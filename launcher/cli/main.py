@@ -162,7 +162,8 @@ def _complain(message: str, code: int, words: list[str], problems: list[Problem]
     answer: dict[str, object] = {"error": message, "exit_code": code}
     if problems:
         answer["problems"] = [
-            {"where": one.where, "field": one.path, "message": one.message} for one in problems
+            {"where": problem.where, "field": problem.path, "message": problem.message}
+            for problem in problems
         ]
     if sys.stderr is not None:
         print(json.dumps(answer), file=sys.stderr)

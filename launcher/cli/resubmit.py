@@ -58,7 +58,7 @@ def command(
         print_json({**facts, "excluded": excluded})
         return 0
     is_array = (found.facts().array_count or 1) > 1
-    attempts = [attempt_words(*one, is_array=is_array) for one in begin.items()]
+    attempts = [attempt_words(*item, is_array=is_array) for item in begin.items()]
     more = f" and {len(attempts) - 10} more" if len(attempts) > 10 else ""
     job = f"{found.job} ({found.facts().scheduler})"
     print_facts(
@@ -71,7 +71,7 @@ def command(
         if excluded
         else None,
     )
-    set_aside = {one.host for one in set_aside_hosts(found.path)}
+    set_aside = {host.host for host in set_aside_hosts(found.path)}
     if not all_hosts and (left := sorted(set_aside.difference(excluded))):
         title = title_of(found.facts().scheduler)
         report(f"{title} excludes no hosts: the job may get {', '.join(left)} again, set aside before")

@@ -163,7 +163,7 @@ def _print_attempt(one: RunStatus, member: MemberStatus, attempt: AttemptStatus,
 def _place(run: RunDirectory, member: int, attempt: AttemptStatus) -> str:
     """The host of an attempt's script, and the hosts of its ranks if they differ."""
     try:
-        ranks_on = [one.host for one in hosts(run, member, attempt.attempt)]
+        ranks_on = [host.host for host in hosts(run, member, attempt.attempt)]
     except CastoffError:  # its records are damaged: the host is known, and the rest of the status counts
         ranks_on = []
     if not attempt.host or not ranks_on or _short_name(attempt.host) in map(_short_name, ranks_on):

@@ -42,8 +42,8 @@ def command(folders: tuple[Path, ...], remove: bool, as_json: bool) -> None:
         else:
             click.echo(str(folder))
         if not remove:
-            for one in weaknesses(folder):
-                print_facts(who=f"{one.path} {one.why}")
+            for weakness in weaknesses(folder):
+                print_facts(who=f"{weakness.path} {weakness.why}")
     if folders:
         print_facts(list=granted_file(os.environ))
     elif not shown:

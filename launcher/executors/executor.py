@@ -144,7 +144,7 @@ class CastoffExecutor(core.Executor):
         from castoff.launcher.submission.send import Unclear
         from castoff.launcher.submission.submit import submit
 
-        spec = self._job([one.function for one in delayed_submissions])
+        spec = self._job([delayed_submission.function for delayed_submission in delayed_submissions])
         try:
             run = submit(
                 spec,

@@ -164,10 +164,10 @@ def early_ranks(run: RunDirectory, attempt: AttemptStatus) -> list[EarlyRank]:
     folder = logs.parents[1] / "attempts" / logs.name
     found = []
     with contextlib.suppress(OSError), os.scandir(folder / "ended") as names:
-        for one in names:
-            if one.name.isdecimal():
+        for name in names:
+            if name.name.isdecimal():
                 with contextlib.suppress(OSError):
-                    found.append(EarlyRank(int(one.name), one.stat().st_mtime - attempt.started))
+                    found.append(EarlyRank(int(name.name), name.stat().st_mtime - attempt.started))
     if not found or len(found) in _all(run.facts()):
         return []
     until = _until(attempt, folder) - attempt.started

@@ -66,7 +66,7 @@ class Point(NamedTuple):
 
 def finite(points: Iterable[Point]) -> list[Point]:
     """The points of a curve that can be drawn and compared."""
-    return [one for one in points if math.isfinite(one.value)]
+    return [point for point in points if math.isfinite(point.value)]
 
 
 def step_words(step: float) -> str:
@@ -98,27 +98,27 @@ class Metrics:
     @property
     def names(self) -> list[str]:
         """The metrics, in the order in which they first appeared."""
-        return list(dict.fromkeys(name for one in self.reports for name in one.values))
+        return list(dict.fromkeys(name for report in self.reports for name in report.values))
 
     @property
     def last(self) -> dict[str, float]:
         """The newest value of each metric; it may not be finite."""
-        return {name: value for one in self.reports for name, value in one.values.items()}
+        return {name: value for report in self.reports for name, value in report.values.items()}
 
     def curve(self, name: str) -> list[Point]:
         """The values of a metric by step; some may not be finite."""
-        return [Point(one.step, one.values[name]) for one in self.reports if name in one.values]
+        return [Point(report.step, report.values[name]) for report in self.reports if name in report.values]
 
     def best(self, name: str, *, largest: bool) -> Point | None:
         """The best finite value of a metric, and its step: the earliest of equal ones; None: it has none."""
         points = finite(self.curve(name))
-        value = (max if largest else min)((one.value for one in points), default=None)
+        value = (max if largest else min)((point.value for point in points), default=None)
         return next((one for one in points if one.value == value), None)
 
     def columns(self) -> dict[str, list[float | None]]:
         """The reports as columns of the same length: `step`, `epoch`, `time`, and each metric."""
         rows = self.reports
-        found: dict[str, list[float | None]] = {"step": [one.step for one in rows]}
+        found: dict[str, list[float | None]] = {"step": [row.step for row in rows]}
         for name in ("epoch", "time"):
             if any(getattr(one, name) is not None for one in rows):
                 found[name] = [getattr(one, name) for one in rows]
@@ -127,7 +127,7 @@ class Metrics:
     def begin(self, line: Mapping[str, Any]) -> None:
         """Take in a line that says what follows: later steps are done again from there."""
         step = _number(line.get("step")) or 0.0
-        self.reports = [one for one in self.reports if one.step <= step]
+        self.reports = [report for report in self.reports if report.step <= step]
         self.total_steps = _number(line.get("total_steps"))
 
     def describe(self, line: Mapping[str, Any]) -> None:

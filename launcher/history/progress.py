@@ -98,7 +98,7 @@ def progress_of(metrics: Metrics, since: float = 0.0) -> Progress:
         step=metrics.step,
         total=metrics.total_steps,
         reported=metrics.time,
-        pace=pace(one for one in metrics.reports[-_RECENT:] if (one.time or 0.0) >= since),
+        pace=pace(report for report in metrics.reports[-_RECENT:] if (report.time or 0.0) >= since),
         loss=None if loss is None else Metric(loss, last[loss]),
         curve=[] if loss is None else _even(finite(metrics.curve(loss))),
         speed=None if speed is None else Metric(speed, last[speed]),
@@ -113,15 +113,15 @@ def _even(points: Sequence[Point]) -> list[float]:
         return [one.value for one in points]
     first, span = points[0].step, points[-1].step - points[0].step
     parts: list[list[float]] = [[] for _ in range(_COLUMNS)]
-    for one in points:
-        at = int((one.step - first) / span * _COLUMNS) if span > 0 else 0
-        parts[min(max(at, 0), _COLUMNS - 1)].append(one.value)
+    for point in points:
+        at = int((point.step - first) / span * _COLUMNS) if span > 0 else 0
+        parts[min(max(at, 0), _COLUMNS - 1)].append(point.value)
     return [sum(value / len(part) for value in part) for part in parts if part]
 
 
 def pace(reports: Iterable[Report]) -> float | None:
     """Steps per second between the first and the last of these; None where that cannot be known."""
-    timed = [one for one in reports if one.time is not None]
+    timed = [report for report in reports if report.time is not None]
     if len(timed) < 2:
         return None
     steps, seconds = timed[-1].step - timed[0].step, (timed[-1].time or 0.0) - (timed[0].time or 0.0)
@@ -136,7 +136,7 @@ def device_use(metrics: Metrics, start: float, end: float | None) -> float | Non
     """
     name = _first(metrics.names, _UTILIZATION) or ""
     until = math.inf if end is None else end + 1  # scripts count whole seconds
-    timed = (one for one in metrics.reports if name in one.values and one.time is not None)
+    timed = (report for report in metrics.reports if name in report.values and report.time is not None)
     values = [one.values[name] for one in timed if start <= (one.time or 0.0) < until]
     if not values or min(values) < 0 or max(values) > 100:
         return None

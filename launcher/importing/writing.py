@@ -39,7 +39,7 @@ def job_file(result: Imported, source: str, site: str) -> str:
 
 
 def _listed(entries: list[Entry]) -> list[str]:
-    return [line for one in entries for line in _comment(f"{one.what}: {one.why}", "  ")]
+    return [line for entry in entries for line in _comment(f"{entry.what}: {entry.why}", "  ")]
 
 
 def _comment(text: str, indent: str = "") -> list[str]:

@@ -156,7 +156,7 @@ class _Attempt(Supervision):
         # srun kills its tasks, on every host, when it gets TERM; KILL would leave them running.
         # The script itself then sees the end of its launcher, and writes its records.
         script = self._script and self._script.pid
-        others = [one for one in self._tree.members() if one.pid != script]
+        others = [member for member in self._tree.members() if member.pid != script]
         grace = GRACE
         if self._launcher.cancels_on_int:
             for _ in range(3):  # two count, unless they are taken for one

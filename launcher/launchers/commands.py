@@ -115,7 +115,7 @@ class Srun(Launcher):
 
 
 def _masks(request: Request) -> list[str]:
-    return [hex(sum(1 << cpu for cpu in cpus(one))) for one in request.cpu_lists]
+    return [hex(sum(1 << cpu for cpu in cpus(cpu_list))) for cpu_list in request.cpu_lists]
 
 
 _SAY_HOW = (
@@ -241,7 +241,7 @@ class Hydra(_Mpiexec):
         """See `Launcher.argv`."""
         argv = [request.site.mpiexec, "-n", str(request.layout.processes)]
         if request.by_list:  # seen on MPICH 4.0.2: an entry for each process of a host
-            own = ["+".join(map(str, cpus(one))) for one in request.cpu_lists]
+            own = ["+".join(map(str, cpus(cpu_list))) for cpu_list in request.cpu_lists]
             argv += ["-bind-to", f"user:{','.join(own)}"]
         return argv
 

@@ -275,7 +275,9 @@ def excerpt(text: bytes, path: str, *, cut: bool = False, rank: int | None = Non
         return lines
     if rank is None and (causes := _ROOT_CAUSE.findall(text)):
         rank = int(causes[-1])
-    of_rank = [one for one in tracebacks if rank is not None and one[2] == b"[rank%d]: " % rank]
+    of_rank = [
+        traceback for traceback in tracebacks if rank is not None and traceback[2] == b"[rank%d]: " % rank
+    ]
     name, begin, who = (of_rank or tracebacks)[-1]
     own = [line for line in lines[begin : name + 1] if line.startswith(who) or not line.strip()]
     after = [line for line in lines[name + 1 :] if line.startswith(who) or not line.strip()]

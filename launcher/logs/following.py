@@ -107,7 +107,9 @@ class Follower:
         if not self.run.path.is_dir():
             raise CastoffError(f"{self.run.path}: is gone; if it was moved, name its new path")
         self._status = status(self.run, self._poller)
-        self._members = [one for one in self._status.members if self.selection.has_member(one.member)]
+        self._members = [
+            member for member in self._status.members if self.selection.has_member(member.member)
+        ]
         if queued(self._status.scheduler):
             self._is_seen = self._poller.silence_on(self.run) is None and not self._status.unsettled
         else:
@@ -149,7 +151,7 @@ class Follower:
             path = run.script_log(member.member)
             if not wanted.ranks and key not in self._retired and path not in known and path.exists():
                 self._watches.append(ScriptLog(run, member.member, wanted, self.show))
-            for number in [] if self._merged else [one.attempt for one in member.attempts]:
+            for number in [] if self._merged else [attempt.attempt for attempt in member.attempts]:
                 if wanted.has(member.member, number) and (member.member, number) not in self._retired:
                     found = rank_logs(run, member.member, number, wanted.ranks)
                     new = [(source, path) for source, path in found if path not in known]
@@ -161,7 +163,7 @@ class Follower:
         """Read the logs of attempts to the end that the last survey saw to be over, and stop watching
         them."""
         for key in self._over - self._retired:
-            for log in [one for one in self._watches if one.of == key]:
+            for log in [watch for watch in self._watches if watch.of == key]:
                 self._watches.remove(log)
                 for shown in log.rest(self.clock()):
                     self.write(shown)
@@ -169,9 +171,9 @@ class Follower:
         for member in self._members:
             if self._member_over(member):
                 self._over.add((member.member, None))
-            for one in member.attempts:
-                if self._attempt_over(member, one):
-                    self._over.add((member.member, one.attempt))
+            for attempt in member.attempts:
+                if self._attempt_over(member, attempt):
+                    self._over.add((member.member, attempt.attempt))
 
     def _attempt_over(self, member: MemberStatus, attempt: AttemptStatus) -> bool:
         dead = attempt.state == "unknown" and self._is_seen
@@ -179,7 +181,9 @@ class Follower:
 
     def _member_over(self, member: MemberStatus) -> bool:
         wanted = self.selection.attempt
-        if any(one.attempt == wanted and self._attempt_over(member, one) for one in member.attempts):
+        if any(
+            attempt.attempt == wanted and self._attempt_over(member, attempt) for attempt in member.attempts
+        ):
             return True
         if self._is_seen:
             return member.state in ("ended", "unknown")
@@ -206,7 +210,9 @@ class Follower:
 
     def _newest(self, member: MemberStatus) -> AttemptStatus | None:
         """The newest of the wanted attempts of a member."""
-        wanted = [one for one in member.attempts if self.selection.has(member.member, one.attempt)]
+        wanted = [
+            attempt for attempt in member.attempts if self.selection.has(member.member, attempt.attempt)
+        ]
         return wanted[-1] if wanted else None
 
     # What is shown

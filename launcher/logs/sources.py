@@ -215,7 +215,7 @@ def rank_logs(
     """The logs of an attempt's nodes and ranks, in order; with `ranks`, only those ranks' logs."""
     folder = run.log_folder / f"{member}.{attempt}"
     logs = filter(None, map(_RANK_LOG.fullmatch, sorted(names_in(folder))))
-    found = [(Source(member, attempt, **{one["kind"]: int(one["number"])}), folder / one[0]) for one in logs]
+    found = [(Source(member, attempt, **{log["kind"]: int(log["number"])}), folder / log[0]) for log in logs]
     return [(source, path) for source, path in found if not ranks or source.rank in ranks]
 
 

@@ -70,7 +70,7 @@ def picture(plan: Plan, node: Node | None) -> str:
 
 def _cores(plan: Plan, node: Node | None) -> list[Sequence[int]]:
     """The physical cores of each local rank; empty where castoff does not choose them."""
-    listed = [cpus(one) for one in plan.cpu_lists]
+    listed = [cpus(cpu_list) for cpu_list in plan.cpu_lists]
     return [sorted(node.cores_of(own)) for own in listed] if node else [*listed]
 
 

@@ -92,7 +92,7 @@ class _Planner:
         self.queue_chosen = limits.chosen_queue(spec, site, scheduler, self.walltime)
         self.spec = spec = msgspec.structs.replace(spec, queue=spec.queue or self.queue_chosen)
         targets = [*limits.targets(spec, site, scheduler)]
-        self.shared = next((one for one in targets if one.max_devices), None)
+        self.shared = next((target for target in targets if target.max_devices), None)
         exclusive = spec.exclusive or any(one.exclusive for one in targets)
         self.whole_nodes = bool(exclusive or (site.node and site.node.exclusive)) and not self.shared
         self.of_node = site.node.device_count if site.node else 0

@@ -271,7 +271,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
 
 def filters_for(*schedulers: Scheduler) -> dict[str, Callable[..., Any]]:
     """`FILTERS` with those that write the directives of these schedulers."""
-    for one in schedulers:
-        if one.dialect is not None:
-            FILTERS.setdefault(f"{one.name}_directive", one.dialect.line)
+    for scheduler in schedulers:
+        if scheduler.dialect is not None:
+            FILTERS.setdefault(f"{scheduler.name}_directive", scheduler.dialect.line)
     return FILTERS

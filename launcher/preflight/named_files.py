@@ -139,11 +139,11 @@ def runs_scripts(setup: Sequence[str]) -> bool:
     """Whether one of these lines sources a user's file that may do anything; `activate` does not count."""
     words = (line.split() for line in setup)
     return any(
-        one[:1] in (["source"], ["."])
-        and len(one) > 1
-        and PurePosixPath(one[1]).name.strip("\"'") != "activate"
-        and not one[1].startswith(("/etc/", "/opt/", "/usr/"))
-        for one in words
+        word[:1] in (["source"], ["."])
+        and len(word) > 1
+        and PurePosixPath(word[1]).name.strip("\"'") != "activate"
+        and not word[1].startswith(("/etc/", "/opt/", "/usr/"))
+        for word in words
     )
 
 

@@ -215,7 +215,7 @@ class _Look:
         if not _is_file(place / "__init__.py"):
             return self._module_elsewhere(module, top)
         for name in rest:
-            there = [one.name.partition(".")[0] for one in _entries(place) if _imports(one)]
+            there = [entry.name.partition(".")[0] for entry in _entries(place) if _imports(entry)]
             if there and name not in there:  # nothing: nobody may list it
                 hint = did_you_mean(name, there)
                 message = f"is {module.name!r}, but {place} has no module {name}{hint}"
@@ -226,7 +226,9 @@ class _Look:
     def _module_elsewhere(self, module: Module, top: str) -> list[_Missing]:
         """A module that may be installed in the job's environment, unless one with a similar name is here."""
         here = [
-            one.stem for one in _entries(self._folder) if one.suffix == ".py" or _is_file(one / "__init__.py")
+            entry.stem
+            for entry in _entries(self._folder)
+            if entry.suffix == ".py" or _is_file(entry / "__init__.py")
         ]
         near = nearest(top, here)
         if top in here or (self._folder / top).is_dir() or near is None:
@@ -318,7 +320,7 @@ def _near(word: str, place: Path, folder: Path) -> str:
     missing = place
     while not missing.parent.is_dir() and missing.parent != missing:
         missing = missing.parent
-    near = nearest(missing.name, [one.name for one in _entries(missing.parent)])
+    near = nearest(missing.name, [entry.name for entry in _entries(missing.parent)])
     if near is None:
         return ""
     meant = missing.parent / near / place.relative_to(missing)

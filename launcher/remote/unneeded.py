@@ -150,7 +150,7 @@ def _not_sent(listing: Listing) -> str | None:
     """A file of a folder that was changed or added since it was sent; None if there is none."""
     if (changed := listing.first_changed()) is not None:
         return changed
-    sent = {os.fsdecode(one.file.name) for one in listing.files}
+    sent = {os.fsdecode(file.file.name) for file in listing.files}
     for place, inner, files in os.walk(listing.folder):
         at = Path(place)
         links = [name for name in inner if (at / name).is_symlink()]

@@ -109,13 +109,13 @@ def _members(run: RunDirectory, now: RunStatus, results: Sequence[Result], busy:
             result,
             [
                 AttemptFacts(
-                    attempt_words(member.member, one.attempt, is_array=is_array),
-                    one,
-                    phases(run, now, member, one),
-                    [] if is_array else hosts(run, member.member, one.attempt),
-                    used.get((member.member, one.attempt)),
+                    attempt_words(member.member, attempt.attempt, is_array=is_array),
+                    attempt,
+                    phases(run, now, member, attempt),
+                    [] if is_array else hosts(run, member.member, attempt.attempt),
+                    used.get((member.member, attempt.attempt)),
                 )
-                for one in member.attempts
+                for attempt in member.attempts
             ],
             waiting(run, member),
         )

@@ -34,7 +34,7 @@ def page(facts: RunFacts) -> str:
         styles=styles,
         scripts=scripts,
         facts=facts,
-        plots=[sections.plot(one, facts) for one in facts.plots],
+        plots=[sections.plot(plot, facts) for plot in facts.plots],
         data=_data(facts.plots),
         moments=moments,
         **sections.sections(facts, moments),
@@ -83,7 +83,7 @@ def _data(plots: Sequence[Plot]) -> Markup:
     held = [
         [
             {
-                "x": [_number(one.step) for one in curve.points],
+                "x": [_number(point.step) for point in curve.points],
                 "y": [_number(one.value) for one in curve.points],
             }
             for curve in plot.curves

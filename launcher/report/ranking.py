@@ -86,7 +86,7 @@ def rule(names: Sequence[str], by: str | None = None, largest: bool | None = Non
 
 def metric_names(results: Iterable[Result]) -> list[str]:
     """The metrics of all members, in the order in which they first appear."""
-    return list(dict.fromkeys(name for one in results for name in one.metrics))
+    return list(dict.fromkeys(name for result in results for name in result.metrics))
 
 
 def best(result: Result, rule: Rule | None) -> Point | None:
@@ -109,7 +109,7 @@ def ranked(results: Iterable[Result], rule: Rule | None) -> list[Result]:
 
 def differing(results: Sequence[Result]) -> list[str]:
     """The parameters in which members differ that have any, in the order in which they first appear."""
-    found = [one for one in results if one.parameters]
+    found = [result for result in results if result.parameters]
     paths = list(dict.fromkeys(path for one in found for path in one.parameters))
     values = {path: [one.parameters.get(path) for one in found] for path in paths}
     return [path for path in paths if any(value != values[path][0] for value in values[path])]
@@ -121,7 +121,9 @@ def for_a_table(results: Sequence[Result]) -> tuple[list[str], int]:
     Of programs that have different ones, those that all have.
     """
     paths = differing(results)
-    shared = [path for path in paths if all(path in one.parameters for one in results if one.parameters)]
+    shared = [
+        path for path in paths if all(path in result.parameters for result in results if result.parameters)
+    ]
     shown = shared[:_COLUMNS]
     return shown, len(paths) - len(shown)
 

@@ -126,7 +126,7 @@ def _summary(facts: RunFacts) -> Iterator[tuple[str, str]]:
     now = facts.now
     if facts.is_array:
         yield "Members", members_words(now.counts)
-    seconds = [one.result.seconds for one in facts.members if one.result.seconds is not None]
+    seconds = [member.result.seconds for member in facts.members if member.result.seconds is not None]
     if seconds:
         yield ("Longest member" if facts.is_array else "Took"), brief(max(seconds))
     number = sum(len(one.attempts) for one in facts.members)
@@ -195,10 +195,10 @@ def _phases(facts: RunFacts) -> list[list[Any]]:
     """The phases of each member, those of its attempts one after the other."""
     return [
         [
-            *(phase for attempt in one.attempts for phase in attempt.phases),
-            *([one.waiting] if one.waiting else []),
+            *(phase for attempt in member.attempts for phase in attempt.phases),
+            *([member.waiting] if member.waiting else []),
         ]
-        for one in facts.members
+        for member in facts.members
     ]
 
 
@@ -231,7 +231,7 @@ def _attempts(facts: RunFacts, moments: Moments) -> Table | None:
     """The attempts of a run that is not an array; of one the members' table says enough."""
     if facts.is_array or not facts.members[0].attempts:
         return None
-    rows = [_attempt(one, facts, moments) for one in facts.members[0].attempts]
+    rows = [_attempt(attempt, facts, moments) for attempt in facts.members[0].attempts]
     headings = ("attempt", "state", "began", *timeline.ORDER, "host", "why")
     if len(rows) <= FIRST_ROWS:
         return table("Attempts", headings, rows, *timeline.ORDER)
@@ -258,7 +258,7 @@ def _attempt(one: AttemptFacts, facts: RunFacts, moments: Moments) -> Sequence[C
 def _placements(facts: RunFacts) -> Iterator[Table]:
     """The hosts of attempts, each list of hosts once."""
     found: dict[tuple[HostRanks, ...], list[int]] = {}
-    for one in (one for member in facts.members for one in member.attempts if one.hosts):
+    for one in (attempt for member in facts.members for attempt in member.attempts if attempt.hosts):
         found.setdefault(tuple(one.hosts), []).append(one.status.attempt)
     for hosts, attempts in found.items():
         numbers = f"attempt{'s' * (len(attempts) > 1)} {cpulist(attempts)}"
@@ -322,7 +322,7 @@ def _parameters(facts: RunFacts) -> Table | None:
     """What the program was started with; an array's members say in their own table where they differ."""
     if facts.is_array:
         found = facts.metrics.parameters
-        paths = set(differing([one.result for one in facts.members]))
+        paths = set(differing([member.result for member in facts.members]))
         rows = [(path, value_words(value)) for path, value in found.items() if path not in paths]
     else:
         rows = [(path, value_words(value)) for path, value in facts.metrics.parameters.items()]

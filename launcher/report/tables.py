@@ -29,7 +29,7 @@ def members(facts: RunFacts) -> Table | None:
     """An array's members, the best first."""
     if not facts.is_array:
         return None
-    results = [one.result for one in facts.members]
+    results = [member.result for member in facts.members]
     (paths, _), rule = for_a_table(results), facts.rule
     metric = (f"best {rule.metric}", "at step", f"last {rule.metric}") if rule else ()
     headings = ("member", *short_names(paths).values(), *metric, "state", "attempts", "took", "why")
@@ -50,14 +50,15 @@ def further(facts: RunFacts) -> Table | None:
     """Other metrics of an array's members: first those whose names say which values are better."""
     if not facts.is_array or facts.rule is None:
         return None
-    results = ranked([one.result for one in facts.members], facts.rule)
+    results = ranked([member.result for member in facts.members], facts.rule)
     names = [name for name in metric_names(results) if name != facts.rule.metric]
     chosen = sorted(names, key=lambda name: larger_is_better(name) is None)[:_FURTHER]
     if not chosen:
         return None
     headings = [heading for name in chosen for heading in (f"best {name}", f"last {name}")]
     rows = [
-        (str(one.member), *(cell for name in chosen for cell in _best_and_last(one, name))) for one in results
+        (str(result.member), *(cell for name in chosen for cell in _best_and_last(result, name)))
+        for result in results
     ]
     return table("Other metrics of the members", ("member", *headings), rows, *headings)
 
@@ -91,12 +92,14 @@ def resources(facts: RunFacts) -> Table | None:
     used = [
         # `1.0` would read as a number in a table of numbers.
         (
-            f"member {member.result.member}, attempt {one.status.attempt}" if facts.is_array else one.words,
-            one.usage,
+            f"member {member.result.member}, attempt {attempt.status.attempt}"
+            if facts.is_array
+            else attempt.words,
+            attempt.usage,
         )
         for member in facts.members
-        for one in member.attempts
-        if one.usage
+        for attempt in member.attempts
+        if attempt.usage
     ]
     if not used:
         return None
@@ -104,13 +107,15 @@ def resources(facts: RunFacts) -> Table | None:
     if len(used) > 1:
         rows = [("all", together([usage for _, usage in used])), *rows]
     headings = ("job up to attempt", "took", "CPUs", "CPU use", "memory", "device use", "by")
-    return table("Resources used", headings, [_row(*one) for one in rows], *headings[1:-1])
+    return table("Resources used", headings, [_row(*row) for row in rows], *headings[1:-1])
 
 
 def misses_ranks(facts: RunFacts) -> bool:
     """Whether what reports the resources may not see all ranks, as PBS without its cgroups hook."""
     return any(
-        one.usage and one.usage.source == "qstat" for member in facts.members for one in member.attempts
+        attempt.usage and attempt.usage.source == "qstat"
+        for member in facts.members
+        for attempt in member.attempts
     )
 
 

@@ -78,7 +78,7 @@ def census(some: Sequence[Sequence[Phase]], whole: Span, at: float) -> tuple[lis
                 break
             if middle >= one.start:
                 counts[column][one.name] += 1
-    most = max(sum(one.values()) for one in counts)
+    most = max(sum(count.values()) for count in counts)
     found = []
     for column, held in enumerate(counts):
         top = 100.0

@@ -160,7 +160,7 @@ class RunStatus(_Summary, frozen=True, kw_only=True):
     @property
     def expected_start(self) -> float | None:
         """When its scheduler expects the first member that waits to begin; None: there is no estimate."""
-        return min((one.expected_start for one in self.members if one.expected_start), default=None)
+        return min((member.expected_start for member in self.members if member.expected_start), default=None)
 
     @property
     def never_begins(self) -> bool:
@@ -205,7 +205,7 @@ def failed_because(members: Iterable[MemberStatus], ending: str | None) -> str |
     """Why the first member failed that did, or was not started again; None where that is on no record."""
     if ending not in EXPLAINED:
         return None
-    last = (one.attempts[-1] for one in members if one.ending == ending and one.attempts)
+    last = (member.attempts[-1] for member in members if member.ending == ending and member.attempts)
     return next(("; ".join(found) for one in last if (found := why(one.failure, one.reason))), None)
 
 

@@ -74,7 +74,7 @@ class Answer(NamedTuple):
     @property
     def left(self) -> dict[str, JobInfo]:
         """The jobs that wait or run, or may, whichever of an array's; by id."""
-        return {one.job: one for one in self.jobs.values() if one.is_active}
+        return {job.job: job for job in self.jobs.values() if job.is_active}
 
     def silence_on(self, jobs: Iterable[str | None]) -> str | None:
         """Why it said nothing of one of these jobs; None where it did of each."""

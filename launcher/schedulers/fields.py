@@ -132,7 +132,7 @@ def ignored(spec: JobSpec, site: Site, scheduler: Scheduler) -> list[str]:
     found: dict[str, None] = {}
     if others := _unlisted_names(spec, handled):  # only then are other schedulers' tables loaded
         names = (one for one in others if _is_listed(one.name, without_effect(scheduler)))
-        found = dict.fromkeys(_as_a_whole(one, handled) for one in names)
+        found = dict.fromkeys(_as_a_whole(name, handled) for name in names)
     launcher = launcher_named(spec, site, scheduler)
     if spec.launcher.name not in (None, launcher):
         found["launcher.name"] = None
@@ -169,7 +169,7 @@ def _unlisted_names(fields: msgspec.Struct, listed: frozenset[str]) -> list[Give
 
 
 def _unlisted(fields: msgspec.Struct, listed: frozenset[str]) -> list[str]:
-    return list(dict.fromkeys(_as_a_whole(one, listed) for one in _unlisted_names(fields, listed)))
+    return list(dict.fromkeys(_as_a_whole(name, listed) for name in _unlisted_names(fields, listed)))
 
 
 def _is_listed(name: str, listed: frozenset[str]) -> bool:

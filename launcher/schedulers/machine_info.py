@@ -189,7 +189,7 @@ def kinds(nodes: Iterable[NodeKind]) -> list[NodeKind]:
                 found[at] = kind._replace(
                     nodes=kind.nodes + node.nodes,
                     queues=tuple(dict.fromkeys((*kind.queues, *node.queues))),
-                    features=tuple(one for one in kind.features if one in node.features),
+                    features=tuple(feature for feature in kind.features if feature in node.features),
                     reserved=max(kind.reserved, node.reserved),
                 )
                 break

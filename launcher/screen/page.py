@@ -52,7 +52,7 @@ def lines(detail: Detail, now: float, width: int, height: int) -> list[Line]:
     found = [
         *_head(detail, now, width),
         *_attempts(detail, now, width),
-        *_fields("phases", [_phase(one, now) for one in detail.phases], width, " · "),
+        *_fields("phases", [_phase(phase, now) for phase in detail.phases], width, " · "),
         *_fields("hosts", _hosts(detail.hosts), width, "  "),
         *_progress(detail, now, width),
     ]
@@ -146,7 +146,7 @@ def _phase(phase: Phase, now: float) -> str:
 
 
 def _hosts(hosts: Sequence[HostRanks]) -> list[str]:
-    words = [f"{one.host} {_ranks(one.ranks)}".rstrip() for one in hosts[:_HOSTS]]
+    words = [f"{host.host} {_ranks(host.ranks)}".rstrip() for host in hosts[:_HOSTS]]
     return [*words, f"and {len(hosts) - _HOSTS} more"] if len(hosts) > _HOSTS else words
 
 

@@ -216,7 +216,9 @@ class RunScreen(Screen[None]):
     def chosen(self) -> tuple[Item | None, int | None]:
         """The run, and its member, where it is an array."""
         detail = self._detail()
-        self._item = next((one for one in self._looker.seen.items if one.path == self._item.path), self._item)
+        self._item = next(
+            (item for item in self._looker.seen.items if item.path == self._item.path), self._item
+        )
         return self._item, detail.member.member if detail and len(detail.status.members) > 1 else None
 
     def show(self) -> None:
@@ -261,7 +263,7 @@ class RunScreen(Screen[None]):
         detail = self._detail()
         if detail is None:
             return
-        numbers = [one.member for one in detail.status.members]
+        numbers = [member.member for member in detail.status.members]
         now = detail.member.member if self._member is None else self._member
         at = min(max(numbers.index(now) + by, 0), len(numbers) - 1)
         self._member = numbers[at]

@@ -58,7 +58,7 @@ class Overview:
         self.known = len(entries)
         """Number of runs in the index, including those whose directories are gone."""
         if names:
-            entries = [entry for entry in entries if any(fnmatchcase(entry.name, one) for one in names)]
+            entries = [entry for entry in entries if any(fnmatchcase(entry.name, name) for name in names)]
         self._entries = entries
         to_look = [entry for entry in entries if entry.ended is None or entry.path in also]
         self.doubtful = self._look(filter(self._is_trusted, to_look))

@@ -150,7 +150,7 @@ class _Side:
 
     def _judge(self, runs: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
         views = {run.run.path: self._view_of(run) for run in runs}
-        doubtful = {job for one in views.values() for job in one.doubtful}
+        doubtful = {job for view in views.values() for job in view.doubtful}
         if doubtful and self._asked is not None and not self._history_asked:
             owed, self.owes_since = self.owes_since, self.owes_since or clock.now()
             self._history, self._history_asked = self._queue.history(doubtful), True

@@ -70,7 +70,9 @@ class SchedulerView:
             records.unclear is not None and not self.unsettled
         ):  # of a chain: no member begins with a later link
             going = ("pending", "running")
-            self.members = [one if one.state in going else self._unclear(one) for one in self.members]
+            self.members = [
+                member if member.state in going else self._unclear(member) for member in self.members
+            ]
 
     def _member(self, number: int) -> MemberStatus:
         """The state of one member."""
@@ -284,7 +286,7 @@ class SchedulerView:
             return None
         began = (attempt.start.time if attempt.start else None) or 0.0
         # Those after it are later attempts, which accounting may have heard of before it has of this end.
-        starts = [one for one in self._starts(key) if one.start and one.start <= began + _CLOCKS]
+        starts = [start for start in self._starts(key) if start.start and start.start <= began + _CLOCKS]
         last = max(starts, key=lambda one: one.start or 0.0, default=None)
         return last if last and (last.stage in ("ended", "unknown") or last.was_requeued) else None
 
@@ -330,14 +332,14 @@ class SchedulerView:
     def _silent(self, number: int, silence: str, statuses: list[AttemptStatus]) -> MemberStatus:
         self.unsettled = self.unsettled or not self.answer.lasting
         reason = self._unreachable(silence)
-        if any(one.started and not one.ended for one in statuses[-1:]):
+        if any(status.started and not status.ended for status in statuses[-1:]):
             reason += "; according to its records it has begun and not ended"
         return MemberStatus(number, "unknown", "unknown", statuses, reason)
 
     def _never_began(self, number: int, last: LastWord, statuses: list[AttemptStatus]) -> MemberStatus:
         """The state of a member that ended before it began. It counts as an attempt, so that lists show
         it."""
-        attempt = max([self.records.begin.get(number, 0) - 1, *(one.attempt for one in statuses)]) + 1
+        attempt = max([self.records.begin.get(number, 0) - 1, *(status.attempt for status in statuses)]) + 1
         folder = self.records.run.path / "attempts" / f"{number}.{attempt}"
         if last.ending == "failed" and last.ended_itself:
             log = self.records.run.script_log(number)

@@ -92,7 +92,7 @@ def _candidates(
     """
     owned = {send.job for send in submission.all_sends}
     script = str(run.script)
-    reported: list[JobInfo] | None = [one for one in answer.jobs.values() if one.runs(script)]
+    reported: list[JobInfo] | None = [job for job in answer.jobs.values() if job.runs(script)]
     if not any(one.job not in owned for one in reported or []):
         reported = queue.find(script, run.facts().name, submission.sends[-1].time or 0.0)
     if reported is None:

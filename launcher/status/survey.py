@@ -249,7 +249,7 @@ class RunRecords:
         """The job's id; the first job's if there are several."""
         if self.submission is not None:
             return self.submission.job or next((send.job for send in self.sends if send.job), None)
-        jobs = (one.job for attempts in self.attempts.values() for one in reversed(attempts))
+        jobs = (attempt.job for attempts in self.attempts.values() for attempt in reversed(attempts))
         return next((job for job in jobs if job), None)
 
     @property
@@ -259,7 +259,7 @@ class RunRecords:
         recorded = self.submission.cluster if self.submission and sent else None
         found = {recorded}
         for member, attempts in self.attempts.items():
-            uncertain = [one for one in attempts if not one.is_certain]
+            uncertain = [attempt for attempt in attempts if not attempt.is_certain]
             uncertain += [] if recorded else self.own(member)
             found |= {one.start.cluster for one in uncertain if one.start}
         return frozenset(name for name in found if name)

@@ -149,15 +149,15 @@ def _member(records: RunRecords, elsewhere: str | None, number: int, begin: int 
     attempts = records.attempts.get(number, [])
     newest = max([begin or 0, *(one.number for one in attempts)])  # what came before is over
     found = []
-    for one in attempts:
-        alive = records.alive and one.number == newest
+    for attempt in attempts:
+        alive = records.alive and attempt.number == newest
         # Until its scheduler has settled it, an ending is believed only if no scheduler is there to do so.
-        believed = one.settled or not (alive or (elsewhere and one.number == newest))
-        if one.end and believed:
-            end = one.end
-            found.append(one.status("ended", known_ending(end.ending), end.code, end.reason, end.time))
+        believed = attempt.settled or not (alive or (elsewhere and attempt.number == newest))
+        if attempt.end and believed:
+            end = attempt.end
+            found.append(attempt.status("ended", known_ending(end.ending), end.code, end.reason, end.time))
         else:
-            found.append(one.status("running") if alive else one.status("unknown", "unknown"))
+            found.append(attempt.status("running") if alive else attempt.status("unknown", "unknown"))
     if begin is not None and not found and records.submission and records.submission.error is not None:
         return MemberStatus(number, "ended", "failed", found)
     if begin is not None and records.alive and (not found or found[-1].attempt < begin):

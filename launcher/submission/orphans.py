@@ -84,7 +84,7 @@ def end(orphans: Orphans) -> str:
     if not orphans.found or orphans.silent:
         raise CastoffError(orphans.words)
     for queue, jobs in orphans.found:
-        refused = queue.cancel([one.job for one in jobs])
+        refused = queue.cancel([job.job for job in jobs])
         begun = clock.now()
         while left := _left(queue, orphans.path):
             if refused or clock.now() - begun > queue.cancel_patience:
@@ -140,4 +140,4 @@ def _jobs_words(jobs: list[JobInfo]) -> str:
 
 
 def _by_hand(queue: Queue, jobs: list[JobInfo]) -> str:
-    return shlex.join([*queue.cancel_command, *(one.job for one in jobs)])
+    return shlex.join([*queue.cancel_command, *(job.job for job in jobs)])

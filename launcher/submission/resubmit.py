@@ -82,7 +82,7 @@ def resubmit(
             submit_commands: list[SubmitCommand] = []
             if scheduler is not None:
                 if scheduler.excludes_hosts and not all_hosts:
-                    record.excluded = [one.host for one in set_aside_hosts(run.path)]
+                    record.excluded = [host.host for host in set_aside_hosts(run.path)]
                 _check_none_left(run, scheduler, environ)
                 here = scheduler.queue(environ).configuration()
                 record.cluster = here.cluster or record.cluster

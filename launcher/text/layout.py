@@ -123,10 +123,12 @@ def sparkline(values: Sequence[float], width: int) -> str:
     count = min(width, len(values))
     scale = max(map(abs, values)) or 1.0  # the sum of the largest numbers would be infinite
     edges = [at * len(values) // count for at in range(count + 1)]
-    means = [sum(one / scale for one in values[begin:end]) / (end - begin) for begin, end in pairwise(edges)]
+    means = [
+        sum(value / scale for value in values[begin:end]) / (end - begin) for begin, end in pairwise(edges)
+    ]
     low, span = min(means), max(means) - min(means)
     top = len(_BLOCKS) - 1
-    return "".join(_BLOCKS[round((one - low) / span * top) if span > 0 else 0] for one in means)
+    return "".join(_BLOCKS[round((mean - low) / span * top) if span > 0 else 0] for mean in means)
 
 
 def number(value: float) -> str:

@@ -86,6 +86,12 @@ def _real(folder: Path) -> Path:
 
 def _check(path: Path) -> None:
     """Make sure that nobody else can have written the list itself."""
-    for one in weaknesses(path):
-        fix = f"{one.shut_by} {visible_word(str(one.path))}" if one.ours else "set XDG_CONFIG_HOME to another"
-        raise CastoffError(f"{path}: its contents may be another user's, since {one.path} {one.why}; {fix}")
+    for weakness in weaknesses(path):
+        fix = (
+            f"{weakness.shut_by} {visible_word(str(weakness.path))}"
+            if weakness.ours
+            else "set XDG_CONFIG_HOME to another"
+        )
+        raise CastoffError(
+            f"{path}: its contents may be another user's, since {weakness.path} {weakness.why}; {fix}"
+        )

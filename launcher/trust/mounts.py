@@ -88,7 +88,7 @@ def parse_mounts(text: str) -> list[Mount]:
 def mount_of(path: str, mounts: list[Mount]) -> Mount | None:
     """The mount that a path without links lies on: the last of those with the longest way in common."""
     place = PurePosixPath(path)
-    holding = [one for one in mounts if place.is_relative_to(one.point)]
+    holding = [mount for mount in mounts if place.is_relative_to(mount.point)]
     return max(reversed(holding), key=lambda one: len(one.point), default=None)
 
 

@@ -88,7 +88,9 @@ def weakness(step: Step) -> Weakness | None:
 def lets_nobody_else_in(about: os.stat_result, listed: Listed) -> bool:
     """Whether only the user and root can reach what lies in a folder."""
     may_open = people.is_us(about.st_uid)
-    return may_open and not any((one.enters or one.rules) and one.is_other for one in listed.accesses)
+    return may_open and not any(
+        (access.enters or access.rules) and access.is_other for access in listed.accesses
+    )
 
 
 def _by_owner(step: Step) -> Weakness | None:
@@ -112,7 +114,7 @@ def _by_mode_or_list(step: Step) -> Weakness | None:
     about = step.about
     # In a folder with a sticky bit, as /tmp, nobody can rename what is another's.
     is_sticky = bool(stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_ISVTX)
-    who = [one for one in step.listed.accesses if one.rules or (one.writes and not is_sticky)]
+    who = [access for access in step.listed.accesses if access.rules or (access.writes and not is_sticky)]
     others = [one for one in who if one.is_other]
     if not others or _is_shut_off(step):
         return None
@@ -138,7 +140,7 @@ def _is_shut_off(step: Step) -> bool:
     from castoff.launcher.trust.mounts import current_mounts  # late: few paths are open to others
 
     # What is mounted has other ways to it: below another folder, or on other hosts.
-    mounted = {one.point for one in current_mounts()}
+    mounted = {mount.point for mount in current_mounts()}
     between = [step.path, *step.path.parents]
     return not any(str(one) in mounted for one in between[: between.index(step.shut_off_by)])
 

@@ -219,7 +219,7 @@ def _means(drawn: Sequence[_Figures | None]) -> list[str]:
     figures = [each for each in drawn if each is not None]
     if len(figures) < len(drawn):
         return []
-    names = [name for name in figures[0] if all(name in each for each in figures)]
+    names = [name for name in figures[0] if all(name in figure for figure in figures)]
     return [name for name in names if _is_mean([each[name] for each in figures])]
 
 
@@ -252,7 +252,7 @@ def _constant_part(drawn: Sequence[_Figures | None]) -> bool:
     is one of the whole batch."""
     totals = [each[LOSS.main] for each in drawn if each is not None and LOSS.main in each]
     grown = [twice.total - once.total for once, twice in totals]
-    if len(grown) < 2 or not all(_counted(*each) for each in totals):
+    if len(grown) < 2 or not all(_counted(*total) for total in totals):
         return False
     shares = [
         abs(each / once.total) if once.total else 0.0 for each, (once, _) in zip(grown, totals, strict=True)

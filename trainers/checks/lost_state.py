@@ -80,8 +80,10 @@ def _state(task: Task, model: nn.Module) -> dict[str, _Held]:
     for name, value in vars(task).items():
         if name not in _THE_TRAINERS and not isinstance(value, int):  # which only counts
             found[f"{kind}.{name}"] = _held(value)
-            for each in own_generators(value):
-                found[f"{kind}.{name}{each.name.removeprefix(type(value).__name__)}"] = _held(each.read())
+            for generator in own_generators(value):
+                found[f"{kind}.{name}{generator.name.removeprefix(type(value).__name__)}"] = _held(
+                    generator.read()
+                )
     for part, module in model.named_modules():
         for name, value in _attributes(module):
             found[f"model.{part}.{name}" if part else f"model.{name}"] = _held(value)

@@ -30,7 +30,7 @@ def _in_eval_mode(module: nn.Module, name: str) -> Iterator[str]:
     """The outermost parts in eval mode that a mode matters to and that are not frozen as a whole."""
     if not module.training:
         parameters = list(module.parameters())
-        frozen = bool(parameters) and not any(each.requires_grad for each in parameters)
+        frozen = bool(parameters) and not any(parameter.requires_grad for parameter in parameters)
         if not frozen and any(map(_has_modes, module.modules())):
             yield name
         return
@@ -45,5 +45,5 @@ def _has_modes(module: nn.Module) -> bool:
     if idle or not getattr(module, "track_running_stats", True):
         return False
     classes = type(module).__mro__[: type(module).__mro__.index(nn.Module)]
-    functions = (each for kind in classes for each in vars(kind).values() if isinstance(each, FunctionType))
-    return any("training" in each.__code__.co_names for each in functions)
+    functions = (var for kind in classes for var in vars(kind).values() if isinstance(var, FunctionType))
+    return any("training" in function.__code__.co_names for function in functions)

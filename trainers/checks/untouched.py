@@ -22,10 +22,10 @@ def untouched(model: nn.Module, task: Task) -> Iterator[None]:
 
     What a task keeps in lists and other objects is left as the look has made it.
     """
-    own = [each for each in vars(task).values() if isinstance(each, Tensor)]
+    own = [var for var in vars(task).values() if isinstance(var, Tensor)]
     tensors = [(each, version_of(each), each.detach().clone()) for each in (*model.parameters(), *own)]
     # Batch norms do not move the version of their buffers, and `.data` none.
-    buffers = [(each, each.detach().clone()) for each in model.buffers()]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     attributes = [(vars(each), _copied(vars(each))) for each in (*model.modules(), task)]
     with undisturbed(), drawing(task):
         try:

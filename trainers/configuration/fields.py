@@ -25,7 +25,9 @@ class ConfigError(UserError):
     """
 
     def __init__(self, problems: Sequence[str | Problem], origin: str = ""):
-        self.placed = [each if isinstance(each, Problem) else Problem(origin, "", each) for each in problems]
+        self.placed = [
+            problem if isinstance(problem, Problem) else Problem(origin, "", problem) for problem in problems
+        ]
         self.origin = origin
         super().__init__("\n".join(map(str, self.placed)))
 

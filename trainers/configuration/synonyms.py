@@ -125,7 +125,7 @@ def _value(document: Document, path: FieldPath, word: str, kind: Any) -> str | N
 
 def _takes(kind: Any, value: Any) -> bool:
     scalars = value if isinstance(value, list) else [value]
-    if not all(isinstance(each, (bool, int, float, str)) for each in scalars):
+    if not all(isinstance(scalar, (bool, int, float, str)) for scalar in scalars):
         return False
     if kind is object:
         return True

@@ -151,7 +151,7 @@ def made(tag: str, fields: Any, line: int) -> tuple[Any, list[str]]:
     if problems:
         return None, problems
     given, problems = _MAKERS[kind](dict(fields))
-    return (None if problems else kind(**given, line=line)), [f"!{tag}: {each}" for each in problems]
+    return (None if problems else kind(**given, line=line)), [f"!{tag}: {problem}" for problem in problems]
 
 
 def place_in(text: Any) -> FieldPath | None:

@@ -295,7 +295,7 @@ class _Rows(Dataset[Any]):
         while type(dataset) is Subset:
             dataset, indices = dataset.dataset, [dataset.indices[index] for index in indices]
         rows = torch.tensor(indices)
-        return [each[rows].contiguous() for each in dataset.tensors]
+        return [tensor[rows].contiguous() for tensor in dataset.tensors]
 
     @staticmethod
     def can(dataset: Any) -> bool:

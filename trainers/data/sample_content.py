@@ -83,7 +83,7 @@ class _Reading:
             for each in value:
                 self.take(each, depth + 1)
         elif is_dataclass(value) and not isinstance(value, type):
-            self._named(((each.name, getattr(value, each.name, None)) for each in fields(value)), depth)
+            self._named(((field.name, getattr(value, field.name, None)) for field in fields(value)), depth)
         else:
             self._other(value, depth)
 

@@ -28,7 +28,7 @@ class Look:
     """Sees the elements pass, until the first batch is there."""
 
     def __init__(self, dataset: Any):
-        self._before = [(each, each.state()) for each in own_generators(dataset)]
+        self._before = [(generator, generator.state()) for generator in own_generators(dataset)]
         self._contents: list[Content] = []
 
     def passing(self, elements: Iterator[Any]) -> Iterator[Any]:

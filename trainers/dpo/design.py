@@ -118,7 +118,7 @@ def _mutable(
     length: int, positions: Sequence[int], ranges: Sequence[tuple[int, int]], problems: list[str]
 ) -> Mask:
     """Which of so many residues may be designed."""
-    spans = [(each, each) for each in positions] + list(ranges)
+    spans = [(position, position) for position in positions] + list(ranges)
     mask = numpy.zeros(length, numpy.bool_) if spans else numpy.ones(length, numpy.bool_)
     for first, last in spans:
         if last >= length:

@@ -97,7 +97,7 @@ class Search:
         study = getattr(self._trial, "study", None)  # a FixedTrial has none
         if study is None:
             return
-        there = (each for each in study.get_trials(deepcopy=False) if each.number == self._trial.number)
+        there = (trial for trial in study.get_trials(deepcopy=False) if trial.number == self._trial.number)
         self._reported = {when for each in there for when in each.intermediate_values}
         if len(study.directions) == 1:
             self._check(study.direction.name.lower())

@@ -49,9 +49,9 @@ class Guess(NamedTuple):
 def sets_of(graphs: Iterable[Any]) -> Sets:
     """What generated graphs say of themselves."""
     rows, features = [], []
-    for each in graphs:
-        rows.append((each.graph_features, each.y, each.kind))
-        features.append(torch.cat([each.x.mean(0), each.x.std(0, correction=0)]))
+    for graph in graphs:
+        rows.append((graph.graph_features, graph.y, graph.kind))
+        features.append(torch.cat([graph.x.mean(0), graph.x.std(0, correction=0)]))
     scalars, targets, kinds = (torch.cat(column).numpy() for column in zip(*rows, strict=True))
     return Sets(
         scalars.astype(numpy.float64),

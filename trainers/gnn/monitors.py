@@ -64,8 +64,8 @@ class _OfHead(ABC):
         Raises:
             ConfigError: the outputs have no such head, or the targets no such column.
         """
-        outputs = torch.cat([_of_head(each, self.head) for each in predictions])
-        table = torch.cat([_in_columns(each) for each in targets])
+        outputs = torch.cat([_of_head(prediction, self.head) for prediction in predictions])
+        table = torch.cat([_in_columns(target) for target in targets])
         if len(outputs) != len(table):
             raise ConfigError([f"the model gave {len(outputs)} rows for {len(table)} graphs with targets"])
         wanted = _column(table, self.column, "column")

@@ -137,7 +137,7 @@ def _paths(kind: str) -> dict[str, str]:
     """Where each name of a kind leads, by its plain spelling; what this project has wins."""
     if kind == "layer":  # any class of the libraries, but no short names: "graph" is several
         theirs = [_classes(each) for each in _LIBRARIES if each not in ("monitor", "criterion")]
-        classes = {_plain(name): path for each in theirs for name, (path, _) in each.items()}
+        classes = {_plain(name): path for names in theirs for name, (path, _) in names.items()}
     else:
         classes = {}
         for name, (path, ending) in _classes(kind).items():

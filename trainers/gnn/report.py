@@ -100,9 +100,9 @@ def _by_kind(network: Guess, others: Sequence[Guess], test: Sets) -> list[str]:
     """The network and its strongest rivals, kind by kind."""
     rivals = [network, *(each for each in others if each.name in _RIVALS)]
     columns: list[tuple[str, Callable[[Truths], float | None]]] = []
-    for each in rivals:
-        if network.manifold_like is not None and each.manifold_like is not None:
-            columns.append((f"accuracy of {each.name}", partial(accuracy, each, test)))
+    for rival in rivals:
+        if network.manifold_like is not None and rival.manifold_like is not None:
+            columns.append((f"accuracy of {rival.name}", partial(accuracy, rival, test)))
     for each in rivals:
         if network.dimension is not None and each.dimension is not None:
             columns.append((f"dimension error of {each.name}", partial(dimension_error, each, test)))

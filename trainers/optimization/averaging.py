@@ -34,7 +34,9 @@ class AveragedWeights:
     def update(self, model: nn.Module) -> None:
         """Take a step's weights in."""
         decay = min(self._decay, (1 + self._updates) / (10 + self._updates))
-        averaged: list[Tensor] = [each for each in self.module.parameters() if _has_fractions(each)]
+        averaged: list[Tensor] = [
+            parameter for parameter in self.module.parameters() if _has_fractions(parameter)
+        ]
         current = [each.detach() for each in model.parameters() if _has_fractions(each)]
         lerp_all(averaged, current, 1 - decay)
         for mine, theirs in zip(self.module.buffers(), model.buffers(), strict=True):

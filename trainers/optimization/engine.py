@@ -67,7 +67,7 @@ class Engine:
         self._skips = training.non_finite == "skip"
         self._precision = training.precision
         self._scaler = torch.amp.GradScaler(context.device.type) if training.precision == "fp16" else None
-        self._parameters = [each for each in model.parameters() if each.requires_grad]
+        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._norm_of = GradientNorm(self._parameters, in_buckets=False)
         self._all_needed = context.distributed and not (
             config.parallel.find_unused_parameters or config.parallel.static_graph
@@ -104,7 +104,7 @@ class Engine:
     @property
     def has_loss(self) -> bool:
         """Whether this rank's loss was another number than 0 in this step; waits for the device."""
-        return any(bool(each) for each in self._losses)
+        return any(bool(loss) for loss in self._losses)
 
     # --- One step ---------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class Engine:
         """
         if self._scaler is not None:
             self._scaler.unscale_(self.optimizer)
-        gradients = [found for each in self._parameters if (found := each.grad) is not None]
+        gradients = [found for parameter in self._parameters if (found := parameter.grad) is not None]
         if self._all_needed:
             self._check_all_used(gradients)
         self._correct(gradients)
@@ -234,7 +234,7 @@ class Engine:
                 )
                 logger.warning(words, self._empty)
         factor = torch.where(none, 0.0, self._expected / torch.where(none, 1.0, self._items))
-        double = any(each.dtype in (torch.float64, torch.complex128) for each in gradients)
+        double = any(gradient.dtype in (torch.float64, torch.complex128) for gradient in gradients)
         if gradients:  # else there is nothing to step with, which `Weights.check_reached` reports
             multiply_all(gradients, factor.to(torch.float64 if double else torch.float32))
         fine = self._items.isfinite() & ~none  # the next step's loss is not to be divided by NaN

@@ -19,7 +19,7 @@ class GradientNorm:
     """
 
     def __init__(self, parameters: Sequence[Tensor], *, in_buckets: bool):
-        self._alike = len({(each.device, each.dtype) for each in parameters}) == 1
+        self._alike = len({(parameter.device, parameter.dtype) for parameter in parameters}) == 1
         self._in_buckets = in_buckets
         self._addresses: list[int] = []
         self._buckets: list[Tensor] = []
@@ -44,7 +44,7 @@ class GradientNorm:
 
     def _in_memory(self, gradients: list[Tensor]) -> list[Tensor]:
         if self._in_buckets:
-            addresses = [each.data_ptr() for each in gradients]
+            addresses = [gradient.data_ptr() for gradient in gradients]
             if addresses != self._addresses:
                 self._addresses, self._buckets = addresses, _memory_of(gradients)
             return self._buckets or gradients
@@ -55,11 +55,11 @@ def _memory_of(tensors: Sequence[Tensor]) -> list[Tensor]:
     """The flat tensors in which these tensors lie, if nothing else lies there; else none."""
     flat: dict[int, Tensor] = {}
     elements: dict[int, int] = {}
-    for each in tensors:
-        storage = each.untyped_storage()
+    for tensor in tensors:
+        storage = tensor.untyped_storage()
         at = storage.data_ptr()
-        flat.setdefault(at, torch.empty(0, dtype=each.dtype, device=each.device).set_(storage))
-        elements[at] = elements.get(at, 0) + each.numel()
+        flat.setdefault(at, torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage))
+        elements[at] = elements.get(at, 0) + tensor.numel()
     theirs_alone = all(flat[at].numel() == count for at, count in elements.items())
     return list(flat.values()) if theirs_alone else []
 

@@ -64,7 +64,7 @@ class Weights:
         step = self._state.step
         if not gradients:
             raise ConfigError([depends_on_none(step)])
-        if step == 1 and not self._engine.empty and not any(bool(each.any()) for each in gradients):
+        if step == 1 and not self._engine.empty and not any(bool(gradient.any()) for gradient in gradients):
             if self._context.anywhere(self._engine.has_loss):
                 raise ConfigError([only_zeros(step)])
             if self._context.is_main:
@@ -126,7 +126,7 @@ class Weights:
         )
 
     def _why(self, task: str) -> str:
-        gradients = [each.grad for each in self._model.parameters() if each.grad is not None]
+        gradients = [parameter.grad for parameter in self._model.parameters() if parameter.grad is not None]
         if gradients and self._context.alike(digest(bit_sums(gradients))):
             return (
                 "The gradients of that step are the same, so something else has changed the weights: see "
@@ -142,7 +142,7 @@ class Weights:
 
 def bit_sums(tensors: Iterable[Tensor]) -> Tensor:
     """For each tensor its bits as whole numbers, summed; one read of the memory where it lies."""
-    return torch.stack([_bits(each) for each in tensors])
+    return torch.stack([_bits(tensor) for tensor in tensors])
 
 
 def digest(sums: Tensor) -> Tensor:

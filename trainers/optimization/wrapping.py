@@ -39,7 +39,7 @@ def prepared_model(task: Task, config: Config, context: RankContext) -> nn.Modul
 def has_batchnorm(model: nn.Module) -> bool:
     """Whether a part of it needs two samples to train."""
     kinds = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-    return any(isinstance(each, kinds) for each in model.modules())
+    return any(isinstance(module, kinds) for module in model.modules())
 
 
 def _synchronised_batchnorm(model: nn.Module, context: RankContext) -> nn.Module:
@@ -148,7 +148,9 @@ class _Everything(nn.Module):
         self.module = module
 
     def forward(self) -> Tensor:
-        wanted = [each.sum().real.float() for each in self.module.parameters() if each.requires_grad]
+        wanted = [
+            parameter.sum().real.float() for parameter in self.module.parameters() if parameter.requires_grad
+        ]
         return torch.stack(wanted).sum()
 
 

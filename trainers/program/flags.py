@@ -199,7 +199,9 @@ def spelled(name: str) -> Iterable[str]:
 
 def _value(flag: Flag, found: Mapping[str, Field]) -> dict[str, Any]:
     """The arguments for argparse that describe a flag's value. The configuration checks a number's limits."""
-    options = [bare(one) for at in found.values() for one in members(bare(at.type)) if one is not NoneType]
+    options = [
+        bare(member) for at in found.values() for member in members(bare(at.type)) if member is not NoneType
+    ]
     arguments: dict[str, Any] = {}
     if options and get_origin(options[0]) in (tuple, list):
         arguments["nargs"] = "+"

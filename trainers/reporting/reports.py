@@ -214,7 +214,7 @@ _ENOUGH = 30
 
 def _parameters(model: nn.Module) -> str:
     """How many there are, and how many of them are trained."""
-    every = sum(each.numel() for each in model.parameters())
+    every = sum(parameter.numel() for parameter in model.parameters())
     trained = sum(each.numel() for each in model.parameters() if each.requires_grad)
     return f"{every:,} parameters" + (f", {trained:,} of them trained" if trained < every else "")
 

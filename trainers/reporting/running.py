@@ -176,6 +176,6 @@ def _scalar(value: Tensor) -> Tensor:
 
 def _read(tensors: list[Tensor]) -> list[float]:
     if len({each.device for each in tensors}) > 1:  # a metric that the task made on the CPU
-        return [each.item() for each in tensors]
+        return [tensor.item() for tensor in tensors]
     found: list[float] = torch.stack(tensors).tolist() if tensors else []
     return found

@@ -92,7 +92,7 @@ MULTIPLE = 32
 
 def collated(proteins: Sequence[Protein], max_length: int) -> ProteinBatch:
     """Proteins of at most `max_length` residues as a batch."""
-    lengths = [len(each.tokens) for each in proteins]
+    lengths = [len(protein.tokens) for protein in proteins]
     longest = min(-(-max(lengths) // MULTIPLE) * MULTIPLE, max_length)
     tokens = pad_sequence([each.tokens for each in proteins], batch_first=True, padding_value=PADDING)
     noise = pad_sequence([each.noise for each in proteins], batch_first=True)

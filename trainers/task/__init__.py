@@ -131,7 +131,7 @@ class Task(ABC):
 
         Default: all that require a gradient.
         """
-        return [each for each in model.parameters() if each.requires_grad]
+        return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def collate(self, samples: list[Any]) -> Any:
         """Make a batch of samples; default: torch's `default_collate`."""
@@ -234,7 +234,7 @@ def _to(batch: Any, device: torch.device) -> Any:
         parameters = inspect.signature(batch.to).parameters.values()
     except (TypeError, ValueError):
         return batch.to(device)
-    any_name = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
+    any_name = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
     knows = any_name or any(each.name == "non_blocking" for each in parameters)
     return batch.to(device, non_blocking=True) if knows else batch.to(device)
 

@@ -270,7 +270,7 @@ def _shares(given: Any) -> list[float]:
         ConfigError: they are not three numbers.
     """
     numbers = given if isinstance(given, (list, tuple)) else []
-    if len(numbers) != 3 or any(type(each) not in (int, float) for each in numbers):
+    if len(numbers) != 3 or any(type(number) not in (int, float) for number in numbers):
         how = "three shares, of training, validation and test, as [0.8, 0.1, 0.1]"
         raise ConfigError([f"data.split: is {given!r}, but takes {how}"])
     return list(numbers)

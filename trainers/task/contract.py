@@ -123,7 +123,7 @@ def wrong_arguments(make: Any, arguments: Mapping[str, Any], field: str, given: 
     except (TypeError, ValueError):
         return []
     named = [name for name, each in list(parameters.items())[given:] if each.kind in _BY_NAME]
-    any_name = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    any_name = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
     problems = [
         f"{field}.{name}: {_name(make)} takes no such argument{suggestion(str(name), named)}"
         for name in arguments

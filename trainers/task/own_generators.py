@@ -39,7 +39,7 @@ class Generator(NamedTuple):
 @contextmanager
 def drawing(dataset: Any) -> Iterator[list[str]]:
     """The names of those that were drawn from meanwhile, once it is over; all stand as before then."""
-    before = [(each, each.state()) for each in own_generators(dataset)]
+    before = [(generator, generator.state()) for generator in own_generators(dataset)]
     drew: list[str] = []
     try:
         yield drew

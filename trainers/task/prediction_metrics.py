@@ -118,7 +118,7 @@ def _made(each_monitor: core.Monitor, field: str, find: Find) -> Callable[[list[
         try:
             monitor = construct(monitor, arguments, f"{field}.kwargs", f"{field}.monitor", before)
         except ConfigError as error:
-            raise ConfigError([_placed(each, field) for each in error.problems]) from error
+            raise ConfigError([_placed(problem, field) for problem in error.problems]) from error
     if not callable(monitor):
         raise ConfigError([f"{field}.monitor: is {in_words(monitor)}, which cannot be called; {_TAKES}"])
     found: Callable[[list[Any], list[Any]], Any] = monitor

@@ -74,8 +74,8 @@ def read_srun(words: list[str]) -> Launch:
     """What it asks for."""
     options, program = _SRUN.read(words[1:])
     asked = Asked()
-    for one in options:
-        _srun_option(one, asked)
+    for option in options:
+        _srun_option(option, asked)
     if ":" in program:
         asked.refuse("several programs joined by :, and a job file has one program in all ranks")
         program = program[: program.index(":")]

@@ -62,7 +62,7 @@ def meeting(rank: int) -> list[int]:
 
 
 def _meets(threads: Collection[str]) -> bool:
-    return any(one.startswith(_STORE) for one in threads) and not any(
+    return any(thread.startswith(_STORE) for thread in threads) and not any(
         one.startswith(_GROUPS) for one in threads
     )
 

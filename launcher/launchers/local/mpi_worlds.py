@@ -87,7 +87,7 @@ def _loaded(pid: int) -> str | None:
         if found is None or (_TORCH in maps and _MPI4PY not in maps):
             return None
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        return None if any(one.startswith(_OF_MPIEXEC) for one in variables) else found[1]
+        return None if any(variable.startswith(_OF_MPIEXEC) for variable in variables) else found[1]
     return None
 
 

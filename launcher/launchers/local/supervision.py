@@ -336,7 +336,7 @@ class Supervision:
             return
         if not self._stopped:
             self._result = code
-            names = {one.value: one.name for one in signal.Signals}
+            names = {Signal.value: Signal.name for Signal in signal.Signals}
             killer = names.get(-returncode, f"SIG{-returncode}") if returncode < 0 else None
             self._report_failure(rank, code, killer)
         if not self._ending:

@@ -95,8 +95,8 @@ class Flux(QueuedScheduler):
 
     def interactive_command(self, directives: Directives, program: list[str], terminal: bool) -> list[str]:
         """flux alloc, whose environment is ours."""
-        options = [one for one in directives if one[0] not in _OF_BATCH]
-        words = [word for one in options for word in shlex.split(flux_directive(*one))]
+        options = [directive for directive in directives if directive[0] not in _OF_BATCH]
+        words = [word for option in options for word in shlex.split(flux_directive(*option))]
         return ["flux", "alloc", *words, *program]
 
     def beside_command(

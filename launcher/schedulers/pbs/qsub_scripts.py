@@ -156,7 +156,7 @@ def _resource(name: str, value: str, asked: Asked) -> None:
         _chunk(name, value, asked, {})
     if name in ("ncpus", "mem"):
         asked.is_unclear(f"-l {name} stands beside no select, so PBS places the job itself")
-    if all(one.fate == "note" for one in asked.remarks[before:]):
+    if all(remark.fate == "note" for remark in asked.remarks[before:]):
         as_written(name, value, DIALECT, asked, f"-l {name}")
 
 

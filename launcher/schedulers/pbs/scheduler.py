@@ -196,7 +196,9 @@ class Pbs(QueuedScheduler):
         """qsub -I. It starts the program as a login shell, for the environment is a new one."""
         from castoff.launcher.schedulers.pbs.qsub_directives import option
 
-        options = [word for one in directives if one[0] not in _OF_BATCH for word in option(*one)]
+        options = [
+            word for directive in directives if directive[0] not in _OF_BATCH for word in option(*directive)
+        ]
         shell, *words = program
         login = [] if "-l" in words or "--login" in words else ["-l"]
         return ["qsub", "-I", *options, "--", shell, *login, *words]

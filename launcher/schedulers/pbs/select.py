@@ -73,7 +73,9 @@ def select_text(chunks: Iterable[Chunk]) -> str:
     Raises:
         ValueError: a value cannot be said there.
     """
-    return "+".join(":".join([str(one.number), *map(_resource, one.resources.items())]) for one in chunks)
+    return "+".join(
+        ":".join([str(chunk.number), *map(_resource, chunk.resources.items())]) for chunk in chunks
+    )
 
 
 def _resource(item: tuple[str, str]) -> str:

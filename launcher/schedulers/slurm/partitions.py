@@ -75,7 +75,7 @@ def parse(answers: Mapping[str, str]) -> MachineInfo:
     """What the answers say. See `Machine.parse`."""
     partitions = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in answers["partitions"].splitlines()]
     config = dict(re.findall(r"^(\w+) *= *(.*?) *$", answers["config"], re.MULTILINE))
-    of_partitions = {one["QoS"] for one in partitions if one.get("QoS", "N/A") != "N/A"}
+    of_partitions = {partition["QoS"] for partition in partitions if partition.get("QoS", "N/A") != "N/A"}
     qos = _qos(answers["qos"], of_partitions) if "qos" in answers else None
     exclusive = {one["PartitionName"] for one in partitions if one.get("OverSubscribe") == "EXCLUSIVE"}
     found = kinds([*_kinds(answers["nodes"]), *_hosts(answers.get("hosts", ""))])
@@ -165,7 +165,7 @@ def _least(number: str) -> int:
 
 def _fields(config: Mapping[str, str], nodes: list[NodeKind]) -> dict[str, Any]:
     """How jobs ask for devices: of the selecting plugins cons_tres alone knows `--gpus-per-node`."""
-    if not any(one.devices for one in nodes):
+    if not any(node.devices for node in nodes):
         return {}
     knows = config.get("SelectType") == "select/cons_tres"
     return {"gpu_request": "gpus-per-node" if knows else "gres"}

@@ -196,7 +196,7 @@ def _model(weights: Mapping[str, Any], neighbours: int, problems: list[str]) -> 
 
 def _layers(weights: Mapping[str, Any], name: str) -> int:
     """How many there are of a name, from 0 on."""
-    numbers = {each.split(".")[1] for each in weights if each.startswith(f"{name}.")}
+    numbers = {weight.split(".")[1] for weight in weights if weight.startswith(f"{name}.")}
     return next(number for number in count() if str(number) not in numbers)
 
 

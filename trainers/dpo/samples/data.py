@@ -172,7 +172,7 @@ def _sample(
 
 def collated(samples: Sequence[Sample]) -> Batch:
     """Samples side by side; the shorter ones end with residues that are not resolved."""
-    longest = max(len(each.resolved) for each in samples)
+    longest = max(len(sample.resolved) for sample in samples)
     places = torch.arange(longest)
 
     def padded(name: str) -> Tensor:

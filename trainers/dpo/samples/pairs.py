@@ -151,7 +151,7 @@ def _mistakes(pair: Pair) -> Iterator[str]:
             )
         elif not letters.strip("/"):
             yield f"{name}: is empty; write the sequence of the chains that are designed"
-    preferred, unpreferred = ([len(part) for part in each.split("/")] for each in sequences.values())
+    preferred, unpreferred = ([len(part) for part in sequence.split("/")] for sequence in sequences.values())
     apart = min(len(preferred), len(unpreferred)) > 1  # else one of them says where chains end
     if sum(preferred) != sum(unpreferred) or (apart and preferred != unpreferred):
         yield (

@@ -130,7 +130,9 @@ def read(
     problems += [document.problem(*each) for each in wrong]
     if problems or read is None:
         raise ConfigError(problems)
-    arguments = {each: getattr(read, each) for each in objective.arguments.__struct_fields__}
+    arguments = {
+        struct_field: getattr(read, struct_field) for struct_field in objective.arguments.__struct_fields__
+    }
     common = {each: getattr(read, each) for each in core.Common.__struct_fields__}
     return core.Config(**common, task=objective.task, task_kwargs=plain(arguments))
 

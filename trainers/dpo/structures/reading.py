@@ -130,7 +130,7 @@ def joined(structures: Sequence[Structure]) -> Structure:
     """Chains side by side as one structure."""
     counts = numpy.cumsum([0, *(len(each.names) for each in structures)])
     return Structure(
-        numpy.concatenate([each.atoms for each in structures]),
+        numpy.concatenate([structure.atoms for structure in structures]),
         numpy.concatenate([each.resolved for each in structures]),
         numpy.concatenate([each.native for each in structures]),
         numpy.concatenate([each.chains + n for each, n in zip(structures, counts, strict=False)]).astype(

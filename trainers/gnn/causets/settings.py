@@ -81,7 +81,7 @@ def _unlike(data: Mapping[str, Any], path: str) -> list[str]:
             for name in kinds
             if name not in NAMES
         ]
-        weights = [each for each in kinds.values() if isinstance(each, (int, float))]
+        weights = [kind for kind in kinds.values() if isinstance(kind, (int, float))]
         if len(weights) == len(kinds) and not (0 < sum(weights) < math.inf):
             problems.append(f"{path}.kinds: is {dict(kinds)!r}, but at least one weight must be above 0")
     return problems

@@ -87,7 +87,9 @@ class Making(ABC):
                 try:
                     record = self._record(read, index)
                 except ConfigError as error:
-                    raise ConfigError([f"sample {index}: {each}" for each in error.problems], name) from error
+                    raise ConfigError(
+                        [f"sample {index}: {problem}" for problem in error.problems], name
+                    ) from error
                 yield record
 
     def _record(self, read: Callable[[int], Any], index: int) -> bytes | None:
@@ -106,7 +108,7 @@ class Making(ABC):
         with _stage(last):
             problems = wrong(sample) if self._validate else []
         if problems:
-            raise ConfigError([f"data.{last} gave a graph in which {each}" for each in problems])
+            raise ConfigError([f"data.{last} gave a graph in which {problem}" for problem in problems])
         try:
             return encoded(sample)
         except TypeError as error:
@@ -181,7 +183,7 @@ class FromFiles(Making):
                     if self._reader is None and len(store):
                         problems += [f"{path}: {each}" for each in BuiltIn(self._settings).problems(store)]
             except ConfigError as error:
-                problems += [f"{error.origin}: {each}" for each in error.problems]
+                problems += [f"{error.origin}: {problem}" for problem in error.problems]
         if problems:
             raise ConfigError(problems, "data.files")
         return counts

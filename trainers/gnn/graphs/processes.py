@@ -111,8 +111,8 @@ def _unpickled(content: bytes) -> Making:
 def _joined(answers: Iterable[Answer]) -> Answer:
     """All records, unless there is a problem: the first one."""
     found: list[bytes | None] = []
-    for each in answers:
-        if each.problem is not None:
-            return Answer([], each.problem)
-        found += each.records
+    for answer in answers:
+        if answer.problem is not None:
+            return Answer([], answer.problem)
+        found += answer.records
     return Answer(found, None)

@@ -137,7 +137,7 @@ def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
     """Texts where Python code put paths, lists where it put tuples."""
     files = data.get("files")
     listed = (
-        {"files": [str(each) if hasattr(each, "__fspath__") else each for each in files]}
+        {"files": [str(file) if hasattr(file, "__fspath__") else file for file in files]}
         if (isinstance(files, (list, tuple)))
         else {}
     )
@@ -179,7 +179,7 @@ def _wrong_callables(data: Mapping[str, Any]) -> list[str]:
         try:
             found = resolved(value)
         except ConfigError as error:
-            problems += [f"data.{name}: {each}" for each in error.problems]
+            problems += [f"data.{name}: {problem}" for problem in error.problems]
             continue
         if not callable(found):
             problems.append(f"data.{name}: is {value!r}; write !pyobject my_module.{name}, a function")

@@ -108,7 +108,10 @@ def _module_text(named: Any) -> str | None:
 
 def _code(code: CodeType) -> list[Any]:
     """What is done, by which names and with which constants."""
-    constants = [_code(each) if isinstance(each, CodeType) else _value(each, ()) for each in code.co_consts]
+    constants = [
+        _code(constant) if isinstance(constant, CodeType) else _value(constant, ())
+        for constant in code.co_consts
+    ]
     return [code.co_code.hex(), code.co_names, code.co_varnames, constants]
 
 
@@ -117,7 +120,7 @@ def _own_globals(function: Any, code: CodeType | None) -> dict[str, Any]:
     if code is None:  # a class
         own = vars(function).items()
         return {name: each for name, each in own if inspect.isroutine(each) or not name.startswith("__")}
-    inside = [each for each in code.co_consts if isinstance(each, CodeType)]
+    inside = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     found = {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
     found = {name: each for name, each in found.items() if not inspect.ismodule(each)}
     for each in inside:

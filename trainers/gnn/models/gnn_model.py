@@ -98,7 +98,7 @@ class GNNModel(JoinedParts):
         self.graph_features_net, self.aggregate_graph_features = made[3], made[4]
         self.downstream_tasks = nn.ModuleList(tasks)
         self._to_encoder = taken(self.encoder, leaving=2)
-        self._to_poolings = [_only_size(taken(each, leaving=2)) for each in layers]
+        self._to_poolings = [_only_size(taken(layer, leaving=2)) for layer in layers]
         self._to_latent = taken(self.latent_model) if self.latent_model is not None else {}
         problems += shape_errors(self)
         if problems:
@@ -321,7 +321,7 @@ def _part(
     name: str, fields: Mapping[str, Any], kind: str, problems: list[str], default: Any = None
 ) -> Part | None:
     at = Fields(*(f"model.{name}_{each}" for each in Fields._fields))
-    given = [fields[f"{name}_{each}"] for each in Fields._fields]
+    given = [fields[f"{name}_{field}"] for field in Fields._fields]
     if name == "encoder" and given[0] is None:
         return None
     return part(given[0], given[1], given[2], at, kind, problems, default)

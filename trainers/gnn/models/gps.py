@@ -120,7 +120,7 @@ class Redraw(nn.Module):
 
     def __init__(self, layers: nn.Module, interval: int | None):
         super().__init__()
-        performers = [each for each in layers.modules() if isinstance(each, PerformerAttention)]
+        performers = [module for module in layers.modules() if isinstance(module, PerformerAttention)]
         self._performers = performers if interval is not None else []
         self._interval = interval
         self._seed = int(torch.randint(2**31, ())) if self._performers else 0

@@ -150,7 +150,7 @@ def made(described: Part, *first: Any) -> Any:
     try:
         return make(*first, *args, **kwargs)
     except ConfigError as error:
-        raise ConfigError([_placed(each, described, len(first)) for each in error.problems]) from error
+        raise ConfigError([_placed(problem, described, len(first)) for problem in error.problems]) from error
     except Exception as error:
         if not of_libraries(error):
             raise  # a mistake in somebody's own class, with where it is
@@ -166,7 +166,7 @@ def _wrong_arguments(described: Part, first: Sequence[Any]) -> list[str]:
         parameters = list(inspect.signature(make).parameters.values())
     except (TypeError, ValueError):
         return problems
-    ordered = [each.name for each in parameters if each.kind in _IN_ORDER]
+    ordered = [parameter.name for parameter in parameters if parameter.kind in _IN_ORDER]
     if number > len(ordered) and not any(each.kind is each.VAR_POSITIONAL for each in parameters):
         most = len(ordered) - len(first)
         problems.append(

@@ -45,5 +45,5 @@ def _numbers(values: Any, count: int) -> bool:
     return (
         isinstance(values, (list, tuple))
         and len(values) == count
-        and all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in values)
+        and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
     )
