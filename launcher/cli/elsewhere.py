@@ -238,7 +238,7 @@ def _with_castoff(machine: Machine, do: Callable[[], int]) -> int:
 
 
 def _interrupted(machine: Machine, rest: list[str]) -> None:
-    """Report what Ctrl-C has ended, and what goes on there."""
+    """Report what Ctrl-C has ended, and what continues there."""
     name, verb = machine.entry.name, rest[0]
     if verb in ("logs", "wait", "top", "status", "list", "report"):
         again = " ".join(map(visible_word, machine.command(*rest)))

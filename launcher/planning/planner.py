@@ -307,8 +307,8 @@ class _Planner:
                 for field in ignored(spec, self.site, self.scheduler)
             ]
         if launcher not in allowed:
-            starters, title = ", ".join(allowed), self.scheduler.title
-            message = f"is {launcher}, but a {title} job's ranks start with one of {starters}"
+            launchers, title = ", ".join(allowed), self.scheduler.title
+            message = f"is {launcher}, but a {title} job's ranks start with one of {launchers}"
             if spec.launcher.name == launcher:
                 self.found.report("launcher.name", message)
             else:

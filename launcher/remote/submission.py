@@ -304,7 +304,7 @@ def submit_there(
             about_code=code.about,
             diff=code.diff,
             runs_dir=runs_dir,
-            earlier=[unheard.run for unheard in earlier],
+            earlier=[question.run for question in earlier],
         )
         try:
             submitted = session.ask(order, f"{chosen.run} was submitted, which may have arrived")
@@ -315,12 +315,12 @@ def submit_there(
         if not isinstance(submitted, Submitted):
             raise UnexpectedMessage("it does not say what became of the job")
         chosen.answered()
-        for unheard in earlier:
-            if unheard.run in submitted.earlier:
-                job_id = submitted.earlier[unheard.run]
+        for question in earlier:
+            if question.run in submitted.earlier:
+                job_id = submitted.earlier[question.run]
                 what = f"was submitted after all (job {job_id})" if job_id else "is there after all"
-                say(f"{unheard.run}: {what}; its command was not answered before")
-            unheard.answered()
+                say(f"{question.run}: {what}; its command was not answered before")
+            question.answered()
     return submitted
 
 

@@ -43,7 +43,7 @@ exec "$1" -I "$2" "$3" "$4" $ranks
 """
 
 GUARDED = "CASTOFF_GUARDED"
-"""The variable by which an orphan reaper recognizes a rank before it is told its process id."""
+"""The variable by which an orphan reaper recognizes a rank before it has its process id."""
 
 
 class OrphanReaper:

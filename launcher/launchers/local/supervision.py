@@ -163,7 +163,7 @@ class Supervision:
         self._end_time = time.monotonic() + walltime
 
     def add_agent(self, pid: int) -> None:
-        """Watch the process of which later ranks will be copies; its starter ends it."""
+        """Watch the process of which later ranks will be copies; whoever started it ends it."""
         self._tree.agent = pid
         self.orphan_reaper.watch(pid)
 

@@ -42,7 +42,7 @@ class PlainStart(Exception):
     def __init__(self, reason: str, aloud: bool = True):
         super().__init__(reason)
         self.aloud = aloud
-        """Whether the user should be told."""
+        """Whether the user should be informed."""
 
 
 def main(agent: str, gone: str, command: "Sequence[str]") -> "NoReturn":

@@ -28,7 +28,7 @@ class Unfit(Exception):
     def __init__(self, reason: str, aloud: bool = True):
         super().__init__(reason)
         self.aloud = aloud
-        """Whether the user should be told; not if Python itself reports what is wrong."""
+        """Whether the user should be informed; not if Python itself reports what is wrong."""
 
 
 def _die_with(agent: int) -> None:
