@@ -15,7 +15,7 @@ from castoff.launcher.typed.structure import fields_of
 
 _WIDTH = 110
 
-_ORDER = sorted(fields_of(JobSpec), key=lambda name: (name != "name", name in ("directives", "script")))
+_ORDER = sorted(fields_of(JobSpec), key=lambda name: (name != "name", name == "script", name == "directives"))
 """A job's name, then its fields as they are declared; a script is long, and comes last."""
 
 

@@ -27,9 +27,13 @@ castoff_scheduler_advice="submit with qsub -v NAME"
 # Each once, by the name that comes first: n1 and n1.cluster are one host; addresses stay whole.
 castoff_scheduler_hosts() {
   awk 'NF {
-    name = $1
-    if (name !~ /^[0-9.]+$|:/) sub(/\..*/, "", name)
-    if (!seen[name]++) print $1
+    address = $1 ~ /^[0-9.]+$|:/
+    known = $1 in hosts || $1 in shorter
+    for (name = $1; !address && sub(/\.[^.]*$/, "", name);) known = known || name in hosts
+    if (known) next
+    print $1
+    hosts[$1]
+    for (name = $1; !address && sub(/\.[^.]*$/, "", name);) shorter[name]
   }' "$PBS_NODEFILE"
 }
 # qsub -v hands on no ' and no ": a path that holds one begins with %, and holds %27 and %22 in their place.

@@ -1,1 +1,1 @@
-PYTHON -P -m castoff.program castoff.launcher.cli.local_scheduler "$CASTOFF_RUN_DIR"
+PYTHON -m castoff.program castoff.launcher.cli.local_scheduler "$CASTOFF_RUN_DIR"
