@@ -113,7 +113,8 @@ def test_golden_command_line(name: str, same_as_golden: Compare) -> None:
     example = EXAMPLES[name]
     would = dry_run(example.spec(), example.on())
     assert would.script == rendered(name)
-    command = re.sub(rf"{re.escape(sys.executable)}(?: -P)?", "PYTHON", would.command)  # -P from Python 3.11 on
+    python = rf"{re.escape(sys.executable)}(?: -P)?"  # -P from Python 3.11 on
+    command = re.sub(python, "PYTHON", would.command)
     same_as_golden(f"{name}.command", f"{command}\n")
 
 
