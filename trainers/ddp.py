@@ -238,7 +238,7 @@ class TrainerDDP(Assembly):
         self.run_folder.attempt.record_progress(self.step)
 
     def _save(self) -> None:
-        """Keep where training stands; rank 0 writes while training continues."""
+        """Save a checkpoint; rank 0 writes it in the background while training continues."""
         self.manager.save()
         self.stopping.checkpoint_took(self.manager.longest)
 

@@ -72,7 +72,8 @@ def _row(name: str, content: str) -> str:
 
 
 def _links(now: RunStatus, folder: Path) -> str:
-    """The run directory and its logs; links where a notebook's server may serve them."""
+    """The run directory and its logs, as links if they are below the folder that the notebook server
+    serves."""
     last = [member.attempts[-1].logs for member in now.members[:1] if member.attempts]
     return "<br>".join(_link(Path(path), folder) for path in [now.directory, *last])
 

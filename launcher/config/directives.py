@@ -25,7 +25,8 @@ def section(given: Given, scheduler: str) -> dict[str, Directive]:
 
 
 def merged(default: Given, given: Given, scheduler: str) -> job_fields.Directives:
-    """One job's directives merged over another's: this scheduler's together, the others in their sections."""
+    """One job's directives merged over another's: those for this scheduler at the top level, those for
+    other schedulers in their sections."""
     together: job_fields.Directives = {**of_scheduler(default, scheduler), **of_scheduler(given, scheduler)}
     sections = (name for name, value in (*default.items(), *given.items()) if isinstance(value, dict))
     for name in dict.fromkeys(sections):

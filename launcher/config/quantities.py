@@ -72,7 +72,7 @@ def cpus(cpulist: str) -> list[int]:
 
 
 def descending(cpulist: str) -> str | None:
-    """The first range of such a list that descends, which would name no cores at all; None: there is none."""
+    """The first descending range of a CPU list, which would name no cores at all; None: there is none."""
     for part in cpulist.split(","):
         first, _, last = part.partition("-")
         if last and int(last) < int(first):

@@ -234,7 +234,7 @@ class _Epochs:
 
     def __init__(self) -> None:
         self._before: dict[float, float] = {}
-        """The steps before each epoch in which they began again."""
+        """The total number of steps before each epoch in which the step count restarted, by epoch."""
         self._offset = 0.0
         self._newest: float | None = None
 
@@ -319,7 +319,8 @@ def _number(value: object) -> float | None:
 
 
 def _value(value: object) -> float | None:
-    """A number of a line, NaN and infinities too; None for what is none, or too large."""
+    """A line's value as a float, NaN and infinities included; None if it is not a number, or too large for
+    a float."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

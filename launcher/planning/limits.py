@@ -47,7 +47,7 @@ class Target(msgspec.Struct, frozen=True):
     name: str
     known: dict[str, Queue]
     others: bool
-    """Whether there are such that the profile does not list."""
+    """Whether the site may have queues (or QOSes) that its profile does not list."""
     asked: bool
     """Whether the job names it; otherwise it is what counts where a job names none."""
 

@@ -194,9 +194,9 @@ def address(placement: Placement, around: Around) -> tuple[str, str] | None:
 def port(placement: Placement, around: Around) -> tuple[int, str] | None:
     """Find MASTER_PORT and where it comes from.
 
-    Without one, all ranks derive the same from the job's id. Nobody tried whether it is free:
-    castoff's job script does that, a rank alone cannot. Two starts in one job differ where the
-    launcher tells them apart (START_VARIABLES); two of MPICH's mpiexec on one laptop do not.
+    Without one, all ranks derive the same from the job's id. Nothing has tested whether that port is free:
+    castoff's job script can do that for its ranks, a rank on its own cannot. Two starts in one job differ
+    where the launcher tells them apart (START_VARIABLES); two of MPICH's mpiexec on one laptop do not.
     """
     kept = around.number("MASTER_PORT")
     if kept is not None and not 0 < kept < 65536:

@@ -1,4 +1,5 @@
-"""Whether a file that the user names may be read: for `trainers`, which use this room alone."""
+"""Whether a file that the user names may be read: re-exported here for `trainers`, which may not import
+`launcher.trust` itself."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Store:
         self._code = code
         self._project = entry_folder / CODE / code.project
         self.note: str | None = None
-        """For the user: why the code is not in the folder of its name."""
+        """A note for the user: why the code is in another folder than the one of its name."""
         make_folders(self._project, 0o755)
         held.enter_context(in_use(self._project))
         self.folder = self._choose_folder()

@@ -72,8 +72,8 @@ def remember_agreement(entry: Entry, folder: Path, bytes_: int, environ: Mapping
 def variables_given(entry: Entry, environ: Mapping[str, str]) -> set[str]:
     """The names of the variables that this host was given.
 
-    When a run is resubmitted, the machine names the variables that it takes, and could name any: castoff asks
-    the user about names that no job from this laptop has had.
+    When a run is resubmitted, the remote machine names the variables that it needs, and could name any: so
+    castoff asks the user before it sends one that no job from this host has sent there before.
     """
     return {*_read(environ, "variables.json", dict[str, list[str]], {}).get(entry.host, [])}
 

@@ -1,4 +1,5 @@
-"""ssh as the user has set it up: one shared connection, what a command there prints, and how both fail.
+"""ssh with the user's own settings: one shared connection, the output of commands there, and the errors of
+both.
 
 The user's own ssh_config decides about hosts, keys, agents and jump hosts; passwords and host keys are
 asked for on the terminal by ssh itself. Only the connection is shared: by the user's own ControlPath, else by
@@ -65,7 +66,7 @@ class Ssh:
     def start(
         self, command: str, *, terminal: bool = False, stdin: int | IO[bytes] | None, stdout: int | None
     ) -> subprocess.Popen[bytes]:
-        """Run a command line there, whose standard error, and ssh's own, is ours.
+        """Start a command line there; its standard error, and ssh's own, go to ours.
 
         Raises:
             CastoffError: there is no ssh, or the host is not one.

@@ -54,7 +54,7 @@ def masked_job(text: str) -> str:
 
 
 def masked_words(words: Sequence[str]) -> list[str]:
-    """A command: also of an option whose value is the next word."""
+    """The words of a command with secrets masked, even where an option's value is the next word."""
     before = ["", *words]
     return [
         MASK if _is_value(option, word) else masked_script(word)

@@ -225,7 +225,7 @@ class Facts(msgspec.Struct, frozen=True):
     cores_per_rank: Number | None = None
     array_count: MemberCount | None = None
     array_indices: Indices | None = None
-    """The members' numbers, where they are not those from 0 on."""
+    """The members' indices, unless they simply count from 0."""
     array_max_concurrent: Number | None = None
     walltime: Number | None = None
     """Seconds."""

@@ -62,7 +62,7 @@ def remove(run: RunDirectory) -> None:
 
 
 def set_aside(path: Path, run_id: str) -> Path:
-    """Give a directory whose lock is held a name under which nobody looks for it any more.
+    """Rename a directory, whose lock the caller holds, so that nobody finds it any more.
 
     Raises:
         OSError: it cannot be renamed.

@@ -207,7 +207,7 @@ def _check_no_home(roots: list[Path], environ: Mapping[str, str]) -> None:
 def _secret(git: Git, paths: list[str], names: Iterable[str]) -> dict[str, str]:
     """Those of the files that look like secrets and that nobody has named, each with what is shown for it.
 
-    What git tracks has been named to git, and what `paths` names to castoff.
+    A file counts as named if git tracks it or if `paths` lists it.
     """
     secret: dict[str, str] = {}
     for name in names:

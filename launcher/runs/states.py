@@ -210,7 +210,7 @@ def failed_because(members: Iterable[MemberStatus], ending: str | None) -> str |
 
 
 def expected_words(at: float) -> str:
-    """When a run is expected to begin, after why it waits."""
+    """The words for a run's expected start, which follow the reason why it waits."""
     return time.strftime("expected to start at about %Y-%m-%d %H:%M:%S", time.localtime(at))
 
 

@@ -159,7 +159,8 @@ def of_sites(scheduler: Scheduler) -> frozenset[str]:
 
 
 def refused_of_site(site: Site, scheduler: Scheduler) -> Iterator[tuple[str, str]]:
-    """The same of a profile."""
+    """The fields that a site profile sets and its scheduler does not support, each with what to do
+    instead."""
     for field in _unlisted(site, of_sites(scheduler)):
         yield field, f"is not supported by {scheduler.title}, the scheduler of this site: drop it"
 

@@ -58,7 +58,7 @@ class JobInfo(NamedTuple):
         return self.stage != "ended"
 
     def runs(self, script: str) -> bool:
-        """Whether it is that of a script in a run directory, which is its tag."""
+        """Whether this job runs `script`, the script in a run directory; that path identifies the job."""
         return runs_script(self.script, script)
 
 

@@ -70,7 +70,7 @@ class NodeKind(NamedTuple):
     """Cores of each that no job gets."""
 
     def words(self, plain: str = "cores") -> str:
-        """What one of them has; `plain`: what its cores are called."""
+        """Describe one node of this kind: cores, devices and memory; `plain`: the word for its cores."""
         said = f"{self.cores} {plain}, " + (
             f"{self.devices} {self.device_type or 'devices'}" if self.devices else "no devices"
         )

@@ -19,7 +19,8 @@ _PATIENCE = 60.0
 
 
 class QueryFailed(CastoffError):
-    """The scheduler is not here, or did not answer. As of diff, 2 is trouble and 1 a difference."""
+    """The scheduler is not here, or did not answer. Exit codes are as of diff: 2 for trouble, 1 for a
+    difference."""
 
     exit_code = 2
 

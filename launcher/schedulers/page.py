@@ -12,7 +12,8 @@ Wanted = Callable[[str, str], bool]
 user has may be a million jobs."""
 
 LONGEST_RECORD = 16 << 20
-"""Characters of what a scheduler may say about one job; on 10,000 nodes it takes one million."""
+"""The longest record of one job that is accepted from a scheduler, in characters; a job on 10,000 nodes
+needs about one million."""
 
 
 class Unreadable(Exception):

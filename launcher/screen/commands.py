@@ -45,7 +45,7 @@ def show_logs(run: str, *, over: bool, member: int | None) -> int:
 
 
 def open_shell(run: str, *, member: int | None) -> int:
-    """Open a shell beside a run's ranks, until it ends; its exit code.
+    """Open a shell beside a run's ranks, wait until it ends, and return its exit code.
 
     Raises:
         CastoffError: nothing can be started.

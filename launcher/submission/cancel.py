@@ -82,7 +82,7 @@ def end(runs: Iterable[RunDirectory]) -> list[CancelRequest]:
 
 
 def _conclude(requests: list[CancelRequest]) -> None:
-    """Write down the results for the runs that had to end; some may need longer."""
+    """Record each run's status after its cancellation, and a problem for each that is not over yet."""
     for request, now in zip(requests, statuses(request.run for request in requests), strict=True):
         request.after = now
         if request.is_active:

@@ -31,7 +31,7 @@ class Orphans(NamedTuple):
     asked: list[str]
     """The schedulers that answered."""
     silent: list[str]
-    """The schedulers that did not answer, with the reason and a command to look oneself."""
+    """The schedulers that did not answer, each with the reason and a command to check by hand."""
 
     @property
     def gone(self) -> str:

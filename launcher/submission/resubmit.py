@@ -112,7 +112,8 @@ def resubmit(
 
 
 def _check_over(run: RunDirectory, scheduler: QueuedScheduler | None, environ: Mapping[str, str]) -> None:
-    """Check that nothing of a run waits or runs. Processes of the local scheduler carry its mark."""
+    """Check that nothing of a run waits or runs. Under the local scheduler, the run's processes carry the
+    run's mark."""
     if scheduler is None:
         if (mark := mark_of(run)) and mark in marked():
             raise CastoffError(_still(run))

@@ -184,7 +184,8 @@ class CheckpointManager:
         self.best.forget()
 
     def _load(self, path: Path) -> dict[str, Any] | None:
-        """Take up a checkpoint; what its validation measured, if it was validated."""
+        """Resume from a checkpoint; returns the metrics of its validation, or None if it was not
+        validated."""
         manifest = manifest_of(path)
         try:
             record = self._take(path)

@@ -26,7 +26,7 @@ def versions() -> dict[str, Any]:
 
 
 def check_format(path: Path, manifest: Mapping[str, Any]) -> None:
-    """See that this castoff reads the checkpoint.
+    """Check that this version of castoff can read the checkpoint.
 
     Raises:
         CheckpointError: another one has written it, in another format.

@@ -1,8 +1,8 @@
 """Whether a loss is a sum, as it should be, or a mean: the same samples twice double a sum and leave a mean.
 
-The same goes for what `evaluate` gives. Only what is unmistakable is reported. What draws random numbers is
-computed several times. What is neither, as where samples are compared with each other, is left alone. But a
-sum over all pairs of samples is a warning, since outputs (4, 1) minus labels (4,) are (4, 4).
+The same goes for what `evaluate` gives. Only what is unmistakable is reported. A loss that draws random
+numbers is computed several times. What is neither, as where samples are compared with each other, is left
+alone. But a sum over all pairs of samples is a warning, since outputs (4, 1) minus labels (4,) are (4, 4).
 """
 
 from __future__ import annotations

@@ -55,7 +55,8 @@ class FirstStep:
         self._evaluation.first = first
 
     def begin(self, train: TrainingLoader, val: EvaluationLoader | None, *, wanted: bool) -> None:
-        """A training starts; `wanted`: whether more is looked at than what the task returns."""
+        """Prepare the checks of the first step; `wanted`: whether to check more than what the task
+        returns."""
         self.validate = validate_first_loss
         self._around = self._checked(train, val, wanted=wanted)
 

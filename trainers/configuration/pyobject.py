@@ -101,7 +101,7 @@ def called(value: Any, field: str, example: str) -> Any:
 
 
 def _meant(text: str, example: str) -> str:
-    """What a text stands for that lacks `!pyobject`: a path, or a name in the example's module."""
+    """What a text without `!pyobject` probably means: an import path, or a name in the example's module."""
     if "." in text and is_import_path(text):
         return f"!pyobject {text}"
     module = example.removeprefix("!pyobject ").rpartition(".")[0]

@@ -79,9 +79,9 @@ def length_bucketed(
 
     Parts of the random `order` are sorted, but for a little chance in small sets, and cut into global
     batches, which take turns at random; the steps that have fewer samples are the last, as they were
-    dealt. What is trained on together follows from the length and the global batch alone. In a step each
-    micro-batch has neighbours; which rank has the longest ones is drawn, and where it has several
-    micro-batches, it has short ones as well.
+    dealt. Which samples are trained on together depends only on the number of samples and the global batch
+    size. In a step each micro-batch has neighbours; which rank has the longest ones is drawn, and where it
+    has several micro-batches, it has short ones as well.
     """
     generator = torch.Generator().manual_seed(derived(ORDER, seed, epoch, 1))
     whole = min(plan.even_from, plan.steps, plan.length // plan.global_batch)

@@ -80,7 +80,7 @@ class _Wanted(NamedTuple):
     batch: bool = True
     """Whether as a batch; else the content of one is wanted."""
     due: bool = False
-    """Whether it must be readable: training would meet late what is wrong with it."""
+    """Whether an error in reading them is reported now, because training would only meet it late."""
 
 
 class _Found(NamedTuple):

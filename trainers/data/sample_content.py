@@ -133,7 +133,7 @@ class _Reading:
 
 
 def _text(text: str) -> str:
-    """Without where a file lies, which may be a folder of each host's own."""
+    """A text, but of an absolute path only the last part: its folder may differ from host to host."""
     return Path(text).name if text.startswith("/") and "\n" not in text else text
 
 

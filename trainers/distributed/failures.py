@@ -39,7 +39,7 @@ _SHORT = 300
 """Characters of what such a rank says."""
 
 _INTERRUPTED = 130
-"""Exit code, as a shell's, of what Ctrl-C has ended."""
+"""Exit code of a process that Ctrl-C has ended, as shells report it."""
 
 _reporting = False
 """Whether a block of `reported` lasts."""

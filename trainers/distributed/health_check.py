@@ -154,7 +154,7 @@ class RankHealthCheck:
             return otherwise
 
     def hold(self, state: Literal["waits", "busy"], doing: str) -> Verdict:
-        """Say where this rank stands, and learn where the others do."""
+        """Report what this rank is doing, and learn what the other ranks are doing."""
         with self._lock:  # the watch may notice what the loop does
             if self._verdict is None:
                 mine = self._mine(state, doing)

@@ -76,7 +76,7 @@ class _Helper(Generic[Asked, Answer]):
         self._process.communicate()
 
     def ask(self, thing: Asked) -> None:
-        """Have it done; what came of the one before must have been taken."""
+        """Send it a thing to work on; the answer to the previous one must have been read."""
         self._report(thing)
 
     def answer(self) -> Answer:

@@ -1,10 +1,10 @@
 """Stopping early: who asks for it, how ranks agree, and what they report.
 
-Rank 0 alone looks at the deadline (CASTOFF_DEADLINE) and the stop file (CASTOFF_STOP_FILE), at most
-once a second, and calls `look` then; TERM, USR2 or INT (Ctrl-C) to any rank asks too. Handlers set a flag
-and nothing else, but for a second Ctrl-C, which ends the process. The flag is reduced over the
-ranks by a message that is sent in one step and read in the next, so no step waits for it; quick steps go
-without.
+Rank 0 alone looks at the deadline (CASTOFF_DEADLINE) and the stop file (CASTOFF_STOP_FILE), at most once a
+second, and calls `look` then; a TERM, USR2 or INT signal (Ctrl-C) to any rank also requests a stop.
+Handlers set a flag and nothing else, but for a second Ctrl-C, which ends the process. The flag is reduced
+over the ranks by a message that is sent in one step and read in the next, so no step waits for it; quick
+steps go without.
 """
 
 from __future__ import annotations

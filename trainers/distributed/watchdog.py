@@ -143,7 +143,8 @@ class Watchdog:
             self._context.set_timeout(seconds)
 
     def _watch(self) -> None:
-        """Count the time that this thread has seen: a process that was stopped is not late."""
+        """Measure silence in ticks of this thread, so that a process does not count as late for time in
+        which it was stopped."""
         assert self._call is not None
         tick = min(_TICK, self._call.window / 10)
         every = max(_LATE, round(self._call.world_size / _ASKED / tick))

@@ -1,10 +1,10 @@
 """Synthetic preferences: `python -m castoff.trainers.dpo.make_pairs structures --out pairs.json`.
 
 In each pair the preferred sequence is the one that the structure has, and the other is the same with some
-residues put in their places that are guessed to be worse (see `samples.worse`). So it is certain that
-the preferred one folds into the structure, and likely that the other does so less well; no more. Nothing
-was measured, and a model that has learned these preferences has learned this guess. They are there to try
-everything with before there are measured ones, and each says so in its description.
+residues put in their places that are guessed to be worse (see `samples.worse`). So it is certain that the
+preferred one folds into the structure, and likely that the other does so less well; no more. Nothing was
+measured, and a model that has learned these preferences has learned this guess. These pairs are for trying
+everything out before there are measured ones, and the description of each pair says so.
 
 They are of the chains of a folder of structures, in turn, and the same for the same folder and seed.
 """

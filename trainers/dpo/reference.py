@@ -1,7 +1,7 @@
 """The reference's result for each pair: computed once, by all ranks together, and kept in a file.
 
-The reference never changes, so its log-probabilities are numbers like any other of a sample. The network is
-let go as soon as they are there, and no checkpoint ever holds it.
+The reference never changes, so its log-probabilities are constants, stored with each sample. The network
+is let go as soon as they are there, and no checkpoint ever holds it.
 
 Pairs are put into batches by what they are, not by who computes: a number's bits are the same on any number
 of ranks, and a resumed run finds those that it began with, also where the file is gone.

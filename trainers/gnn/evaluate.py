@@ -59,7 +59,8 @@ class _Judging:
 class Evaluator(_Judging):
     """Measures the criterion and what `evaluator_tasks` name: {name, monitor, args, kwargs} of each.
 
-    `data` is a table with a row for each evaluation. To be derived from: overwrite `evaluate`, or `report`.
+    `data` is a table with a row for each evaluation. Meant for subclassing: override `evaluate` or
+    `report`.
 
     Raises:
         ConfigError: a task makes no sense.

@@ -39,7 +39,7 @@ _AVERAGES = ("macro", "weighted", "micro", "binary", "none")
 
 
 class _OfHead(ABC):
-    """A metric of head `head` beside column `column` of the targets.
+    """A metric that compares head `head` with column `column` of the targets.
 
     `where`: another column; graphs count alone where it is above 0. NaN where no graph is left.
 

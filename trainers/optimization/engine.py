@@ -29,7 +29,8 @@ from castoff.trainers.task import Loss
 logger = logging.getLogger(__name__)
 
 MOST_SKIPPED = 100
-"""Steps in a row without a finite gradient, after which skipping more of them is not training."""
+"""Steps in a row without a finite gradient, at which training ends with an error instead of skipping one
+more."""
 
 
 class NonFiniteError(UserError):

@@ -85,7 +85,7 @@ class LearningRate:
         self.used = float(self._optimizer.param_groups[0]["lr"])
 
     def after_step(self) -> None:
-        """An optimizer step is done; also one that left the weights alone."""
+        """Advance the schedule after an optimizer step, even one that left the weights unchanged."""
         if self._scheduler is not None and self._after == "step":
             self._scheduler.step()
 

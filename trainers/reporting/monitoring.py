@@ -1,7 +1,7 @@
 """Whether ranks and devices are alike, and the size of gradients and weights in each part of the model.
 
-All of it is worked out at log steps alone, and what ranks say of themselves travels in the message of the
-loss's sums.
+All of this is computed only at log steps, and what the ranks report is sent along with the loss sums, in
+the same message.
 """
 
 from __future__ import annotations

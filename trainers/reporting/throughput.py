@@ -81,8 +81,8 @@ class Throughput:
         return self._timed(total)
 
     def step(self, samples: int) -> float:
-        """One optimizer step is done, in which this rank had so many samples: the seconds since it began to
-        wait for them.
+        """Count a finished optimizer step in which this rank had `samples` samples; returns the seconds
+        since it began to wait for them.
         """
         self._steps += 1
         self._samples += samples

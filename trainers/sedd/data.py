@@ -34,8 +34,8 @@ class Source(Protocol):
 class Protein(NamedTuple):
     """A sample. What noise does to it follows from its own stream of random numbers.
 
-    So these are the same numbers on any number of ranks, in any batch, on any device. What a device makes of
-    them, its functions round in its own way.
+    So these are the same numbers on any number of ranks, in any batch, on any device. What is then
+    computed from them can still differ between devices, which round differently.
     """
 
     tokens: Tensor

@@ -1,4 +1,4 @@
-"""The diffusion transformer: noisy tokens and how much noise there is, to the logarithm of the score.
+"""The diffusion transformer: it maps noisy tokens and the noise level to the logarithm of the score.
 
 Blocks of attention and a feed-forward network whose norms the noise shifts, scales and gates (Peebles and
 Xie, arXiv 2212.09748), with rotary positions (Su et al., arXiv 2104.09864), in the shape of Lou, Meng and

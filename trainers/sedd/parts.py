@@ -83,7 +83,8 @@ def divided(sources: Sources, data: Data, validated: int | None = None) -> Parts
 
 
 def _whole(source: Source, data: Data) -> Subset[Protein]:
-    """All of a file, in an order of our own: the first of a sorted one would tell little of the rest."""
+    """All proteins of a file, in an order that we draw: if the file is sorted, its first proteins say
+    little about the rest."""
     order = Permutation(len(source), derived(SPLIT, data.split_seed))
     return Subset(Proteins(source, data.max_length), order)
 

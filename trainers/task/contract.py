@@ -94,7 +94,8 @@ def declared_arguments(task: Task | None, attribute: str) -> set[str]:
 
 @contextmanager
 def drawn_as_declared(task: Task) -> Iterator[None]:
-    """Around a step: it draws from no generator but those of `rng_sources`.
+    """A context for a training step: it checks that the step draws only from the generators in
+    `rng_sources`.
 
     Raises:
         ConfigError: it does; a resumed run would draw otherwise than one that was not interrupted.

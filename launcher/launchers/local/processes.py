@@ -135,8 +135,8 @@ class ProcessTree:
     def members(self) -> list[psutil.Process]:
         """Every living process that belongs to the ranks, including the ranks.
 
-        If ranks are an agent's copies, their clients stand for them as long as there are any: a client
-        passes on what it gets.
+        If the ranks run as copies of an agent, their clients are listed in place of the copies as long as
+        any client lives: a client forwards the signals that it gets.
         """
         import psutil
 

@@ -20,7 +20,7 @@ else:
     import _signal  # `signal` would cost each rank some time
 
 APPEARS = 60.0
-"""Seconds after which the node's agent is there: a launcher starts it just before the ranks."""
+"""Seconds to wait for the node's agent to appear: a launcher starts it just before the ranks."""
 READY = 900
 """Seconds after which the agent has imported everything. A plain start would need the same time."""
 _POLL = 0.02

@@ -65,7 +65,7 @@ class FluxAllocation(Allocation):
         return f"flux alloc --nodes={nodes} --nslots={nodes} --cores-per-slot={ranks * cores}{gpus}"
 
     def end(self, environ: Mapping[str, str]) -> float | None:
-        """By the seconds that Flux says are left: 4294967295 where there is no limit."""
+        """Computed from the seconds that Flux reports as left: 4294967295 means that there is no limit."""
         try:
             left = answer_of(["flux", "job", "timeleft"], PATIENCE, environ).strip()
         except SchedulerUnreachable:

@@ -47,7 +47,7 @@ def parse_submit(answer: str) -> str | None:
 
 
 def marked() -> dict[str, list[psutil.Process]]:
-    """Every living process of this host that has a scheduler's mark, by the mark; but for this one."""
+    """Every living process on this host that has a scheduler's mark, except this one, by its mark."""
     import psutil
 
     found: dict[str, list[psutil.Process]] = {}

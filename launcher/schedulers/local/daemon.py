@@ -43,7 +43,8 @@ from castoff.launcher.schedulers.local.control import cancel_requested, cancelle
 from castoff.launcher.schedulers.local.member import Member, Start, attempt_folder
 
 Waits = Callable[[str, RunDirectory], Callable[[], bool | None]]
-"""Given a condition and another run: what tells whether it holds; False where it never will, None not yet."""
+"""Takes a condition and the run that it is about; returns a function that tells whether the condition
+holds: False if it never will, None if not yet."""
 
 _POLL = 0.1
 _GIVE_UP = 5.0

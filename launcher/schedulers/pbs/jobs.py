@@ -67,7 +67,8 @@ def parse_denied(errors: str) -> set[str]:
 
 
 def parse_queue(page: Page, jobs: Container[str] | None = None) -> list[JobInfo]:
-    """The jobs in qstat's answer; of arrays their members. An answer that was cut off says nothing.
+    """The jobs in qstat's answer; of arrays their members. An array is left out if qstat's answer about it
+    was cut off.
 
     `jobs`: those alone, whose ids qstat was given (default: all).
     """

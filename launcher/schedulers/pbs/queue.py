@@ -28,7 +28,7 @@ _NO_HISTORY = "job history"
 
 
 class PbsQueue(QueueByIds):
-    """PBS, as far as one process has asked it."""
+    """The PBS queue, and what this process has learned about it."""
 
     title = TITLE
     cancel_command = ("qdel",)

@@ -21,7 +21,7 @@ _PLAIN = r"(?! )[ -~]*(?![ ,])[ -~]"
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """So many chunks that ask for the same."""
+    """A number of identical chunks, and what each of them requests."""
 
     number: int
     resources: Mapping[str, str]

@@ -112,7 +112,8 @@ def _kinds(lines: str) -> Iterator[NodeKind]:
 
 
 def _hosts(lines: str) -> Iterator[NodeKind]:
-    """What of each node is not known of its kind; how many there are the kinds say."""
+    """What only the list of hosts says of each node (reserved cores, partitions); the nodes are counted by
+    kind, so each counts as 0 here."""
     for line in lines.splitlines():
         held = dict(re.findall(r"(\w+)=(\S*)", line))
         if not held.keys() >= {*_OF_KINDS}:

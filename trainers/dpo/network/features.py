@@ -55,7 +55,8 @@ class Features(nn.Module):
     def forward(self, backbones: Backbones) -> tuple[Tensor, Tensor]:
         """Edges (batch, length, neighbours, width), and which residues the neighbours are.
 
-        A structure that has fewer resolved residues than neighbours has others among them, too.
+        If a structure has fewer resolved residues than neighbours are wanted, unresolved ones are listed,
+        too.
         """
         # In float32 whatever the rest is in: bfloat16 knows a distance of 20 Å to within 0.1 Å only.
         with torch.autocast(backbones.atoms.device.type, enabled=False):

@@ -208,8 +208,8 @@ class DecoderLayer(MessageLayer):
     def messages(self, encoded: Tensor, letters: Tensor, nodes: Tensor) -> Tensor:
         """What each residue may add to its neighbours' messages, for `neighbour_rows`.
 
-        First as one that is decoded, sequence by sequence: (batch, sequences × length); then as one that
-        is not: (batch, length).
+        First the rows of residues that are already decoded, for each sequence: (batch, sequences ×
+        length); then those of residues that are not: (batch, length).
 
         Args:
             encoded: (batch, length, width), by the encoder.

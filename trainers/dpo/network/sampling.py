@@ -114,7 +114,7 @@ class _Known:
 
 
 def _drawn(logits: Tensor, numbers: Tensor, temperature: float) -> Tensor:
-    """Residues (…) by logits (…, residues) and numbers (…, 1).
+    """Sample residues (…) from logits (…, residues), with uniform random numbers (…, 1).
 
     In float64, as far as there is one: the rare ones are few, but are there.
     """

@@ -195,7 +195,7 @@ def _model(weights: Mapping[str, Any], neighbours: int, problems: list[str]) -> 
 
 
 def _layers(weights: Mapping[str, Any], name: str) -> int:
-    """How many there are of a name, from 0 on."""
+    """The number of layers under a name, whose numbers run from 0 without a gap."""
     numbers = {weight.split(".")[1] for weight in weights if weight.startswith(f"{name}.")}
     return next(number for number in count() if str(number) not in numbers)
 

@@ -31,7 +31,7 @@ class Sample(NamedTuple):
     sequences: Tensor
     """(sequences, length), int64; what is not designed is the structure's own residue in each of them."""
     designed: Tensor
-    """(length,), bool: residues whose log-probability counts; resolved, all of them."""
+    """(length,), bool: residues whose log-probability counts; only resolved residues are among them."""
     order: Tensor
     """(length,), int64: each residue's place in the order of decoding, from 0; designed ones come last, and
     before them what is known of the structure."""

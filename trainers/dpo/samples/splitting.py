@@ -10,7 +10,7 @@ from castoff.trainers.distributed.randomness import SPLIT, derived
 
 
 class Division(NamedTuple):
-    """Samples by their numbers, both in the same random order."""
+    """Sample indices of the training and validation sets, both in the same random order."""
 
     train: list[int]
     validation: list[int]

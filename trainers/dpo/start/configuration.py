@@ -175,7 +175,8 @@ def _with_default(held: Any, path: list[str], value: Any) -> Any:
 
 
 class _Rates(Section, frozen=True):
-    """Arguments of the optimizer that flags set: what is wrong with them is said before it is made."""
+    """Optimizer arguments that flags set, so that mistakes in them are reported before the optimizer is
+    made."""
 
     lr: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     weight_decay: Annotated[float, msgspec.Meta(ge=0)] = 0.0

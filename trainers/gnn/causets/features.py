@@ -32,10 +32,11 @@ NODE = (
     "fraction in the future",
     *(f"{name} over {between}" for between in _BETWEEN for name in ("past", "future")),
 )
-"""Of each element: shares of all that precede and follow it; square roots of how many do so with nothing in
-between; the longest chains down and up from it, in parts of the set's longest; the ordering fractions of its
-past and its future; square roots of how many precede and follow it with one, two or three in between, which
-in a spacetime go with its dimension (Glaser and Surya, Phys. Rev. D 88, 124026, 2013)."""
+"""Features of each element: the fractions of all elements that precede and that follow it; the square
+roots of its numbers of links to the past and to the future; the longest chains below and above it,
+relative to the longest chain in the set; the ordering fractions of its past and of its future; the square
+roots of how many elements precede and follow it with exactly one, two or three in between, which in a
+spacetime depend on its dimension (Glaser and Surya, Phys. Rev. D 88, 124026, 2013)."""
 
 SCALARS = (
     "ordering fraction",

@@ -54,8 +54,8 @@ def draw_cut(number: int, generator: Generator) -> Causet:
 def draw_merged(number: int, generator: Generator) -> Causet:
     """Two sprinklings of different dimensions, or one and something else, and some relations between them.
 
-    No spacetime has both parts, so the whole is not manifold-like. Where both have a dimension that of the
-    whole is their mean over the elements: what an element's neighbourhood has, on average.
+    No spacetime has both parts, so the whole is not manifold-like. If both parts have a dimension, that of
+    the whole is the mean over its elements: the average dimension of an element's neighbourhood.
     """
     first = round(number * float(generator.uniform(0.3, 0.7)))
     sizes = (first, number - first)

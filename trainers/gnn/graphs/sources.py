@@ -1,4 +1,5 @@
-"""What the written graphs depend on: stores as they are read, and callables by their source text."""
+"""Digests of what the written graphs depend on: files by their sizes and times, callables by their source
+text."""
 
 from __future__ import annotations
 

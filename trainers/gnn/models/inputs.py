@@ -25,7 +25,8 @@ _MEANINGS = {
 
 
 def taken(module: nn.Module, *, leaving: int = 1) -> dict[str, str]:
-    """The parameters of a module's forward that mean something, after the first ones."""
+    """The parameters of a module's `forward`, after the first `leaving` ones, whose names are known, each
+    with its meaning."""
     target = getattr(module, "function", None) or module.forward
     try:
         names = list(inspect.signature(target).parameters)[leaving:]

@@ -37,7 +37,7 @@ _ALIKE: dict[str, type[msgspec.Struct]] = {
     "parallel": core.Parallel,
     "monitoring": core.Monitoring,
 }
-"""Sections in which fields of the same name are the same."""
+"""Sections whose fields mean the same as the core's fields of the same name."""
 
 
 def _computed(given: Settings) -> dict[str, Any]:
