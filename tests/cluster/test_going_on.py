@@ -20,7 +20,6 @@ import pytest
 from castoff.launcher.runs.run import RunDirectory
 from tests.patience import until
 
-from . import toy_training
 from .desk import Desk
 from .slurm import SlurmCluster
 
@@ -179,6 +178,7 @@ def interrupt_the_others(trainings: Toys, desk: Desk) -> str:
 
 def uninterrupted(ranks: int, folder: Path) -> str:
     """What the weights of such a training come to where nothing happens to it."""
+    from tests.cluster import toy_training
     from tests.trainers.toys import run
 
     place = folder / str(ranks)

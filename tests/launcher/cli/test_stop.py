@@ -142,5 +142,5 @@ def test_under_other_schedulers(
 
 
 def test_a_stop_that_cannot_be_recorded_is_reported(jobs: LocalJobs) -> None:
-    with pytest.raises(CastoffError, match="gone: cannot be looked at: No such file"):
+    with pytest.raises(CastoffError, match="gone: cannot be written; gone is still active: No such file"):
         request_stop(RunDirectory(jobs.folder / "gone"))

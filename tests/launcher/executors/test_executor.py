@@ -741,9 +741,14 @@ def test_what_others_could_have_written_is_not_unpickled(executors: Executors) -
 
 
 @trap(14, "the rank does not either")
-def test_a_rank_believes_no_open_folder(executors: Executors, tmp_path: Path) -> None:
-    job = executors(setup=['chmod g+w "$CASTOFF_RUN_DIR"']).submit(abs, -1)
-    job.wait()
+def test_a_rank_believes_no_open_folder(
+    executors: Executors, tmp_path: Path, until: Callable[..., None]
+) -> None:
+    submitted = tmp_path / "submitted"
+    waits = f"until [ -e {submitted} ]; do sleep 0.1; done"
+    job = executors(setup=[waits, 'chmod g+w "$CASTOFF_RUN_DIR"']).submit(abs, -1)
+    submitted.touch()
+    until(lambda: (job.run.path / "attempts" / "0.0" / "ending.json").exists())
     job.run.path.chmod(0o700)
     with pytest.raises(JobEndedError, match="others may write to it"):
         job.result()

@@ -61,7 +61,9 @@ os.write(1, b"\\r50%\\r100%")
         lines = finish(process).output.splitlines()
         assert lines[0].startswith("castoff: 1 rank on ")
         assert lines[1:-1] == [f"[0] {number}" for number in range(1, 10001)]
-        assert "rank 0 on host" in lines[-1]
+        assert lines[-1].startswith("castoff: rank 0 on ") and lines[-1].endswith(
+            " failed first: exit code 3"
+        )
 
     def test_what_helpers_write_at_their_end_is_kept(self, run: Run, tmp_path: Path) -> None:
         helper = "trap 'seq 10000; exit' TERM; touch $1/up; while :; do sleep 0.02; done"
