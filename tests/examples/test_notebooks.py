@@ -73,13 +73,13 @@ def test_submitting(executed: Callable[[str], Any]) -> None:
     book = executed("submit.ipynb")
     submitted, done, table, wrong, function = outputs(book, "text/html")
     assert "<strong>fit-" in submitted and ("pending" in submitted or "running" in submitted)
-    assert "</span> done" in done and "step 400 of 400, loss 0." in done
+    assert "</span> done" in done and "step 400/400, loss 0." in done
     assert done.count("data:image/svg+xml") == 1
     assert "<th>loss</th>" in table and "<td>400.0</td>" in table
     assert "</span> failed" in wrong and "failed first: exit code 1" in wrong
     assert "<strong>square-" in function and "</span> done" in function
     line, status, *_ = outputs(book, "text/plain")[1:]
-    assert line.startswith("fit-") and ": done, step 400 of 400" in line
+    assert line.startswith("fit-") and ": done, step 400/400" in line
     assert status.startswith("RunStatus(id='fit-")
     printed = "".join(
         output.text for cell in book.cells for output in cell.get("outputs", ()) if "text" in output

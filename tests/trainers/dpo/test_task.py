@@ -25,9 +25,9 @@ from castoff.trainers.dpo.base_model import base_model as base_model_of
 from castoff.trainers.dpo.export import BEST, LATEST
 from castoff.trainers.dpo.network.weights import load
 from castoff.trainers.dpo.samples.batch import Batch
-from castoff.trainers.dpo.structures import cache
 from castoff.trainers.dpo.task import DpoTask
 from castoff.trainers.evaluation.metrics import evaluate
+from castoff.trainers.files import built_once
 from castoff.trainers.task.training_state import TrainingState
 from tests.trainers.dpo.small import base_model, dpo_sections, pairs_file
 
@@ -377,8 +377,8 @@ def test_where_nothing_can_be_written_beside_the_data(
 
         return refuse
 
-    monkeypatch.setattr(cache, "locked", refusing(vars(cache)["locked"]))
-    monkeypatch.setattr(reference, "write_checksummed", refusing(vars(reference)["write_checksummed"]))
+    monkeypatch.setattr(built_once, "locked", refusing(vars(built_once)["locked"]))
+    monkeypatch.setattr(reference, "replace_file", refusing(vars(reference)["replace_file"]))
     caplog.set_level(logging.INFO)
     for _ in range(2):
         made = DpoTask(**sections)
