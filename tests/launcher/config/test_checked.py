@@ -111,7 +111,7 @@ def test_help_fits_on_a_screen() -> None:
     text = pydoc.plain(pydoc.render_doc(JobSpec))
     shown = text[: text.index("Method resolution order")].splitlines()
     signature = [line for line in shown if line.startswith(" |      ")]  # on Python 3.13 a line each
-    assert len(shown) - len(signature) < 56
+    assert len(shown) - len(signature) < len(JobSpec.__struct_fields__) + 13  # a line for each field
     for name in JobSpec.__struct_fields__:
         assert any(line.startswith(f" |  {name} ") for line in shown), name
     assert max(len(line) for line in shown if " |  JobSpec(" not in line) < 120
