@@ -116,12 +116,12 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
 
     @property
     def array_job_id(self) -> str | None:
-        """The id of the array that the job belongs to; None if it is no array."""
+        """The id of the array that the job belongs to; None if it is not in an array."""
         return self.raw_job_id if self.array_task_id is not None else None
 
     @property
     def array_task_id(self) -> str | None:
-        """The job's index in the scheduler's array; None if it is no array."""
+        """The job's index in the scheduler's array; None if it is not in an array."""
         if int(os.environ["CASTOFF_ARRAY_COUNT"]) == 1:
             return None
         # The function's number counts on where an array was submitted in parts.

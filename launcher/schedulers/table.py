@@ -128,7 +128,7 @@ def whole_number(text: str) -> int:
         ValueError: it is none.
     """
     if not re.fullmatch(r"[-+]?[0-9]{1,18}", text):
-        raise ValueError("is no whole number")
+        raise ValueError("is not a whole number")
     return int(text)
 
 

@@ -136,7 +136,7 @@ def _limit(job: Job) -> str | None:
 def _walltime(text: str) -> str:
     total = seconds(text)
     if not total:
-        raise ValueError("is no duration")
+        raise ValueError("is not a duration")
     return clock(total)
 
 

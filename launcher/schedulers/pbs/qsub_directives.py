@@ -157,7 +157,7 @@ def seconds(text: str) -> int | None:
 def _walltime(text: str) -> str:
     total = seconds(text)
     if total is None:
-        raise ValueError("is no duration")
+        raise ValueError("is not a duration")
     return clock(total)
 
 

@@ -195,7 +195,7 @@ def _chunk(name: str, value: str, asked: Asked, rest: dict[str, Any]) -> None:
         if found and int(found[1]) and found[2]:
             asked.fields["memory"] = f"{int(found[1])}{found[2].upper()}"
         else:
-            asked.refuse(f"mem is {value}, which is no whole number of kb, mb, gb or tb")
+            asked.refuse(f"mem is {value}, which is not a whole number of kb, mb, gb or tb")
     elif name in _SIZES and value != "0":
         asked.count(_SIZES[name], value, name)
     elif name not in _SIZES:

@@ -152,14 +152,14 @@ def minutes(text: str) -> int | None:
 def _walltime(text: str) -> str:
     total = minutes(text)
     if total is None:
-        raise ValueError("is no duration that castoff knows")
+        raise ValueError("is not a duration")
     return clock(total)
 
 
 def _memory(text: str) -> str:
     found = re.fullmatch(r"(\d+)([KMGT]?)B?", text, re.IGNORECASE)
     if found is None:
-        raise ValueError("is no whole number of K, M, G or T")
+        raise ValueError("is not a whole number of K, M, G or T")
     number, unit = int(found[1]), found[2].upper() or "M"
     if number == 0:
         raise NoField  # all of a node's

@@ -124,7 +124,7 @@ def test_mail(line: str, fields: dict[str, Any], raw: dict[str, str]) -> None:
 
 
 NOT_EXPRESSED = {
-    "-l walltime=soon": "no duration",
+    "-l walltime=soon": "not a duration",
     "-l mem=all": "mem is all",
     "-I": "castoff launch",
     "-W depend=on:1": "after",
