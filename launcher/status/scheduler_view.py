@@ -200,11 +200,12 @@ class SchedulerView:
                 "were killed, and no ending was recorded; castoff does not guess. Read the logs, then "
                 "resubmit it"
             )
-        elif newest.end is not None:
-            return _ended_as(number, so_far)
-        elif last := self._cancelled(key):
+        elif (newest.end is None or newest.was_killed) and (last := self._cancelled(key)):
+            # A rank may end of the scheduler's signal before its script has had it, which then takes it for failed.
             self.learnt.append((newest.folder, last))
             return _ended_as(number, [*statuses, newest._replace(last=last).by_records()])
+        elif newest.end is not None:
+            return _ended_as(number, so_far)
         elif info is not None and info.stage == "unknown":
             return self._in_unknown_state(number, info, [*statuses, newest.status("unknown", "unknown")])
         unknown = newest.status("unknown", "unknown", reason=reason)

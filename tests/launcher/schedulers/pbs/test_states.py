@@ -98,6 +98,15 @@ class TestCancelledWithoutAHistory:
         end([made.run])
         assert ending(status(made.run)) == ("ended", "done", 0)
 
+    def test_a_rank_that_ends_of_the_signal_before_its_script_has_it(self, pbs: FakePbs, made: OnPbs) -> None:
+        """The script then records a failure, since nobody had told it to stop."""
+        folder = made.attempt()
+        pbs.tells({"7.head": RUNNING}, made.run)
+        record = '{"ending": "failed", "code": 143, "time": 1010}'
+        pbs.program("qdel", f": >{pbs.answer}; echo '{record}' >{folder}/ending.json")
+        end([made.run])
+        assert ending(status(made.run)) == ("ended", "cancelled", 143)
+
     def test_not_what_pbs_refused_to_end(self, pbs: FakePbs, made: OnPbs) -> None:
         made.attempt()
         pbs.tells({"7.head": RUNNING}, made.run)
