@@ -10,12 +10,12 @@ Found = TypeVar("Found")
 
 
 def now() -> float:
-    """The seconds since some moment in the past; they never go back."""
+    """Seconds since some moment in the past; they never decrease."""
     return time.monotonic()
 
 
 def sleep(seconds: float) -> None:
-    """Wait for so many seconds."""
+    """Wait this many seconds."""
     time.sleep(seconds)
 
 

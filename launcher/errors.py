@@ -7,12 +7,12 @@ from collections import namedtuple
 
 
 def printable(text: str) -> str:
-    """Text for a message: on one line, and writable in UTF-8, whatever it holds."""
+    """Text for a message: on one line, and encodable as UTF-8, whatever it contains."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def report(line: str) -> None:
-    """Say something on standard error, for the person at the keyboard, and return.
+    """Print a message on standard error, for the person at the keyboard.
 
     It may hold anybody's text, a file's name or a scheduler's answer of several lines: what would move a
     terminal's cursor otherwise is shown escaped.
@@ -23,7 +23,7 @@ def report(line: str) -> None:
 
 
 def shown(value: object) -> str:
-    """A value in a message: text in quotes, what cannot be seen escaped, what is long cut short."""
+    """A value as messages show it: text in quotes, invisible characters escaped, long values cut."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -73,6 +73,6 @@ class PlacementError(CastoffError):
 
 
 class StillRunning(CastoffError, TimeoutError):
-    """What was waited for is not over after the time that was given."""
+    """What was waited for was not over in the given time."""
 
     exit_code = 124  # as timeout(1)

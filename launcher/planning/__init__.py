@@ -1,1 +1,1 @@
-"""From a job and a site to a plan and its script; pure."""
+"""From a job and a site to a plan, and from the plan to its script. Pure."""

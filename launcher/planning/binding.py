@@ -27,13 +27,13 @@ from castoff.launcher.launchers.commands import LAUNCHERS
 
 
 def ranks_of_sockets(ranks: int, sockets: int) -> list[int]:
-    """How many of a node's ranks live on each socket: block by block, the first sockets first."""
+    """The number of a node's ranks on each socket: consecutive ranks share one, the first sockets first."""
     firsts = [-(-socket * ranks // sockets) for socket in range(sockets + 1)]
     return [after - first for first, after in pairwise(firsts)]
 
 
 def cores(node: Node, ranks: int, per_rank: int | None) -> list[list[int]]:
-    """The cores of each local rank; empty where the site does not know its nodes' cores.
+    """The cores of each local rank; empty where the site's profile does not list its nodes' cores.
 
     `per_rank` asks for that many; None gives each an equal share of its socket.
 
@@ -74,22 +74,24 @@ def _too_few_cores(usable: list[list[int]], ranks: int, share: int) -> str:
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """What binds the ranks of a node in the place of castoff."""
+    """A binding of a node's ranks that the user or the site has set, in place of castoff's."""
 
     field: str
-    """Where it is said: `binding`, `launcher.args`, or the site's `launcher_args`."""
+    """The field that sets it: `binding`, `launcher.args`, or the site's `launcher_args`."""
     words: str
-    """What it says there."""
+    """That field's value."""
     cpus: list[list[int]] | None
     """The CPUs of each local rank; None: only the launcher knows them."""
     problem: str | None = None
-    """Why it cannot be, read after the field's name."""
+    """Why this binding is impossible, to be read after the field's name."""
 
 
 def bound(
     spec: JobSpec, site: Site, launcher: LauncherName, site_args: list[str], ranks: int
 ) -> Bound | None:
-    """The job's own binding, else its flags, else the site's; None: nothing but castoff and the launcher."""
+    """The binding that the job sets, else the one in its launcher's flags, else the site's; None: nobody sets
+    one.
+    """
     if spec.binding is not None:
         return Bound("binding", spec.binding, [cpus(one) for one in lists_of(spec)])
     for field, words in (("launcher.args", spec.launcher.args), ("launcher_args", site_args)):
@@ -114,7 +116,7 @@ def _by_flags(field: str, words: list[str], node: Node | None, launcher: Launche
 
 
 def _has(node: Node) -> str:
-    """What there is, in words: `a node's cores are 0-103, and 104-207 their further hardware threads`."""
+    """A node's cores in words: `a node's cores are 0-103, and 104-207 their further hardware threads`."""
     cores = node.cores
     threads = sorted({*node.cpus_of(cores)} - {*cores})
     further = f", and {cpulist(threads)} their further hardware threads" if threads else ""
@@ -122,19 +124,21 @@ def _has(node: Node) -> str:
 
 
 def lists_of(spec: JobSpec) -> list[str]:
-    """The CPU list of each rank of a node; none where the job names no cores."""
+    """The CPU list of each rank of a node; empty where the job names no cores."""
     return spec.binding.split(":") if spec.binding is not None else []
 
 
 def width(node: Node | None, lists: list[list[int]]) -> int:
-    """Cores of the rank that has the fewest: a core counts once, however many of its threads are listed."""
+    """The number of cores of the rank with the fewest; a core counts once, however many of its threads are
+    listed.
+    """
     return min(len(node.cores_of(one)) if node and node.sockets else len(one) for one in lists)
 
 
 def problems(
     spec: JobSpec, site: Site, launcher: LauncherName, layout: Layout, whole_nodes: bool
 ) -> Iterator[str]:
-    """Why a job's `binding` cannot be."""
+    """Why a job's `binding` is impossible on this site."""
     if spec.binding is None:
         return
     if spec.launcher.torchrun:

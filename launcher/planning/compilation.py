@@ -68,7 +68,7 @@ def _parsed(file: str) -> nodes.Template:
 def _statements(
     body: list[nodes.Node], blocks: dict[str, list[nodes.Node]], indent: str = ""
 ) -> Iterator[str]:
-    """Lines of Python; each block's own body stands in its place."""
+    """The lines of Python that print a template's nodes; a block's own lines replace its call."""
 
     def inner(body: list[nodes.Node]) -> Iterator[str]:
         return _statements(body, blocks, indent + "    ")

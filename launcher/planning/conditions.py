@@ -21,26 +21,28 @@ _FUNCTION = re.compile(r"^(castoff_\w+)\(\)", re.MULTILINE)
 
 
 class Conditions(msgspec.Struct, frozen=True):
-    """What a script's lines may depend on."""
+    """The features and functions that conditions in a script's lines may name."""
 
     known: Container[str]
-    """Every feature that there is."""
+    """The features that exist; a condition that names another is an error."""
     features: Set[str]
-    """Those of this script."""
+    """The features that this script has."""
     functions: Set[str] | None
-    """The functions that its files define; None: each that is asked for."""
+    """The functions that its files define; None: any function that a condition names counts as defined."""
     included: Callable[[str], tuple[str, str]]
-    """The name and text of a file that `#include` asks for. Raises KeyError where there is none."""
+    """Returns the name and the text of a file that `#include` names. Raises KeyError if there is no such
+    file.
+    """
 
 
 class _Branch(msgspec.Struct, frozen=True):
     line: int
     outside: bool
-    """Whether the lines around it are in the script."""
+    """Whether the lines around the condition are in the script."""
     taken: bool
-    """Whether one of its alternatives has been."""
+    """Whether an earlier alternative of the condition has been chosen."""
     here: bool
-    """Whether this one is."""
+    """Whether the present alternative is chosen."""
 
 
 def chosen(name: str, text: str, conditions: Conditions) -> str:
@@ -77,7 +79,7 @@ def functions_of(text: str) -> set[str]:
 
 
 def _branch(branches: list[_Branch], number: int, word: str, rest: str, conditions: Conditions) -> None:
-    """Begin, change or end an alternative."""
+    """Begin, change or end an alternative at a `#if`, `#elif`, `#else` or `#endif` line."""
     if word in ("if", "ifdef"):
         outside = not branches or branches[-1].here
         holds = _holds(rest, conditions) if word == "if" else _is_defined(rest, conditions)
@@ -106,7 +108,9 @@ def _holds(condition: str, conditions: Conditions) -> bool:
 
 @cache
 def _alternatives(condition: str) -> list[list[tuple[str, bool]]]:
-    """Each alternative's features, and whether each is to hold; a script asks for most of them often."""
+    """The features that each alternative names, and whether each must be present. Cached: most are looked up
+    often.
+    """
     return [
         [(word.removeprefix("!"), not word.startswith("!")) for word in alternative.split()]
         for alternative in condition.split("|")
@@ -118,7 +122,7 @@ def _is_defined(function: str, conditions: Conditions) -> bool:
 
 
 def _include(what: str, conditions: Conditions) -> str:
-    """Another file, as it is for a node."""
+    """The lines of an included file, with the conditions that hold in a node's program."""
     try:
         name, text = conditions.included(what)
     except KeyError:

@@ -19,26 +19,26 @@ from castoff.launcher.launchers.commands import LAUNCHERS
 from castoff.launcher.runs.plan import ContainerPlan
 
 STAGED = "stage/"
-"""An image that begins so lies in CASTOFF_STAGE_DIR."""
+"""The prefix of an image that lies in CASTOFF_STAGE_DIR."""
 
 
 class Runtime(msgspec.Struct, frozen=True):
-    """How a runtime is called."""
+    """The command line of a container runtime."""
 
     command: list[str]
-    """Its command line up to the flags; for pyxis there is none but srun's."""
+    """The words before the flags; pyxis has none, as it is a part of srun."""
     unbindable: str
-    """Characters that no path which it binds can hold: it has no way to escape them."""
+    """Characters that a bound path may not contain, since the runtime has no way to escape them."""
     gpus: dict[Gpus, list[str]]
-    """Flags that bring GPUs and their libraries inside."""
+    """The flags that make GPUs and their libraries available in the container."""
     gpu_binds: Mapping[Gpus, list[str]] = {}
-    """Binds that do."""
+    """The binds that make GPUs available in the container."""
     image_is_file: bool = False
-    """Whether an absolute path as an image is one of a file."""
+    """Whether an image given as an absolute path is a file."""
     binds_run: bool = True
-    """Whether the folders of the run must be passed to it."""
+    """Whether the run's folders must be bound explicitly."""
     of_launcher: bool = False
-    """Whether it is a part of the launcher, which then starts the ranks inside."""
+    """Whether it belongs to the launcher, which then starts the ranks in the container."""
     hides_libraries: bool = False
     """Whether a job's own LD_LIBRARY_PATH would hide the GPUs' libraries."""
 
@@ -98,13 +98,17 @@ _REFUSED_ARGS: dict[RuntimeName, dict[str, str]] = {
 
 
 def bind_of(text: str) -> tuple[str, str, bool] | None:
-    """A folder of the host, its place inside, and whether it may only be read; None: it is not a bind."""
+    """A bind's folder on the host, its place in the container, and whether it is read-only; None: it is not a
+    bind.
+    """
     found = re.fullmatch(r"(/[^:]*)(?::(/[^:]*)(?::(ro|rw))?)?", text)
     return (found[1], found[2] or found[1], found[3] == "ro") if found else None
 
 
 def decide(container: Container, site: Site, devices: int) -> ContainerPlan | None:
-    """The container of a job whose container has no problems; `devices`: those of each rank."""
+    """Decide on the container of a job that has passed `container_problems`. `devices`: the number of each
+    rank's.
+    """
     if container.image is None or container.runtime is None:
         return None
     runtime = RUNTIMES[container.runtime]
@@ -129,7 +133,7 @@ def decide(container: Container, site: Site, devices: int) -> ContainerPlan | No
 
 
 def container_problems(spec: JobSpec, launcher: LauncherName, staged: list[str]) -> Iterator[tuple[str, str]]:
-    """Why a job's container cannot be; `staged`: the places that `stage` fills."""
+    """Why a job's container is impossible. `staged`: the places that `stage` fills."""
     container = spec.container
     if container == Container():
         return

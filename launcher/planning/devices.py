@@ -18,10 +18,10 @@ from castoff.launcher.runs.plan import Devices
 
 
 class _Group(msgspec.Struct, frozen=True):
-    """Devices that are beside the same cores."""
+    """Devices that are near the same cores."""
 
     devices: list[int]
-    """Their numbers."""
+    """The devices' numbers on the node."""
     cores: set[int]
 
 
@@ -58,7 +58,7 @@ def in_order(node: Node, ranks: int, per_rank: int) -> list[list[int]]:
 
 
 def beside(node: Node, bound: Sequence[Collection[int]], per_rank: int) -> list[list[int]]:
-    """The devices of each local rank, where each is bound to some cores: beside these.
+    """The devices of each local rank that is bound to known cores: those nearest to these cores.
 
     A rank has its devices near enough if one of them is beside one of its cores. Of devices that are beside
     the same cores, the lower ranks get the lower numbers.
@@ -112,7 +112,7 @@ def among(seen: Sequence[Sequence[int]], per_rank: int) -> list[int]:
 
 
 def handed_out(chosen: Sequence[Sequence[int]], node: Node) -> Devices:
-    """How a node's ranks are given these of its devices: in one mask for all, or in one for each."""
+    """The node's devices as a launcher hands them out: in one mask for all ranks, or one mask for each."""
     total, names = node.device_count, node.device_names
     flat = [number for own in chosen for number in own]
     if not flat:
@@ -124,12 +124,12 @@ def handed_out(chosen: Sequence[Sequence[int]], node: Node) -> Devices:
 
 
 def cores_beside(node: Node, devices: Collection[int]) -> list[int]:
-    """The cores beside any of some devices."""
+    """The cores that are near any of these devices."""
     return sorted({core for group in _groups(node) for core in group.cores if {*devices} & {*group.devices}})
 
 
 def nearest(node: Node, cores: Collection[int]) -> list[int]:
-    """The numbers of the devices beside any of some cores, those first that are beside most of them."""
+    """The numbers of the devices near any of these cores; the device near most of them comes first."""
     shares = [(len(group.cores.intersection(cores)), group.devices) for group in _groups(node)]
     return [number for share, own in sorted(shares, key=lambda each: -each[0]) if share for number in own]
 
@@ -140,7 +140,7 @@ def has_sides(node: Node) -> bool:
 
 
 def _groups(node: Node) -> list[_Group]:
-    """In the order in which ranks take the cores beside them."""
+    """The groups of devices, in the order in which ranks take the cores near them."""
     sockets = [set(cpus(socket)) for socket in node.sockets]
     if not node.device_cores:
         numbers = iter(range(node.device_count))
@@ -159,7 +159,7 @@ def _groups(node: Node) -> list[_Group]:
 
 
 def _spread(node: Node, ranks: int, per_rank: int) -> list[list[int]]:
-    """The places of each rank's devices, counted along the sockets."""
+    """The positions of each rank's devices, counted along the sockets and spread evenly."""
     counts = ranks_of_sockets(ranks, len(node.devices))
     if any(count * per_rank > held for count, held in zip(counts, node.devices, strict=True)):
         # Ranks that need more than their socket has: blocks over the whole node.
@@ -176,7 +176,8 @@ def _spread(node: Node, ranks: int, per_rank: int) -> list[list[int]]:
 def _claims(
     wanted: Sequence[Sequence[int]], room: Sequence[int], times: int
 ) -> tuple[list[list[int]], set[int] | None]:
-    """Which ranks get a place where: each one of what it wants, the best first; then more, if there is room.
+    """The ranks that get each position: each rank first one that it wants, the best first; then more while
+    there is room.
 
     The second is what is wanted by more ranks than have room, if one that wants something gets nothing.
     """
@@ -206,7 +207,7 @@ def _claims(
 
 
 def _share_out(devices: list[int], claimed: list[int], chosen: list[list[int]]) -> None:
-    """Give the ranks that have claimed a place in a group its devices, evenly over the group."""
+    """Divide a group's devices evenly among the ranks that have claimed a position in it."""
     ranks = sorted({*claimed})
     each = len(claimed) // len(ranks) if ranks else 0
     if len(claimed) > len(devices) or any(claimed.count(rank) != each for rank in ranks):
@@ -219,7 +220,9 @@ def _share_out(devices: list[int], claimed: list[int], chosen: list[list[int]]) 
 
 
 def _distance(node: Node, number: int, cores: Collection[int]) -> int:
-    """0: beside one of the cores; 1: on the socket of one; 2: on another."""
+    """The distance of a device from some cores: 0: near one of them; 1: on the same socket; 2: on another
+    socket.
+    """
     near = set(cores_beside(node, [number]))
     if near.intersection(cores):
         return 0
@@ -228,7 +231,7 @@ def _distance(node: Node, number: int, cores: Collection[int]) -> int:
 
 
 def _crowded(groups: list[_Group], at: list[int], wanted: list[list[int]], times: int) -> str:
-    """Why ranks cannot all have a device beside their cores."""
+    """The reason why not all ranks can have a device near their cores."""
     ranks = [
         rank
         for rank, groups_of_rank in enumerate(wanted)

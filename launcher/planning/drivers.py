@@ -19,7 +19,7 @@ from castoff.launcher.schedulers.dialect import says_its_size
 
 
 def driver_problems(spec: JobSpec, *, function: bool) -> Iterator[tuple[str, str]]:
-    """Why a job's program cannot be one."""
+    """Why a job cannot have a driver, where it asks for one."""
     if not spec.launcher.driver:
         return
     if function and spec.script is not None:
@@ -34,7 +34,9 @@ def driver_problems(spec: JobSpec, *, function: bool) -> Iterator[tuple[str, str
 
 
 def devices(spec: JobSpec, site: Site, shared: Target | None) -> int:
-    """Those of each node: all that a job can have, unless it says otherwise."""
+    """The number of devices of each node that a driver gets: all that a job can have, unless the job sets
+    another.
+    """
     if spec.devices_per_rank is not None:
         return spec.devices_per_rank
     of_node = site.node.device_count if site.node else 0
@@ -45,7 +47,7 @@ DELIMITER = "CASTOFF_SCRIPT"
 
 
 def as_driver(agreed: EffectiveJob, given: JobSpec, scheduler: Scheduler) -> EffectiveJob:
-    """The job with its script's interpreter as command; `given`: without its site's defaults.
+    """The job with its script's interpreter as the command. `given`: the job without its site's defaults.
 
     What a site sets up for ranks is not for a script. A size in the scheduler's own words replaces that of
     the fields, which are for other schedulers.
@@ -66,7 +68,7 @@ def as_driver(agreed: EffectiveJob, given: JobSpec, scheduler: Scheduler) -> Eff
 
 
 def delimiter(script: str) -> str:
-    """A word that no line of the script is, to end a here-document with."""
+    """A word that is no line of the script and can therefore end a here-document that holds it."""
     lines, word = {*script.split("\n")}, DELIMITER
     while word in lines:
         word += "_"
@@ -82,7 +84,9 @@ _MODULES = {
 
 
 def node_launcher(command: Sequence[str]) -> str | None:
-    """What starts the ranks of a node if a command does so itself: torchrun, accelerate or deepspeed."""
+    """The program in a command that starts a node's ranks itself: torchrun, accelerate or deepspeed; None:
+    none.
+    """
     name = PurePosixPath(command[0]).name if command else ""
     if name in ("torchrun", "deepspeed") or (name == "accelerate" and command[1:2] == ["launch"]):
         return name
@@ -92,7 +96,7 @@ def node_launcher(command: Sequence[str]) -> str | None:
 
 
 def node_launcher_problems(spec: JobSpec, most: int) -> Iterator[tuple[str, str]]:
-    """Why a job may not run such a command; `most`: its ranks on the fullest node."""
+    """Why a job may not run such a program. `most`: the number of ranks on the fullest node."""
     name = node_launcher(spec.command)
     if name is None or spec.launcher.driver:
         return

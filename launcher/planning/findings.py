@@ -17,28 +17,28 @@ class Findings:
     """The problems and notes of one plan, in the order in which they were found."""
 
     def __init__(self, name: str, site: Site, source: Document | None, given: Directives):
-        """`name`: the job's; `source`: its file; `given`: its directives as they stand there."""
+        """`name`: the job's name; `source`: its file; `given`: its directives as written."""
         self._name, self._site, self._source, self._given = name, site, source, given
         self.problems: list[Problem] = []
         self.notes: list[str] = []
 
     def report(self, field: str, message: str) -> None:
-        """A problem of a field of the job, wherever its value comes from."""
+        """Report a problem of a job's field, whether the job file, a flag or the site's defaults set it."""
         field = directives.place(field, self._given, self._site.scheduler)
         self.problems.append(Problem(self._where(field), field, message))
 
     def report_ranks(self, spec: JobSpec, layout: Layout, message: str) -> None:
-        """What is wrong with how many ranks there are, reported of the field that says so."""
+        """Report a wrong number of ranks, under the field that sets it."""
         in_all = spec.ranks is not None
         count = layout.processes if in_all else layout.max_per_node
         self.report("ranks" if in_all else "ranks_per_node", f"is {count}, but {message}")
 
     def report_site(self, field: str, message: str) -> None:
-        """A problem of a field of the site's profile."""
+        """Report a problem of a field of the site's profile."""
         self.problems.append(Problem(f"site {self._site.name}", field, message))
 
     def _where(self, field: str) -> str:
-        """Where a field's value comes from: the job file's line, a flag, or the site's defaults."""
+        """The source of a field's value: the job file's line, a flag, or the site's defaults."""
         if self._source is None:
             return f"{self._name} on {self._site.name}"
         path: FieldPath = tuple(int(key) if key.isdecimal() else key for key in field.split("."))

@@ -20,7 +20,7 @@ from castoff.launcher.text.words import counted
 from castoff.launcher.typed.suggestion import did_you_mean, setting
 
 _Found: TypeAlias = Iterator[tuple[str, str]]
-"""Fields, each with what is wrong with it."""
+"""Pairs of a field and what is wrong with it."""
 
 
 def site_problems(
@@ -41,7 +41,7 @@ def site_problems(
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a job goes to: a queue, or a QOS."""
+    """The queue or the QOS that a job goes to."""
 
     field: Literal["queue", "qos"]
     name: str
@@ -49,32 +49,32 @@ class Target(msgspec.Struct, frozen=True):
     others: bool
     """Whether the site may have queues (or QOSes) that its profile does not list."""
     asked: bool
-    """Whether the job names it; otherwise it is what counts where a job names none."""
+    """Whether the job names it; otherwise it is the one that counts for jobs that name none."""
 
     @property
     def max_devices(self) -> int:
-        """Devices of a node that a job may have there, where jobs share nodes; otherwise 0."""
+        """The most devices of one node that a job may have there, where jobs share nodes; otherwise 0."""
         return self.known[self.name].most_devices if self.name in self.known else 0
 
     @property
     def exclusive(self) -> bool:
-        """Whether a job gets whole nodes there."""
+        """Whether jobs get whole nodes there."""
         return self.name in self.known and self.known[self.name].exclusive
 
     @property
     def counts_devices(self) -> bool:
-        """Whether PBS's `select` counts devices there."""
+        """Whether PBS's `select` counts devices there, rather than nodes."""
         return self.name in self.known and self.known[self.name].select_counts == "devices"
 
     @property
     def of_whole_nodes(self) -> str | None:
-        """Another one, which gives whole nodes."""
+        """The name of another queue or QOS that gives whole nodes."""
         offered = (name for name, one in self.known.items() if one.exclusive and not one.by_request)
         return next(offered, None)
 
 
 def targets(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[Target]:
-    """The queue and the QOS that count for a job, as far as there are such."""
+    """The queue and the QOS whose limits apply to the job."""
     queue, qos = spec.queue or site.default_queue, spec.qos or site.default_qos
     if queue is not None and scheduler.has_queue:
         yield Target("queue", queue, site.queues, site.other_queues, asked=spec.queue is not None)
@@ -123,12 +123,12 @@ def _names(scheduler: Scheduler, name: str) -> _Found:
 
 
 def _nodes(spec: JobSpec) -> int:
-    """How many nodes are asked for, spare ones among them."""
+    """The number of nodes that the job asks for, spare nodes included."""
     return (spec.nodes or 1) + (spec.restart.spare_nodes or 0)
 
 
 def _members(spec: JobSpec) -> int:
-    """How many jobs an array is."""
+    """The number of jobs that the job's array becomes."""
     return spec.array.size if spec.array else 1
 
 
@@ -231,7 +231,7 @@ def _job_limit(spec: JobSpec, scheduler: Scheduler, target: Target, walltime: in
 
 
 def _room_to_resume(spec: JobSpec, most: int, limit: str) -> _Found:
-    """Going on takes further jobs there, while those that came before still run."""
+    """Whether the queue takes the further jobs that resume this one, while the earlier ones still run."""
     chain = spec.requeue.how == "chain"
     jobs = 1 + (spec.requeue.max or 0)
     members = _members(spec)
@@ -254,7 +254,7 @@ def _room_to_resume(spec: JobSpec, most: int, limit: str) -> _Found:
 
 
 def notes(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[str]:
-    """What to know of a queue that the profile does not list, and of an array too large for one job."""
+    """Notes on a queue that the profile does not list, and on an array too large for one job."""
     for target in targets(spec, site, scheduler):
         if (
             target.asked
@@ -291,7 +291,7 @@ def _takes(queue: Queue, nodes: int, walltime: int | None) -> bool:
 
 
 def _taking(queues: dict[str, Queue], nodes: int, walltime: int | None, members: int) -> list[str]:
-    """The queues that take so many jobs of this size from one user."""
+    """The queues that accept this number of jobs of this size from one user."""
     return [
         name
         for name, queue in queues.items()

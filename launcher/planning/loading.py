@@ -1,4 +1,5 @@
-"""Variables that change any program: of the loader, the C library, shells, common tools and Python. Pure.
+"""Environment variables that change any program: the loader's, the C library's, shells', common tools' and
+Python's. Pure.
 
 All others of a job's `env` reach its launcher and what runs around the ranks, too: an mpiexec, a container's
 runtime or torchrun may be meant by any of them.
@@ -17,14 +18,15 @@ _ANY = re.compile(
     r"|TAR_OPTIONS|UNZIP(OPT)?|GZIP|XZ_(OPT|DEFAULTS)|ZSTD_\w+",
     re.ASCII,
 )
-"""Without LD_LIBRARY_PATH, which launchers need for themselves."""
+"""LD_LIBRARY_PATH is excluded, since launchers need it for themselves."""
 
 _PYTHON = re.compile(r"PYTHON(?!PATH)\w+", re.ASCII)
-"""Without PYTHONPATH, where castoff or what the launcher imports may lie."""
+"""PYTHONPATH is excluded, since castoff or a launcher's imports may depend on it."""
 
 
 def for_program_alone(env: Mapping[str, str | None], *, torchrun: bool) -> list[str]:
-    """Those of a job's variables that its launcher, its shells and castoff must not begin with.
+    """The variables of a job that only its program may see: its launcher, its shells and castoff must not
+    begin with them.
 
     torchrun has to find the same modules as its ranks.
     """

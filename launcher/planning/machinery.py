@@ -1,4 +1,4 @@
-"""The lower half of a script: the files of templates/machinery that a plan needs, one below the other.
+"""The lower half of a script: the files of templates/machinery that a plan needs, one after the other.
 
 There is one for each scheduler, launcher and container runtime, and some that all have in common. They are
 plain shell, and nearly all of it functions; what they work on are the values that the head sets. Which of
@@ -24,10 +24,10 @@ from castoff.launcher.runs.script import MARK
 from castoff.launcher.schedulers.base import Scheduler
 
 _FEW_NODES = 32
-"""Up to so many, staging reports each."""
+"""The number of nodes up to which each node reports its staging."""
 
 _INCLUDED = ("program", "device", "signal")
-"""Files that a script has only where another includes them."""
+"""Files that enter a script only where another file includes them."""
 
 # Nobody can replace a function of ours, and the loader sees that it has read all.
 _LAST = """\
@@ -36,7 +36,7 @@ castoff_loaded=1
 """
 
 _REQUEUES = ("requeue", "copy", "chain", "rerun")
-"""Features of a job that may be started again by its scheduler."""
+"""The features of a job that its scheduler may start again."""
 
 FEATURES = {
     "node": "lines of a program of the nodes, in a file that such a program includes",
@@ -110,22 +110,22 @@ FEATURES = {
     "libraries": "the job's LD_LIBRARY_PATH would hide the GPUs' libraries in the container",
     "python": "the job sets the container's Python",
 }
-"""What a line of the machinery may depend on, and what each means for a script."""
+"""The features that a line of the machinery may depend on, each with its meaning for a script."""
 
 
 class Machinery(msgspec.Struct, frozen=True):
-    """What a script does beside being a job."""
+    """The parts and features of one script's machinery."""
 
     scheduler: str
     launcher: str
     runtime: str | None
     features: frozenset[str]
     parts: list[str]
-    """The files that it is made of, in order."""
+    """The names of its files, in order."""
 
     @property
     def names(self) -> list[str]:
-        """Every file, with those that others include."""
+        """The names of all its files, with those that they include."""
         rank = "rank" in self.parts
         needed = {
             "program": rank,
@@ -135,7 +135,9 @@ class Machinery(msgspec.Struct, frozen=True):
         return [*self.parts, *(name for name in _INCLUDED if needed[name])]
 
     def marker(self, replaced: Iterable[str]) -> str:
-        """The lines above it, which say what it is for; `replaced`: the files that the user has replaced."""
+        """The comment lines above the machinery, which say what it is for. `replaced`: the files that the
+        user has replaced.
+        """
         words = [self.runtime] if self.runtime else []
         words += [name for name in FEATURES if name in self.features - _of_launcher(self.launcher).keys()]
         own = sorted(set(self.names).intersection(replaced))
@@ -145,7 +147,7 @@ class Machinery(msgspec.Struct, frozen=True):
         )
 
     def text(self, text_of: Callable[[str], str]) -> str:
-        """All that stands below the marker; `text_of`: that of a file by its name.
+        """The text of the machinery below the marker. `text_of`: returns a file's text by its name.
 
         Raises:
             CastoffError: a file's conditions are wrong, or it holds a line that would cut the script.
@@ -170,7 +172,7 @@ class Machinery(msgspec.Struct, frozen=True):
 
 
 def machinery(plan: Plan, scheduler: Scheduler) -> Machinery:
-    """What a plan for this scheduler needs."""
+    """Choose the machinery that a plan needs under this scheduler."""
     features = _of_scheduler(plan, scheduler) | ({} if plan.driver else _of_launcher(plan.launcher))
     features |= _of_job(plan) | _of_restarts(plan) | _of_container(plan)
     used = frozenset(name for name, applies in features.items() if applies)
@@ -319,6 +321,6 @@ def _of_container(plan: Plan) -> dict[str, object]:
 
 
 def _comment(title: str, words: list[str]) -> str:
-    """Words in comments of a script; nothing where there are none."""
+    """Words as comment lines of a script; empty for no words."""
     text = textwrap.fill(f"{title}: {', '.join(words)}", 118, initial_indent="# ", subsequent_indent="#   ")
     return f"{text}\n" if words else ""

@@ -1,4 +1,4 @@
-"""Which MPI the modules in `setup` bring, and which launcher starts its ranks.
+"""The MPI that the modules in `setup` load, and the launcher that starts its ranks.
 
 After `module load openmpi`, `mpiexec` is Open MPI's: it reads other flags than Hydra's. Ranks that another
 MPI's mpiexec starts are worlds of size 1.
@@ -24,26 +24,26 @@ _CLEARS = ("purge", "reset", "restore")
 
 
 class Loaded(NamedTuple):
-    """The MPI that is loaded last."""
+    """The MPI whose module is loaded last."""
 
     module: str
     line: str
-    """Which loads it."""
+    """The line of `setup` that loads it."""
 
     def __str__(self) -> str:
         return f"setup loads {self.module} ({self.line})"
 
     def fits(self, launcher: LauncherName) -> bool:
-        """Whether a launcher starts its ranks; any does that is made for no MPI alone."""
+        """Whether a launcher can start its ranks; a launcher that belongs to no particular MPI can."""
         return not LAUNCHERS[launcher].mpi_modules or _fits(self.module, launcher)
 
     def launcher(self, allowed: Sequence[LauncherName]) -> LauncherName | None:
-        """The launcher to which it belongs: of two the one whose mpiexec it brings."""
+        """The launcher that belongs to it; where two do, the one whose mpiexec it provides."""
         found = [one for one in allowed if _fits(self.module, one)]
         return max(found, key=lambda one: LAUNCHERS[one].comes_with_mpi, default=None)
 
     def without_pmix(self, launcher: LauncherName, flags: Iterable[str]) -> str | None:
-        """What to tell about a launcher that fits, but may offer its ranks another PMI."""
+        """A note on a launcher that fits, but may offer its ranks another PMI than they expect."""
         own = LAUNCHERS[launcher]
         flag = own.pmix_flag
         if not _is_one_of(self.module, own.pmix_modules) or any(one.startswith("--mpi") for one in flags):
@@ -55,7 +55,9 @@ class Loaded(NamedTuple):
 def launcher(
     default: LauncherName, spec: JobSpec, site: Site, scheduler: Scheduler
 ) -> tuple[LauncherName, list[str]]:
-    """The launcher of the MPI that setup loads, unless someone chose one; and notes that say so."""
+    """The launcher of the MPI that setup loads, unless the job or its site names one; and notes on the
+    choice.
+    """
     there = loaded([*site.setup, *spec.setup, *site.setup_last])
     if there is None:
         return default, []
@@ -73,7 +75,7 @@ def launcher(
 
 
 def loaded(setup: Iterable[str]) -> Loaded | None:
-    """The MPI that is there after setup, as far as its modules tell."""
+    """The MPI that is loaded after `setup`, judging by its module commands."""
     there: list[Loaded] = []
     for line in setup:
         for module, gone in _changes(line):
@@ -89,7 +91,7 @@ def _shown(line: str) -> str:
 
 
 def _name(module: str) -> str:
-    """A module without its version; Fedora's are mpi/openmpi-x86_64."""
+    """The name of a module without its version; Fedora's are called mpi/openmpi-x86_64."""
     first, _, rest = module.lower().partition("/")
     return rest if first == "mpi" and rest else first
 
@@ -103,7 +105,9 @@ def _is_one_of(module: str, modules: str) -> bool:
 
 
 def _changes(line: str) -> Iterator[tuple[str, bool]]:
-    """What a shell line loads and unloads: the module, or "" for all, and whether it is gone."""
+    """The modules that a shell line loads and unloads: each one's name, or "" for all, and whether it is
+    unloaded.
+    """
     for command, words in _COMMAND.findall(line):
         shown = [word.strip("\"'") for word in words.split()]
         flags = [word for word in shown if word.startswith("-")]

@@ -1,4 +1,4 @@
-"""What of a job works only with an option of its site, such as programs for other names of devices. Pure."""
+"""Fields of a job that need one of its site's options, such as one for other device numbers. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from castoff.launcher.typed.suggestion import setting
 
 
 def problems(spec: JobSpec, site: Site) -> Iterator[tuple[str, str]]:
-    """Fields of a job that need an option which it does not use, and those that contradict one."""
+    """The job's fields that need an option which it does not use, and those that contradict an option."""
     for need in site.needs:
         if not any(_is_used(name, spec, site) for name in need.options):
             fix = setting("options", f"[{', '.join([*spec.options, need.options[0]])}]")
@@ -35,7 +35,7 @@ def _is_used(name: str, spec: JobSpec, site: Site) -> bool:
 
 
 def _found(need: Need, spec: JobSpec, site: Site) -> Iterator[tuple[str, str]]:
-    """The fields that have it, and what they have."""
+    """The fields that hold such a value, each with the value."""
     for name in need.programs:
         as_a_word = rf"(?:^|[\s/'\"]){re.escape(name)}(?:$|[\s'\"])"
         for number, word in enumerate(spec.command):

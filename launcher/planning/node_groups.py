@@ -1,4 +1,4 @@
-"""How many ranks a node has, and what the nodes of each group are asked for. Pure."""
+"""The number of ranks on a node, and what is requested for the nodes of each group. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from castoff.launcher.planning import limits
 
 
 def default_ranks(spec: JobSpec, site: Site, shared: limits.Target | None) -> tuple[int, str]:
-    """Ranks on each node of a job that does not say, and why; `shared`: the queue whose jobs share nodes."""
+    """The ranks on each node of a job that does not set them, and why. `shared`: the queue whose jobs share
+    nodes.
+    """
     total = site.node.device_count if site.node else 0
     if fixed := fixed_ranks(spec.options, site):
         return fixed[1], f"{fixed[1]} ranks per node: what {fixed[0]} is made for"
@@ -29,7 +31,7 @@ def default_ranks(spec: JobSpec, site: Site, shared: limits.Target | None) -> tu
 
 
 def together(spec: JobSpec, groups: list[NodeGroup]) -> JobSpec:
-    """A job with what all its groups of nodes have in common: their nodes, and cores that each rank has."""
+    """The job with what all its groups of nodes have in common: the nodes in total, and each rank's cores."""
     if not groups:
         return spec
     cores = spec.cores_per_rank
@@ -48,7 +50,7 @@ def decided(
     whole: int,
     most: int,
 ) -> list[NodeGroup]:
-    """Each with all that it asks for, where it says nothing as the job does.
+    """The groups with everything that they request; what a group leaves out is the job's.
 
     `per_rank`: devices of each rank; `whole`: devices of a node that a job has whole, else 0; `most`: devices
     of a node, 0 where nobody knows.
@@ -70,7 +72,9 @@ def decided(
 
 
 def problems(groups: Sequence[NodeGroup], per_rank: int) -> Iterator[tuple[str, str]]:
-    """Devices that one group asks for by itself, while castoff gives every rank of the job as many."""
+    """Report a group that requests devices of its own, since castoff gives every rank of the job the same
+    number.
+    """
     for number, group in enumerate(groups):
         if group.devices_per_node is not None and per_rank:
             given = f"castoff gives every rank {per_rank}, whatever its node has"

@@ -16,7 +16,7 @@ from castoff.launcher.runs.plan import Plan
 from castoff.launcher.text.svg import document, group, rect, text
 
 WIDTH = 940
-"""Pixels of the whole picture, at which its smallest text is still readable."""
+"""Width of the whole picture in pixels, at which its smallest text is still readable."""
 _LEFT = 20
 _CELL, _CELLS_IN_A_ROW = 25, 16
 _DEVICE_WIDTH, _DEVICE_HEIGHT, _DEVICES_IN_A_ROW = 70, 46, 6
@@ -28,7 +28,7 @@ _Owners = Mapping[int, Sequence[int]]
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """Cores that are drawn together, and the devices beside them."""
+    """Cores that are drawn together, and the devices near them."""
 
     name: str
     cores: list[int]
@@ -36,7 +36,7 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 def picture(plan: Plan, node: Node | None) -> str:
-    """The first node of a job, as an SVG document of `WIDTH` pixels.
+    """Draw the first node of a job, as an SVG document of `WIDTH` pixels.
 
     plan: the job on its site.
     node: the site's topology of a node; None, or one without cores: the ranks alone are drawn.
@@ -75,7 +75,7 @@ def _cores(plan: Plan, node: Node | None) -> list[Sequence[int]]:
 
 
 def _devices(plan: Plan, node: Node | None, ranks: int) -> list[Sequence[int]]:
-    """The devices of each local rank, by their numbers on the node; empty where nobody knows them before."""
+    """The devices of each local rank, by their numbers on the node; empty if known only in the job."""
     given, each = plan.devices, plan.devices_per_rank
     if not each:
         return []
@@ -99,7 +99,7 @@ def _owners(own: Sequence[Sequence[int]], ranks: int) -> dict[int, list[int]]:
 
 
 def _parts(node: Node | None) -> Iterator[_Part]:
-    """A node's sockets; where devices are near to some cores of a socket, these groups of cores."""
+    """The parts of a node: its sockets, or groups of a socket's cores that are near different devices."""
     if not node or not node.sockets:
         return
     if node.device_cores:
@@ -122,7 +122,7 @@ def _parts(node: Node | None) -> Iterator[_Part]:
 def _grid(
     numbers: Sequence[int], left: int, top: int, size: tuple[int, int], in_a_row: int
 ) -> list[tuple[int, int, int]]:
-    """Each number with the place of its box."""
+    """Numbers with the positions of their boxes."""
     width, height = size
     return [
         (number, left + at % in_a_row * width, top + at // in_a_row * height)
@@ -150,7 +150,9 @@ def _large(name: str, x: int, y: int, own: Sequence[int], ranks: int) -> str:
 
 
 def _coloured(x: int, y: int, size: tuple[int, int], own: Sequence[int], ranks: int, kind: str) -> list[str]:
-    """A box in the colours of its ranks, side by side if it has several; `kind`: if it has none."""
+    """A box in the colours of its ranks, side by side if there are several. `kind`: the colour of a box
+    without ranks.
+    """
     width, height = size
     share = width / max(len(own), 1)
     return [
@@ -170,7 +172,7 @@ def _heading(plan: Plan, ranks: int) -> Iterator[str]:
 
 
 def _notes(plan: Plan, node: Node | None, cores: _Owners, devices: _Owners) -> Iterator[str]:
-    """What the picture cannot show."""
+    """Notes on what the picture cannot show."""
     if not cores:
         yield "Cores: chosen on the node, by the scheduler or the launcher."
     if plan.devices_per_rank and not devices:
@@ -180,7 +182,7 @@ def _notes(plan: Plan, node: Node | None, cores: _Owners, devices: _Owners) -> I
 
 
 def _words(cores: _Owners, devices: _Owners, ranks: int) -> str:
-    """The picture in words, for those who do not see it."""
+    """A description of the picture for readers who cannot see it."""
     said = []
     for rank in range(ranks):
         own = cpulist(sorted(core for core, of in cores.items() if rank in of))

@@ -1,4 +1,4 @@
-"""Which cores and which devices each local rank gets: decided here, once, for all of a plan. Pure.
+"""The cores and devices of each local rank: decided here, once, for the whole plan. Pure.
 
 The cores are castoff's choice, the job's `binding`, or what the launcher's flags say (`planning.binding`);
 the devices are those beside these cores (`planning.devices`).
@@ -28,42 +28,44 @@ from castoff.launcher.typed.suggestion import setting
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Where the ranks of a node are."""
+    """The cores and devices of a node's ranks."""
 
     cores: int | None
-    """Cores of each rank, where they are known."""
+    """The number of cores of each rank, where it is known."""
     asked: int | None
-    """Those that the scheduler is asked for: of flags that bind, it knows nothing."""
+    """The number of cores for each rank that the scheduler is asked for; it does not read flags that bind."""
     cpu_lists: list[str]
-    """The CPUs of each local rank, as the launcher is to bind it; empty: that is not known before."""
+    """The CPUs that the launcher is to bind each local rank to; empty if they are not known before the job
+    runs.
+    """
     by_list: bool
-    """Whether a launcher that binds by rules of its own is to take these lists."""
+    """Whether a launcher that has binding rules of its own is to use `cpu_lists` instead."""
     devices: Devices
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A job on a site, as far as its placement follows from it."""
+    """The properties of a job and its site that decide its placement."""
 
     spec: JobSpec
     site: Site
     scheduler: Scheduler
     launcher: LauncherName
     site_args: list[str]
-    """The site's further flags of the launcher, where they count."""
+    """The site's additional flags of the launcher, if they apply."""
     named: Directives
-    """The directives of site and job."""
+    """The directives of site and job, merged."""
     layout: Layout
     per_rank: int
-    """Devices of each rank."""
+    """The number of devices of each rank."""
     node_devices: int
-    """Devices of each node that the job has."""
+    """The number of each node's devices that the job has."""
     whole_nodes: bool
     shared: limits.Target | None
-    """The queue or QOS whose jobs share nodes, if it is one."""
+    """The job's queue or QOS, if jobs share nodes there."""
 
 
 def place(question: Question, found: Findings) -> Placement:
-    """Decide it; what cannot be is reported to `found`."""
+    """Decide the placement; what is impossible is reported to `found`."""
     return _Placer(question, found).place()
 
 
@@ -101,7 +103,7 @@ class _Placer:
     # Cores
 
     def _cores(self) -> tuple[int | None, list[list[int]]]:
-        """Cores of each rank, where they are known, and those of each local rank."""
+        """The number of cores of each rank, where it is known, and the cores of each local rank."""
         node, asked, shared = self.node, self.spec.cores_per_rank, self.asked.shared
         if self.queued and self.spec.binding is not None:
             lists = [cpus(one) for one in binding.lists_of(self.spec)]
@@ -133,7 +135,7 @@ class _Placer:
         return cores, [] if shared else lists
 
     def _bound_cores(self, cores: int | None) -> int | None:
-        """As many as flags bind each rank to, unless ranks share them."""
+        """The number of cores that flags bind each rank to; None where ranks share them."""
         bound = self.bound.cpus if self.bound else None
         if (
             not bound
@@ -144,7 +146,9 @@ class _Placer:
         return binding.width(self.node, bound)
 
     def _binds_by_list(self, lists: list[list[int]]) -> bool:
-        """Whether castoff binds: nobody else does, or would part ranks from the devices of their numbers."""
+        """Whether castoff binds the ranks: nobody else does, or another's binding would part ranks from their
+        devices.
+        """
         node = self.node
         if not (node and lists and self.asked.whole_nodes) or self.bound or self.torchrun or self.driver:
             return False
@@ -158,7 +162,9 @@ class _Placer:
     # Devices
 
     def _chosen_devices(self) -> list[list[int]]:
-        """Those of each local rank if castoff places it; none where that cannot be, or nobody knows them."""
+        """The devices of each local rank, where castoff chooses them; empty where it cannot, or nobody knows
+        them.
+        """
         node, per_rank, shared = self.node, self.asked.per_rank, self.asked.shared
         if node is None or not node.device_count:
             return []
@@ -206,7 +212,7 @@ class _Placer:
     def _numbered(
         self, node: Node, chosen: list[list[int]], lists: list[list[int]], by_list: bool
     ) -> Devices:
-        """By their numbers on the node, from the cores that each rank has."""
+        """The devices of each local rank by their numbers on the node, chosen from the rank's cores."""
         bound = self.bound
         if not devices.has_sides(node):
             return devices.handed_out(chosen, node)
@@ -228,7 +234,9 @@ class _Placer:
         return msgspec.structs.replace(given, near=near, better=better)
 
     def _rule(self) -> str | None:
-        """By which rule the launcher shows each rank some devices alone; None: it shows each all of them."""
+        """The rule by which the launcher shows each rank only some devices; None: it shows each rank all of
+        them.
+        """
         named = self.asked.named.get("gpu-bind")
         of_site = [f"--gpu-bind={self.site.gpu_bind}"] if self.site.gpu_bind else []
         of_directives = [f"--gpu-bind={named}"] if isinstance(named, str) else []
@@ -238,7 +246,7 @@ class _Placer:
         return None if rule == "none" else rule
 
     def _shown(self, rule: str, lists: list[list[int]]) -> Devices:
-        """The index of each rank's device among those that the launcher shows it."""
+        """The index of each rank's first device among those that the launcher shows it."""
         per_rank, seen = self.asked.per_rank, self.own.shown_devices(rule, self.ranks)
         if rule == "closest" and not (seen := self._closest(lists)):
             return Devices(step=per_rank)  # as many as it sees, where it starts
@@ -255,7 +263,7 @@ class _Placer:
         return Devices(step=0, indices=indices)
 
     def _closest(self, lists: list[list[int]]) -> list[list[int]]:
-        """The devices nearest to the cores of each rank, which it sees; none where that is not known."""
+        """The devices nearest to each rank's cores, among those it sees; empty where that is not known."""
         node, bound = self.node, self.bound
         if node is None or not devices.has_sides(node) or not self.asked.whole_nodes:
             return []
@@ -284,7 +292,7 @@ class _Placer:
             self.found.report(bound.field, message)
 
     def _report_devices(self, shared: limits.Target, queue: Queue) -> None:
-        """A number of devices that a job cannot have of a node that it shares."""
+        """Report a number of devices that a job cannot have on a node that it shares."""
         per_rank, counts = self.asked.per_rank, queue.device_counts
         given = f"{shared.name} gives a job {queue.devices_words} of a node's devices {queue.cited}"
         whole = shared.of_whole_nodes
@@ -297,7 +305,8 @@ class _Placer:
         self.found.report_ranks(self.spec, self.asked.layout, f"{given}; use {fits} ranks a node, or {other}")
 
     def _check_variables(self, given: Devices) -> None:
-        """Whether the job sets itself what shows a rank its devices, which castoff or the scheduler does.
+        """Report variables of the job's that choose a rank's devices, since castoff or the scheduler sets
+        them.
 
         On this machine castoff counts the ranks' devices within the job's mask, as within the shell's.
         """
@@ -315,7 +324,7 @@ class _Placer:
                     self.found.report(f"{place}.{name}", f"is {shown(value)}, but {why}: {fix}")
 
     def _does_not_fit(self, field: str, error: ValueError) -> None:
-        """Blame the field that was set for what does not fit."""
+        """Report that the ranks do not fit on a node, under the field that the user has set."""
         asked = getattr(self.spec, field)
         source = f"({self.site.name}: {self.node.source}, {self.node.date})" if self.node else ""
         if asked is not None and asked > 1:

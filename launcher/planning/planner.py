@@ -63,7 +63,7 @@ def plan(spec: JobSpec, site: Site, *, function: bool = False) -> Plan:
 
 
 def decide(spec: JobSpec, site: Site, *, function: bool = False) -> tuple[Plan, Scheduler]:
-    """The same, with the site's scheduler, for callers that need it for the script and its submission."""
+    """Like `plan`, for callers that also need the site's scheduler."""
     given = spec
     if function:
         spec = msgspec.structs.replace(spec, command=["function"], name=spec.name or "function")
@@ -73,10 +73,10 @@ def decide(spec: JobSpec, site: Site, *, function: bool = False) -> tuple[Plan, 
 
 
 class _Planner:
-    """The decisions, one method each; each may add problems and notes."""
+    """The decisions of a plan, one method each; each may add problems and notes."""
 
     def __init__(self, agreed: EffectiveJob, scheduler: Scheduler, given: JobSpec):
-        """`given`: the job as it was read."""
+        """`given`: the job before its site's defaults entered it."""
         self.device_type = given.device_type if given.script is None else agreed.spec.device_type
         stage = [stage_in.decided(item) for item in agreed.spec.stage]
         self.groups = chunks.node_groups(agreed.spec.select) if "select" in scheduler.handles else []
@@ -108,7 +108,7 @@ class _Planner:
             self.node_devices = self.of_node if self.whole_nodes else min(self.node_devices, self.of_node)
 
     def plan(self, *, function: bool) -> Plan:
-        """Decide what is left, and check all of it."""
+        """Decide what is left, and check everything."""
         for field, message in (
             *drivers.driver_problems(self.spec, function=function),
             *drivers.node_launcher_problems(self.spec, self.layout.max_per_node),
@@ -141,7 +141,7 @@ class _Planner:
         return self._decided(processes, placed, function)
 
     def _decided(self, asked: Request, placed: Placement, function: bool) -> Plan:
-        """Each decision in its place; by now nothing can be wrong."""
+        """The plan, from decisions that have passed all checks."""
         spec, site, layout, launcher = self.spec, self.site, self.layout, self.launcher
         one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, site, device_type=spec.device_type)
         stage_start = [*LAUNCHERS[launcher].argv(one_a_node), *self.site_args]
@@ -229,7 +229,7 @@ class _Planner:
         return LAUNCHERS[self.launcher].beside(request, self.site_args)
 
     def _check(self, asked: Request) -> None:
-        """All that can be said of the job's fields one by one."""
+        """Check each of the job's fields and directives, and report every problem."""
         spec, site, layout, launcher = self.spec, self.site, self.layout, self.launcher
         fixed = None if spec.launcher.driver else fixed_ranks(spec.options, site)
         if fixed and layout.groups != [(fixed[1], layout.nodes)]:
@@ -351,7 +351,9 @@ class _Planner:
         )
 
     def _processes(self, placed: Placement) -> Request:
-        """What the launcher starts: the ranks, or one torchrun a node that owns all of it."""
+        """The processes that the launcher starts: the ranks, or one torchrun per node, which gets the whole
+        node.
+        """
         spec, site, layout, cores = self.spec, self.site, self.layout, placed.asked
         if spec.launcher.driver:
             if cores is None and self.queued and not self.whole_nodes and spec.script is None:
@@ -367,7 +369,9 @@ class _Planner:
         return Request(Layout([(1, layout.nodes)]), cores, whole, devices, self.node_devices, site)
 
     def _start_timeout(self) -> int | None:
-        """None by default where the launcher itself makes each node's container, maybe of a large image."""
+        """Seconds until ranks that have not started end the job. None by default where the launcher itself
+        unpacks a container's image on each node, which may take long.
+        """
         if self.spec.launcher.timeout:
             return seconds(self.spec.launcher.timeout)
         container = self.spec.container
@@ -375,7 +379,7 @@ class _Planner:
         return None if container.image and of_launcher else START_TIMEOUT
 
     def _named(self) -> Directives:
-        """The directives of site and job, by their names."""
+        """The directives of site and job by name, merged."""
         return directives.merged(self.site.directives, self.spec.directives, self.site.scheduler)
 
     def _container(self) -> ContainerPlan | None:

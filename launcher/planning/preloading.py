@@ -1,4 +1,4 @@
-"""What one process of a node imports for its ranks: `launcher.preload`. Pure."""
+"""`launcher.preload`: the modules that one process per node imports for its ranks. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from castoff.launcher.launchers.preload.words import python_command
 
 
 def problems(spec: JobSpec, launcher: LauncherName, *, function: bool) -> Iterator[tuple[str, str]]:
-    """Why a job's ranks cannot begin as copies of such a process."""
+    """Why a job's ranks cannot be forked from a process that has imported modules."""
     if not spec.launcher.preload:
         return
     own = LAUNCHERS[launcher]

@@ -1,4 +1,4 @@
-"""What `directives:` of a job or a site may hold: directives of its scheduler as they are. Pure."""
+"""The directives that a job or a site may write in its scheduler's own syntax. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from castoff.launcher.typed.suggestion import did_you_mean, setting
 
 
 def section_problems(directives: job_fields.Directives) -> Iterator[tuple[str, str]]:
-    """Directives where a scheduler's name belongs, and the other way round."""
+    """Report a directive in the place of a scheduler's name, or the name in the place of a directive."""
     for name, value in directives.items():
         if isinstance(value, dict):
             if name not in HAVE_DIRECTIVES:
@@ -39,7 +39,7 @@ def section_problems(directives: job_fields.Directives) -> Iterator[tuple[str, s
 def directive_problems(
     given: Given, spec: JobSpec, site: Site, own: Scheduler, request: Request, *, of_site: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """What of a job's directives, or of its site's, cannot be written in a script, or contradicts the job."""
+    """Report the job's or its site's directives that a script cannot hold, or that contradict the job."""
     if own.dialect is None:
         return
     follows = {name: f"it follows from {field}" for name, field in own.dialect.owned.items()}
@@ -64,7 +64,7 @@ def directive_problems(
 
 
 def _wrong(name: str, value: str | bool, dialect: Dialect, under: str, spec: JobSpec) -> str | None:
-    """What is wrong with one; `under` says where its document has the job's fields, as in `defaults.`"""
+    """The fault of one directive. `under`: the prefix of job fields in its document, such as `defaults.`."""
     if len(name) == 1 and not dialect.has_letters:
         return "is a short flag; write the long one, as in nodelist for w"
     fields = dialect.said_by_fields

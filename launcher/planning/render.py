@@ -36,11 +36,11 @@ from castoff.launcher.trust.decision import check
 _WIDTH = 96
 
 _FILLED_IN = re.compile(r"(?<=\{)(?=\{)")
-"""Where a word is cut so that no launcher takes {{…}} in it for something to fill in."""
+"""Where a word is split, so that no launcher takes {{…}} in it for a placeholder."""
 
 
 def render(plan: Plan) -> str:
-    """The script of a plan, byte for byte what is submitted.
+    """The script of a plan, byte for byte as it is submitted.
 
     Raises:
         InvalidInput: a script cannot hold a value.
@@ -51,15 +51,15 @@ def render(plan: Plan) -> str:
 
 
 class Script(msgspec.Struct, frozen=True):
-    """A plan's script, and who wrote what of it."""
+    """A plan's script, and which parts of it the user has replaced."""
 
     text: str
     theirs: Mapping[str, str]
-    """The parts that the user's template folder puts in place of castoff's, by name."""
+    """The parts that the user's template folder replaces, by name."""
 
 
 def rendered(plan: Plan, scheduler: Scheduler) -> Script:
-    """The same for those who have the plan's scheduler; raises as `render`."""
+    """Like `render`, for callers that have the plan's scheduler; raises the same errors."""
     below, theirs = machinery(plan, scheduler), _own_parts(plan)
     text = below.text(lambda name: theirs[name] if name in theirs else _own_part(name))
     script = _head(plan, scheduler, below).rstrip("\n") + "\n" + below.marker(theirs) + text
@@ -85,7 +85,9 @@ def _head(plan: Plan, scheduler: Scheduler, below: Machinery) -> str:
 
 
 def _compiled(scheduler: str) -> Callable[..., str] | None:
-    """What renders castoff's own head; None where somebody has edited its templates, as in a checkout."""
+    """The function that renders castoff's own head; None where its templates have been edited, as in a
+    checkout.
+    """
     folder, names = template_folder(), (heads.HEAD, f"{scheduler}.sh.j2")
     if any(zlib.crc32((folder / name).read_bytes()) != heads.SOURCES.get(name) for name in names):
         return None
@@ -95,12 +97,12 @@ def _compiled(scheduler: str) -> Callable[..., str] | None:
 
 @functools.cache
 def _own_part(name: str) -> str:
-    """A file of the machinery, by its name."""
+    """The text of one of castoff's own files of the machinery."""
     return _part(template_folder() / "machinery" / f"{name}.sh")
 
 
 def _own_parts(plan: Plan) -> dict[str, str]:
-    """The parts that the user's template folder puts in place of castoff's, by name.
+    """The parts in the user's template folder, by name.
 
     Raises:
         CastoffError: castoff has none of that name; one cannot be read, or others could have written it.
@@ -119,7 +121,7 @@ def _own_parts(plan: Plan) -> dict[str, str]:
 
 
 def _parts_in(folder: Path) -> Iterator[tuple[str, Path]]:
-    """The shell files of a folder and of those in it, each with its name without the ending."""
+    """The shell files in a folder and its subfolders, each with its name without the ending."""
     for base, folders, names in os.walk(folder, followlinks=True):
         for path in (Path(base, name) for name in sorted([*folders, *names]) if not name.startswith(".")):
             if path.suffix in (".sh", ".j2"):  # a template there replaces nothing, and is refused
@@ -153,7 +155,7 @@ def template_folder() -> Path:
 
 
 def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
-    """What templates are given; docs/reference/templates.md explains each."""
+    """The variables of templates; docs/reference/templates.md explains each."""
     facts = {
         "plan": plan,
         "features": below.features,
@@ -174,7 +176,7 @@ def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
 
 
 def _program(plan: Plan) -> str:
-    """The program as shell words, with what the launcher must start in front of it."""
+    """The program as shell words, preceded by what the launcher must start first."""
     words = _one_program(plan)
     if plan.torchrun:  # which would take $$ for $ and put the local rank in place of ${local_rank}
         words = [word.replace("$", "$$") for word in words]
@@ -188,7 +190,7 @@ def _program(plan: Plan) -> str:
 
 
 def _one_program(plan: Plan) -> list[str]:
-    """The command, in words that its launcher hands on as they are.
+    """The command, in words that its launcher passes on unchanged.
 
     srun and every mpiexec would take a lone : for the start of another program.
     """
@@ -212,7 +214,7 @@ def _submitit_program(plan: Plan) -> str:
 
 
 def _words(words: list[str]) -> str:
-    """Shell words, over several lines where they are many; a flag stays with its value."""
+    """Shell words, over several lines if there are many; a flag stays with its value."""
     units: list[str] = []
     for before, word in itertools.pairwise(["", *words]):
         if before.startswith("-") and "=" not in before and not word.startswith("-"):
@@ -229,13 +231,13 @@ def _words(words: list[str]) -> str:
 
 
 def _wrapped(names: Sequence[object]) -> str:
-    """Plain shell words over several lines."""
+    """Plain words as shell words over several lines."""
     lines = textwrap.wrap(" ".join(map(str, names)), _WIDTH, subsequent_indent="  ", break_long_words=False)
     return " \\\n".join(lines)
 
 
 def _folder_word(folder: str) -> str:
-    """A folder as a word of the shell's, which replaces a ~ at its beginning."""
+    """A folder as a shell word, in which a leading ~ still stands for the home directory."""
     home, slash, below = folder.partition("/")
     return f"~{slash}{shell_word(below) if below else ''}" if home == "~" else shell_word(folder)
 
@@ -266,11 +268,11 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "delimiter": delimiter,
     "folder_word": _folder_word,
 }
-"""What templates may put values through; docs/reference/templates.md explains each."""
+"""The filters of templates; docs/reference/templates.md explains each."""
 
 
 def filters_for(*schedulers: Scheduler) -> dict[str, Callable[..., Any]]:
-    """`FILTERS` with those that write the directives of these schedulers."""
+    """`FILTERS`, and the filters that write the directives of these schedulers."""
     for scheduler in schedulers:
         if scheduler.dialect is not None:
             FILTERS.setdefault(f"{scheduler.name}_directive", scheduler.dialect.line)

@@ -1,4 +1,4 @@
-"""When a run starts again, in its job or by a requeue, and what hosts must have before. Pure."""
+"""When a run starts again, within its job or by a requeue, and what its hosts must provide. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from castoff.launcher.schedulers.base import Scheduler
 from castoff.launcher.typed.suggestion import setting
 
 _NOT_RESTARTED = [2, 126, 127]
-"""Exit codes of a program that was called wrongly, or that does not exist: it would be so again."""
+"""Exit codes of a program that was called wrongly or does not exist: a restart would fail the same way."""
 
 
 def restarts(spec: JobSpec) -> RestartPlan | None:
-    """What a job says of restarts and of hangs; None: nothing."""
+    """The job's plan for restarts and hangs; None: it asks for neither."""
     asked = spec.restart
     hang = seconds(asked.hang) if asked.hang else None
     if not asked.max and hang is None:
@@ -27,7 +27,7 @@ def restarts(spec: JobSpec) -> RestartPlan | None:
 
 
 def preflight(spec: JobSpec, site: Site, devices: int, *, whole_nodes: bool) -> PreflightPlan | None:
-    """What each host has to have; `devices`: those of a node that the job has."""
+    """What each host must provide. `devices`: the number of a node's devices that the job has."""
     wanted = bool(spec.restart.spare_nodes) if spec.preflight is None else spec.preflight
     if not wanted:
         return None
@@ -38,11 +38,11 @@ def preflight(spec: JobSpec, site: Site, devices: int, *, whole_nodes: bool) -> 
 
 
 _MARGIN = 30
-"""Seconds that ending the ranks, looking for progress and asking the scheduler take at the most."""
+"""The most seconds that ending the ranks, looking for progress and asking the scheduler take together."""
 
 
 def margin(spec: JobSpec, scheduler: Scheduler, walltime: int | None, grace: int) -> int | None:
-    """How long before the walltime ranks that are still running are ended; None: they are not."""
+    """Seconds before the walltime at which ranks that still run are ended; None: they are not ended."""
     knows_end = walltime is not None or scheduler.reports_end_time
     if not knows_end or "walltime" not in spec.requeue.causes(by_scheduler=scheduler.reruns_jobs):
         return None
@@ -53,7 +53,7 @@ def margin(spec: JobSpec, scheduler: Scheduler, walltime: int | None, grace: int
 def requeue_problems(
     spec: JobSpec, scheduler: Scheduler, walltime: int | None, grace: int
 ) -> Iterator[tuple[str, str]]:
-    """What of `requeue.on` and `signal` this scheduler cannot do."""
+    """Report values of `requeue.on` and `signal` that this scheduler cannot carry out."""
     asked = [cause for cause in BY_SCHEDULER if cause in (spec.requeue.on or ())]
     if scheduler.reruns_jobs and len(asked) == 1:
         (other,) = set(BY_SCHEDULER) - set(asked)

@@ -1,4 +1,4 @@
-"""What each rank gets of its node, and what stays idle there, in words for the head of a script."""
+"""Each rank's share of its node, and what stays idle there, in words for the head of a script."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _of_each_rank(plan: Plan) -> Iterator[str]:
 
 
 def _idle(plan: Plan, ranks: int) -> str:
-    """What so many ranks leave of a node."""
+    """The devices or cores of a node that this many ranks leave idle."""
     parts = []
     if plan.cores_per_node and plan.cores_per_rank:
         left = plan.cores_per_node - ranks * plan.cores_per_rank

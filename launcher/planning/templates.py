@@ -1,4 +1,4 @@
-"""Templates as Jinja renders them: heads that a user's folder changes, and the job file to start from.
+"""Heads and the example job file as Jinja renders them, for users who replace castoff's templates.
 
 castoff's own heads are compiled (`castoff.launcher.planning.heads`), so that only what comes here imports
 Jinja.
@@ -25,7 +25,7 @@ _TEMPLATE_FAULTS = (TypeError, AttributeError, LookupError, ArithmeticError, OSE
 
 
 def head(scheduler: str, variables: Mapping[str, Any], found: jinja2.Environment) -> str:
-    """The head of a script.
+    """Render the head of a script.
 
     Raises:
         ValueError: a filter refuses a value, or a template is not UTF-8.
@@ -56,7 +56,7 @@ def example_job(site: Site, found: jinja2.Environment) -> str:
 def environment(
     own_folder: Path, user_folder: str | None, filters: Mapping[str, Callable[..., Any]]
 ) -> jinja2.Environment:
-    """What finds templates, the user's before castoff's, and how they are read.
+    """The Jinja environment, which looks for templates in the user's folder before castoff's.
 
     A template may have come with a stranger's project: it writes text, and reaches nothing of Python.
     """
@@ -79,19 +79,19 @@ def environment(
 
 
 class _OwnFolder(jinja2.FileSystemLoader):
-    """The user's templates, which become part of scripts."""
+    """A loader of the user's templates, which become part of scripts and must therefore be the user's own."""
 
     def get_source(
         self, environment: jinja2.Environment, template: str
     ) -> tuple[str, str, Callable[[], bool]]:
-        """As jinja2 has it; a CastoffError where others could have written the file."""
+        """Read a template for jinja2; raises a CastoffError if others could have written the file."""
         source, path, is_current = super().get_source(environment, template)
         check(Path(path))
         return source, path, is_current
 
 
 def _place(error: BaseException) -> str:
-    """The innermost template line that an error came from."""
+    """The innermost line of a template that an error came from."""
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     places = [f"{file}:{line}" for file, line in frames if file.endswith(".j2")]
     return places[-1] if places else "a template"

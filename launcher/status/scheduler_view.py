@@ -201,7 +201,7 @@ class SchedulerView:
                 "resubmit it"
             )
         elif (newest.end is None or newest.was_killed) and (last := self._cancelled(key)):
-            # A rank may end of the scheduler's signal before its script has had it, which then takes it for failed.
+            # A rank may end by the scheduler's signal before its script has it, and then counts as failed.
             self.learnt.append((newest.folder, last))
             return _ended_as(number, [*statuses, newest._replace(last=last).by_records()])
         elif newest.end is not None:
