@@ -20,6 +20,8 @@ from packaging.requirements import Requirement
 
 from tests import patience
 
+pytestmark = pytest.mark.costly
+
 CHECKOUT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 

@@ -24,7 +24,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 (VERSION,) = re.findall(r"^TORCH := torch==(\S+)$", (CHECKOUT / "Makefile").read_text(), re.MULTILINE)
 UNREACHABLE = "http://127.0.0.1:1/simple"  # a port of the system's own, which takes no connection
 
-pytestmark = pytest.mark.usefixtures("for_real")
+pytestmark = [pytest.mark.costly, pytest.mark.usefixtures("for_real")]
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -17,6 +17,8 @@ from packaging.requirements import Requirement
 
 from tests import patience
 
+pytestmark = pytest.mark.costly
+
 CHECKOUT = Path(__file__).resolve().parents[1]
 SCRIPTS = Path(sys.executable).parent
 HEAVY = {"torch", "submitit", "numpy", "psutil", "rich"}

@@ -14,6 +14,8 @@ import castoff.trainers
 from tests import patience
 from tests.command_line import Castoff
 
+pytestmark = pytest.mark.costly
+
 
 @pytest.fixture
 def theirs(tmp_path: Path) -> Path:

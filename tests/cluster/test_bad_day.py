@@ -14,6 +14,8 @@ from tests.patience import until
 from .desk import Desk
 from .slurm import OTHER_DEBIAN, SlurmCluster
 
+pytestmark = pytest.mark.costly
+
 AGAIN = """\
 [ $CASTOFF_ATTEMPT = 0 ] || exit 0
 touch runs

@@ -15,6 +15,8 @@ from tests.patience import until
 from .desk import Desk
 from .slurm import SlurmCluster
 
+pytestmark = pytest.mark.costly
+
 Doctor = Callable[..., dict[str, list[dict[str, Any]]]]
 PYTHON = ("--python", sys.executable)
 

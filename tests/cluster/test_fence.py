@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.patience import until
 
 from . import healing
 from .desk import Desk
 from .jobs import Submitted
 from .slurm import OTHER_DEBIAN, SlurmCluster
+
+pytestmark = pytest.mark.costly
 
 
 def test_a_first_host_whose_slurmd_is_gone_runs_no_two_attempts(slurm: SlurmCluster, tmp_path: Path) -> None:

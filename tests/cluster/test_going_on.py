@@ -23,6 +23,8 @@ from tests.patience import until
 from .desk import Desk
 from .slurm import SlurmCluster
 
+pytestmark = pytest.mark.costly
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 CAUSETS = f"""

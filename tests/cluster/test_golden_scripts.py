@@ -12,6 +12,8 @@ from tests.launcher.scripts.examples import EXAMPLES, site_of
 
 from .slurm import HEAD, NODES, SlurmCluster
 
+pytestmark = pytest.mark.costly
+
 SCRIPTS = [name for name in EXAMPLES if site_of(EXAMPLES[name].site).scheduler == "slurm"]
 
 FURTHER = """

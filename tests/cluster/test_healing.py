@@ -11,6 +11,8 @@ from tests.patience import until
 from . import healing
 from .slurm import SlurmCluster
 
+pytestmark = pytest.mark.costly
+
 
 def test_ranks_begin_again_as_copies_of_the_same_processes(slurm: SlurmCluster, tmp_path: Path) -> None:
     healing.ranks_begin_again_as_copies_of_the_same_processes(slurm, tmp_path / "copies")

@@ -13,6 +13,8 @@ from tests.patience import until
 from .desk import Desk
 from .slurm import SlurmCluster
 
+pytestmark = pytest.mark.costly
+
 pytest.importorskip("tree_sitter_bash")
 
 TWO_NODES = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=2\n#SBATCH --time=5\n"

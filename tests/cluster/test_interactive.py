@@ -13,6 +13,8 @@ from tests.patience import until
 
 from .slurm import SlurmCluster
 
+pytestmark = pytest.mark.costly
+
 WAITS = "touch here.$RANK.$CASTOFF_ARRAY_INDEX; until [ -e go ]; do sleep 0.1; done"
 
 

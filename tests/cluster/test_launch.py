@@ -25,6 +25,8 @@ from tests.records import submission_of
 
 from .slurm import HEAD, SlurmCluster
 
+pytestmark = pytest.mark.costly
+
 FOR_EVER = "touch ready-$RANK; while :; do sleep 0.1; done"
 SAVING = f"trap 'sleep 1; echo done >$CASTOFF_OUTCOME_FILE; exit 0' TERM; {FOR_EVER}"
 STUBBORN = f"trap '' TERM INT HUP; {FOR_EVER}"

@@ -25,6 +25,8 @@ from tests.patience import until
 
 from .hosts import Hosts, why_no_hosts
 
+pytestmark = pytest.mark.costly
+
 HOSTS = ["n1", "n2", "n3"]
 COUNTS = [3, 2, 2]
 FLAGS = {

@@ -17,6 +17,8 @@ from tests.remote_machine import PACKAGES
 from . import HEAD
 from .slurm import SlurmCluster
 
+pytestmark = pytest.mark.costly
+
 
 @pytest.fixture
 def ssh(slurm: SlurmCluster, tmp_path: Path, system_program: SystemProgram) -> Path:

@@ -12,6 +12,8 @@ import pytest
 from .jobs import Submitted
 from .slurm import SlurmCluster
 
+pytestmark = pytest.mark.costly
+
 
 @pytest.fixture(scope="module")
 def jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Submitted]:

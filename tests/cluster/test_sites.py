@@ -13,6 +13,8 @@ from tests.patience import until
 from .desk import Desk
 from .slurm import MAX_ARRAY_SIZE, SlurmCluster
 
+pytestmark = pytest.mark.costly
+
 
 @pytest.fixture
 def sites(tmp_path: Path) -> Path:

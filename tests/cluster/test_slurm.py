@@ -19,6 +19,8 @@ from tests.patience import until
 from .hosts import memory_groups
 from .slurm import HEAD, MAX_ARRAY_SIZE, NODES, SlurmCluster
 
+pytestmark = pytest.mark.costly
+
 CHECKOUT = Path(__file__).parents[2]
 
 

@@ -16,6 +16,8 @@ from tests.records import submission_of
 from .desk import Desk
 from .slurm import SlurmCluster
 
+pytestmark = pytest.mark.costly
+
 REAL_SBATCH = shutil.which("sbatch")
 
 

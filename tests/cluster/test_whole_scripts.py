@@ -11,6 +11,8 @@ from castoff.launcher.runs.run import RunDirectory
 from .desk import Desk
 from .slurm import SlurmCluster
 
+pytestmark = pytest.mark.costly
+
 NOTE = "echo $CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT $CASTOFF_OUTCOME $CASTOFF_EXIT_CODE >>noted"
 TORN = f'teardown=["sleep 0.5", "{NOTE}"]'
 

@@ -6,9 +6,13 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cluster.desk import Desk
 
 from .cluster import PbsCluster
+
+pytestmark = pytest.mark.costly
 
 
 def test_a_queue_and_two_nodes(pbs: PbsCluster, tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from tests.patience import until
 
 from .cluster import PbsCluster
 
+pytestmark = pytest.mark.costly
+
 
 @pytest.mark.parametrize("lost", ["mom", pytest.param("link", marks=pytest.mark.long)])
 def test_a_first_host_that_is_lost_runs_no_two_attempts(pbs: PbsCluster, tmp_path: Path, lost: str) -> None:

@@ -11,6 +11,8 @@ from tests.patience import until
 
 from .cluster import PbsCluster
 
+pytestmark = pytest.mark.costly
+
 
 def test_ranks_begin_again_as_copies_of_the_same_processes(pbs: PbsCluster, tmp_path: Path) -> None:
     healing.ranks_begin_again_as_copies_of_the_same_processes(pbs, tmp_path / "copies")

@@ -12,6 +12,8 @@ from tests.cluster.jobs import Submitted
 
 from .cluster import PbsCluster
 
+pytestmark = pytest.mark.costly
+
 
 @pytest.fixture(scope="module")
 def jobs(pbs: PbsCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Submitted]:

@@ -14,6 +14,8 @@ from tests.patience import until
 from . import openpbs
 from .cluster import PbsCluster
 
+pytestmark = pytest.mark.costly
+
 WAITS = "touch here.$RANK; until [ -e go ]; do sleep 0.1; done"
 
 

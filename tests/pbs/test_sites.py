@@ -12,6 +12,8 @@ from tests.cluster.desk import Desk
 from .cluster import PbsCluster
 from .settings import CPUS, GPUS
 
+pytestmark = pytest.mark.costly
+
 
 @pytest.fixture
 def desk(pbs: PbsCluster, tmp_path: Path) -> Desk:

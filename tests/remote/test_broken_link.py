@@ -15,6 +15,8 @@ from tests.cases import others_long
 from tests.command_line import COMMAND
 from tests.remote.conftest import Laptop
 
+pytestmark = pytest.mark.costly
+
 _HERE = (2000, 7700)
 """From which byte on to which a break can matter, of those that go there: before, ssh greets."""
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import subprocess
 
+import pytest
+
 from castoff.launcher.remote.messages import PROTOCOL
 from tests.remote.conftest import Laptop
+
+pytestmark = pytest.mark.costly
 
 
 def test_it_installs_itself_whole_or_not_at_all(laptop: Laptop) -> None:

@@ -6,8 +6,12 @@ import os
 import shlex
 import subprocess
 
+import pytest
+
 from tests.launcher.conftest import STRANGER
 from tests.remote.conftest import Laptop
+
+pytestmark = pytest.mark.costly
 
 HIS = """
 mv me gone && mkdir -p me/castoff/current/bin me/.castoff/sites

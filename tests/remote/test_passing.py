@@ -13,6 +13,8 @@ from tests import patience
 from tests.remote.conftest import Laptop
 from tests.remote_machine import SHELLS
 
+pytestmark = pytest.mark.costly
+
 
 @pytest.mark.long
 @pytest.mark.parametrize("user", SHELLS)

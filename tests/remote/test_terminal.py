@@ -11,6 +11,8 @@ from tests.command_line import COMMAND
 from tests.launcher.terminal import Answer, on_terminal
 from tests.remote.conftest import Laptop
 
+pytestmark = pytest.mark.costly
+
 
 def typed(laptop: Laptop, *words: str, then: tuple[tuple[str, str], ...] = (), columns: int = 100) -> Answer:
     env = laptop.machine.environment(laptop.home)

@@ -11,6 +11,8 @@ from tests.mounts import mount_read_only, mount_small, with_mounts
 
 from .conftest import Workplace
 
+pytestmark = pytest.mark.costly
+
 Workplaces = Callable[[object], Workplace]
 
 FILL = 'cat /dev/zero >"$CASTOFF_RUN_DIR/fill" 2>/dev/null; '

@@ -20,6 +20,8 @@ from tests.records import submission_of
 
 from .conftest import Workplace
 
+pytestmark = pytest.mark.costly
+
 Workplaces = Callable[[object], Workplace]
 
 

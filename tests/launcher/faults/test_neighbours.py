@@ -31,6 +31,8 @@ from tests import patience
 from ..conftest import STRANGER, LocalJobs, give_away
 from ..fake_slurm import FakeSlurm
 
+pytestmark = pytest.mark.costly
+
 HIS = "#!/bin/sh\necho his\n"
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from castoff.launcher.remote import installer
 
+pytestmark = pytest.mark.costly
+
 
 def called(task: str, folder: Path, sent: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     words = [sys.executable, "-I", "-c", Path(installer.__file__).read_text(), task]

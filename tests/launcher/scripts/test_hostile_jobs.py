@@ -46,6 +46,8 @@ from .hostile_cluster import make_tools
 from .hostile_jobs import EXEMPT, FIELDS, LAUNCHERS, Case, cases, strategies
 from .hostile_runs import Trial, placed
 
+pytestmark = pytest.mark.costly
+
 TOGETHER = st.tuples(cases("slurm"), cases("pbs"), cases("flux"), cases("local"))
 """Scripts mostly wait, so some run at the same time."""
 

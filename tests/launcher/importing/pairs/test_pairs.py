@@ -7,6 +7,8 @@ import pytest
 from tests.launcher.importing.pairs import kinds, others, shapes
 from tests.launcher.importing.pairs.pair import Converted, Original, convert, differences
 
+pytestmark = pytest.mark.costly
+
 pytest.importorskip("tree_sitter_bash")
 
 PARTS = 8
