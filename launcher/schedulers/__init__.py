@@ -1,1 +1,1 @@
-"""What castoff asks of schedulers: one folder each."""
+"""Schedulers: what castoff needs from them, and a folder for each."""

@@ -1,7 +1,7 @@
-"""What castoff asks of a scheduler: one class for each, in the scheduler's own folder.
+"""What castoff needs from a scheduler: a class that each scheduler implements in its own folder.
 
-Whoever needs something that differs between schedulers asks the `Scheduler` that `registry` gives for a
-site's or a run's name, and never compares that name. Before a submission nothing here asks the machine.
+Code that depends on the scheduler asks the `Scheduler` that `registry` returns for a site's or a run's name,
+and never compares that name. Planning and rendering run no command of a scheduler.
 """
 
 from __future__ import annotations
@@ -28,120 +28,132 @@ if TYPE_CHECKING:
 
 
 class Scheduler(ABC):
-    """A scheduler, as far as planning and looking go; one without a queue is castoff's own."""
+    """A scheduler as planning sees it. Only castoff's own has no queue; all others are `QueuedScheduler`s."""
 
     name: ClassVar[str]
-    """As profiles call it."""
+    """The name in profiles, such as `slurm`."""
     title: ClassVar[str]
-    """As people call it."""
+    """The name in messages, such as `Slurm`."""
     launchers: ClassVar[tuple[LauncherName, ...]]
-    """What starts ranks inside its allocations, the usual one first."""
+    """The launchers that start ranks in its allocations, the most common first."""
     dialect: ClassVar[Dialect | None] = None
-    """Its directives; None: it has none."""
+    """The fields and syntax of its directives; None: it has no directives."""
 
     has_queue: ClassVar[bool] = False
-    """Whether it takes scripts, as a `QueuedScheduler` does."""
+    """Whether it queues scripts, as a `QueuedScheduler` does."""
 
     # Planning
 
     default_inherit: ClassVar[str] = "none"
-    """What of the submitter's environment a job sees that does not say."""
+    """The default of a job's `inherit`: what the job gets of the submitter's environment."""
     longest_grace: ClassVar[int | None] = None
-    """Seconds before the walltime in which it can send a signal at the most; None: any."""
+    """The longest time before the walltime at which it can send a signal, in seconds; None: no limit."""
     splits_arrays: ClassVar[bool] = False
-    """Whether an array that is too large for it is sent in parts."""
+    """Whether castoff submits an array that exceeds the scheduler's limit in parts."""
     requeues_in_place: ClassVar[bool] = True
-    """Whether it requeues the same job; otherwise further jobs, with their own ids, resume the run."""
+    """Whether it requeues the same job; otherwise castoff resumes the run by further jobs, with their own
+    ids.
+    """
     reruns_jobs: ClassVar[bool] = False
     """Whether it starts a job again by itself after a preemption or the loss of a node."""
     reruns_arrays: ClassVar[bool] = False
-    """Whether it does so with every array, though no job asks for it."""
+    """Whether it does so for every array, even if the job does not ask for it."""
     reports_end_time: ClassVar[bool] = False
-    """Whether it reports in the job when that will be ended, also where the job asks for no walltime."""
+    """Whether it reports in a job when the job will be ended, even if the job requests no walltime."""
     attaches_sessions: ClassVar[bool] = False
-    """Whether it counts, limits and ends only those sessions on a host that were reported to it."""
+    """Whether it accounts for, limits and ends only sessions on a host that were attached to the job."""
     counts_cpus: ClassVar[bool] = False
-    """Whether it counts hardware threads, and not cores."""
+    """Whether the CPUs that it counts are hardware threads, not cores."""
     handles: ClassVar[frozenset[str]] = frozenset()
-    """Fields of a job that reach it: a job that sets another one, which castoff does not handle by itself
-    (`OF_EVERY_SCRIPT`), is refused."""
+    """The job fields that it supports. Jobs are refused if they set another field that castoff does not
+    handle by itself (`OF_EVERY_SCRIPT`).
+    """
     ignores: ClassVar[frozenset[str]] = frozenset()
-    """Fields that a job may set all the same, and that have no effect: the plan says so."""
+    """Job fields that are accepted but have no effect; the plan says so."""
     ignores_requests: ClassVar[bool] = False
-    """Whether it ignores every field that another scheduler's directives say."""
+    """Whether it accepts, and ignores, all fields that other schedulers' directives express."""
     handles_of_site: ClassVar[frozenset[str]] = frozenset()
-    """The same of a profile's fields, beside `fields.OF_SITES` and `OF_QUEUED_SITES`."""
+    """The profile fields that it supports besides `fields.OF_SITES` and `OF_QUEUED_SITES`."""
     instead: ClassVar[Mapping[str, str]] = {}
-    """What to do in place of a field that is refused, where dropping it is not all."""
+    """What to do about a refused field, by field, where better advice exists than to drop it."""
 
     def name_problem(self, name: str) -> str | None:
-        """What is wrong with a job's name for this scheduler alone; None: nothing."""
+        """Return what makes a job's name invalid for this scheduler; None: it is valid."""
         return None
 
     def hands_out_devices(self, site: Site) -> bool:
-        """Whether a job that asks for some of a node's devices sees those alone, numbered from 0."""
+        """Whether a job that requests some of a node's devices sees only those, numbered from 0."""
         return True
 
     def tasks(self, members: Sequence[int]) -> Sequence[int]:
-        """The indices that it gives these members of an array, which are all that there are."""
+        """Return the scheduler's array indices of `members`, which are all members of an array."""
         return members
 
     def directives(self, spec: JobSpec, site: Site, request: Request) -> Directives:
         """A job's directives, in the order in which a person would write them."""
-        from castoff.launcher.schedulers.dialect import layered  # late: launch needs none of it
+        from castoff.launcher.schedulers.dialect import (
+            layered,
+        )  # late, since `castoff launch` needs no directives
         from castoff.launcher.schedulers.table import Job
 
         return layered(self.dialect, Job(spec, site, request)) if self.dialect else []
 
     def contradictions(self, spec: JobSpec, site: Site, request: Request) -> Iterable[tuple[str, str]]:
-        """Raw directives that contradict what the job asks for: fields and messages."""
+        """Yield raw directives that contradict what the job asks for: fields and messages."""
         return ()
 
     def refused(self, script: str) -> str | None:
-        """Why it would not take a script as it is; None: it takes it."""
+        """Return why the scheduler would not accept a script; None: it would."""
         return None
 
     @abstractmethod
     def found_on(self, environ: Mapping[str, str]) -> str | None:
-        """Why a machine is one of this scheduler's, where nobody has said so; None: it is not."""
+        """Return the evidence that this machine runs the scheduler, such as a command on PATH; None: there is
+        none.
+        """
 
 
 class QueuedScheduler(Scheduler):
-    """One with a queue: it takes a script, returns an id, reports states and ends jobs."""
+    """A scheduler with a queue: it takes a script, returns an id, reports states and ends jobs."""
 
     has_queue = True
     interactive: ClassVar[str]
-    """The command that gets a shell an allocation."""
+    """The command that opens a shell in an allocation."""
     submit_command: ClassVar[Sequence[str]]
-    """The command that submits."""
+    """The command that submits a script."""
     trial_command: ClassVar[Sequence[str]] = ()
-    """The command that says whether a script would be taken, and queues nothing; empty: there is none."""
+    """The command that reports whether a script would be accepted, and queues nothing; empty: there is none.
+    """
     directive_mark: ClassVar[str]
-    """What a directive's line in a script begins with."""
+    """The beginning of a directive's line in a script, such as `#SBATCH `."""
     excludes_hosts: ClassVar[bool] = False
-    """Whether its submit command can be given hosts to keep out of."""
+    """Whether its submit command takes a list of hosts to avoid."""
     plain_ids: ClassVar[bool] = False
-    """Whether its ids are mere numbers, which something round its submit command may print as well."""
+    """Whether its ids are mere numbers, which a wrapper of its submit command may also print for other
+    reasons.
+    """
     unreached: ClassVar[re.Pattern[str]]
-    """What the submit command says where it has reached no scheduler."""
+    """Matches the submit command's message if it reached no scheduler."""
     no_answer: ClassVar[re.Pattern[str]]
-    """What the submit command says where a job may have been taken all the same."""
+    """Matches the submit command's message if the job may have been queued despite the failure."""
     remedies: ClassVar[Mapping[str, str]] = {}
-    """What to do about a refusal: patterns of the submit command's words, and sentences with their group."""
+    """What to do about a refusal: a pattern of the submit command's message, and a sentence that takes its
+    group.
+    """
     remote_shell: ClassVar[str] = ""
-    """Its own command that runs another on a host of a job; empty: it has none."""
+    """The scheduler's command that runs another command on a host of a job; empty: there is none."""
     remote_setup: ClassVar[Sequence[str]] = ()
-    """Lines of a job's setup that have mpiexec reach other hosts by that."""
+    """Setup lines that make mpiexec reach other hosts through `remote_shell`."""
     forbidden_path_patterns: ClassVar[Mapping[str, str]]
     """Patterns that a run directory's path must not match, each with the reason."""
 
     # Submission
 
     def check_reachable(self, environ: Mapping[str, str]) -> None:
-        """Make sure that its commands are here at all.
+        """Check that the submit command is on PATH.
 
         Raises:
-            CastoffError: they are not.
+            CastoffError: it is not.
         """
         program = self.submit_command[0]
         import shutil
@@ -154,71 +166,73 @@ class QueuedScheduler(Scheduler):
             )
 
     def check_run_dir(self, run_dir: str) -> None:
-        """Make sure that it accepts a run directory's path.
+        """Check that the scheduler can handle a run directory's path.
 
         Raises:
             CastoffError: it cannot.
         """
-        for pattern, why in self.forbidden_path_patterns.items():
+        for pattern, reason in self.forbidden_path_patterns.items():
             if re.search(pattern, run_dir):
-                raise CastoffError(
-                    f"{printable(run_dir)}: {why}; choose another folder with --runs-dir or CASTOFF_RUNS_DIR"
-                )
+                fix = "choose another folder with --runs-dir or CASTOFF_RUNS_DIR"
+                raise CastoffError(f"{printable(run_dir)}: {reason}; {fix}")
 
     @abstractmethod
     def submit_commands(self, request: SubmitRequest, largest: int | None) -> list[SubmitCommand]:
-        """What submits a run: one command, or one for each part of it, with those of each attempt together.
+        """Return the commands that submit a run: one, or one for each part of it, grouped by attempt.
 
-        `largest`: how many members an array may have; None: any number.
+        `largest`: the most members that an array may have; None: no limit.
         """
 
     def parse_submit(self, *answers: str) -> str | None:
-        """The job's id in the first of these texts that holds any; None if there is none, or several."""
+        """Return the job id in the first answer that holds one; None if none does, or if it holds several."""
         for answer in answers:
-            found = {job for line in answer.splitlines() if (job := self.printed_job(line.strip()))}
-            if found:
-                return found.pop() if len(found) == 1 else None
+            jobs = {job for line in answer.splitlines() if (job := self.printed_job(line.strip()))}
+            if jobs:
+                return jobs.pop() if len(jobs) == 1 else None
         return None
 
     @abstractmethod
     def printed_job(self, line: str) -> str | None:
-        """The id of which a line of the submit command's tells, and of nothing else."""
+        """Return the job id that a line of the submit command's output reports; None: the line is another
+        one.
+        """
 
     def was_refused(self, code: int, words: str) -> bool:
-        """Whether a submit command that failed says that nothing was queued: refused, or never reached."""
+        """Whether a failed submit command's message shows that nothing was queued: refused, or unreached."""
         return code > 0 and bool(words.strip()) and self.no_answer.search(words) is None
 
     def remedy(self, words: str) -> str:
-        """What to do about a refusal in these words; empty: they say it themselves."""
-        found = ((re.search(pattern, words), text) for pattern, text in self.remedies.items())
-        return next((text.format(printable(match.group(1))) for match, text in found if match), "")
+        """Return what to do about a refusal with this message; empty if the message itself says it."""
+        matches = ((re.search(pattern, words), text) for pattern, text in self.remedies.items())
+        return next((text.format(printable(match.group(1))) for match, text in matches if match), "")
 
     # Questions
 
     @abstractmethod
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
-        """What answers about its jobs. `environ`: that of its commands (default: this process's).
+        """Return what queries and cancels its jobs. `environ`: for its commands (default: this process's).
 
-        `patience`: seconds for an answer.
+        `patience`: seconds to wait for an answer.
         """
 
     @abstractmethod
     def script_reader(self) -> ScriptReader:
-        """How scripts for it are read that castoff has not written."""
+        """Return the reader of its scripts that castoff has not written."""
 
     @abstractmethod
     def machine(self) -> Machine:
-        """How it is asked about its machine."""
+        """Return the questions about its machine, and the parser of their answers."""
 
     def is_array(self, job: str, planned: int | None) -> bool:
-        """Whether a job's id is an array's; `planned`: how many members were."""
+        """Whether a job's id is an array's. `planned`: how many members the plan has; None: no array."""
         return planned is not None
 
     # Interactive allocations
 
     interactive_prompt: ClassVar[tuple[bytes, bytes] | None] = None
-    """What its command for an allocation asks when it is interrupted while it waits, and the answer that
-    withdraws the request; such a command needs a terminal. None: it withdraws it without asking."""
+    """What its allocation command asks if it is interrupted while it waits, and the answer that withdraws the
+    request; such a command needs a terminal. None: it withdraws without asking.
+    """
 
     @abstractmethod
     def interactive_command(
@@ -227,12 +241,12 @@ class QueuedScheduler(Scheduler):
         program: list[str],
         terminal: bool,
     ) -> list[str]:
-        """What asks for an allocation, waits for it, and runs a program on its first host.
+        """Return the command that requests an allocation, waits for it, and runs a program on its first host.
 
-        `terminal`: whether ours is its terminal.
+        `terminal`: whether the program gets this process's terminal.
         """
 
-    # Beside a running job
+    # Programs in a running job
 
     @abstractmethod
     def beside_command(
@@ -244,20 +258,21 @@ class QueuedScheduler(Scheduler):
         terminal: bool,
         environ: Mapping[str, str],
     ) -> list[str]:
-        """What runs a program on a host of a running job of this user's, and exits with its code.
+        """Return the command that runs a program on a host of this user's running job and exits with its
+        code.
 
-        `number`: which of its hosts. `terminal`: whether the program is to have one, as ours is.
+        `number`: the host's index in `hosts`. `terminal`: whether the program gets a terminal.
 
         Raises:
-            CastoffError: it can not from here.
+            CastoffError: that is impossible from this host.
         """
 
     # Allocations
 
     def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
-        """The hosts that it has given to this shell, if it gives any to shells.
+        """Return the allocation that this shell is in; None if the shell is in none.
 
         Raises:
-            CastoffError: the variables show that there are some, but not which.
+            CastoffError: the variables show an allocation, but not its hosts.
         """
         return None

@@ -1,7 +1,7 @@
 """Hosts that a scheduler has given to this shell (salloc, qsub -I, flux alloc).
 
-Slurm's variables and PBS's node file hold all of it but GPUs and times, for which they are asked, as Flux is
-for everything.
+Slurm's variables and PBS's node file describe an allocation, except for GPUs and times, for which castoff
+asks the scheduler. Flux is asked for everything.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from castoff.launcher.config.site_fields import Node
 from castoff.launcher.errors import CastoffError
 
 _OF_ANOTHER_START = ("CASTOFF_ATTEMPT", "CASTOFF_ARRAY_OFFSET", "SLURM_RESTART_COUNT")
-"""Variables of a job around this shell, which a script in it would take for its own."""
+"""Variables of an enclosing job, which a script started in this shell would take for its own."""
 
 
 @dataclass(frozen=True)
@@ -24,22 +24,22 @@ class Allocation(ABC):
     """Hosts that a scheduler has given to this shell."""
 
     job: str
-    """The scheduler's id."""
+    """The scheduler's job id."""
     hosts: list[str]
-    """In the scheduler's order; a shell of PBS runs on the first."""
+    """Host names in the scheduler's order; a shell of PBS runs on the first."""
     cpus: tuple[int, ...] = ()
-    """Of each host, as far as the scheduler reports and enforces them."""
+    """CPUs of each host, as far as the scheduler reports and enforces them."""
     device_counts: tuple[int, ...] = ()
     """Devices of each host, as far as the scheduler enforces them."""
     in_step: bool = False
-    """This shell is the one task of a step (`srun --pty bash`), which holds the cores of the job."""
+    """Whether this shell is the only task of a step (`srun --pty bash`), which holds the job's cores."""
 
     scheduler: ClassVar[str]
-    """Its name."""
+    """The scheduler's name in profiles."""
     title: ClassVar[str]
-    """Its name, as people call it."""
+    """The scheduler's name in messages."""
     reports_end_time: ClassVar[bool] = False
-    """Whether the scheduler reports when it ends, so that no walltime is needed."""
+    """Whether the scheduler reports when the allocation ends, so that no walltime is needed."""
 
     def __str__(self) -> str:
         count = "1 host" if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"
@@ -47,27 +47,31 @@ class Allocation(ABC):
         return f"{self.title} job {self.job} ({count}: {', '.join(shown)})"
 
     def threads(self, environ: Mapping[str, str]) -> str | None:
-        """The OMP_NUM_THREADS that somebody has set for this shell."""
+        """Return the OMP_NUM_THREADS that the user has set for this shell."""
         return environ.get("OMP_NUM_THREADS")
 
     def devices(self, environ: Mapping[str, str], node: Node) -> int | None:
-        """Of the host with the fewest; None where the scheduler does not say. `node`: the site's."""
+        """Return the devices of the host that has the fewest; None: not reported. `node`: the site's
+        description.
+        """
         return None
 
     def larger(self, nodes: int, ranks: int, cores: int, devices: int) -> str:
-        """The command that gets an allocation for so many ranks on each host, with so much for each rank."""
+        """Return the command that gets an allocation with these ranks on each node, and cores and devices per
+        rank.
+        """
         return f"salloc --nodes={nodes} --ntasks-per-node={ranks} --cpus-per-task={cores}"
 
     def end(self, environ: Mapping[str, str]) -> float | None:
-        """When it ends, in seconds since 1970; None where it is not known."""
+        """Return when the allocation ends, in seconds since the epoch; None: not known."""
         return None
 
     def environment(
         self, nodes: int, environ: Mapping[str, str], run: Path, directory: str
     ) -> dict[str, str]:
-        """That of a script that stands alone on the first `nodes` hosts, whole; files may be written.
+        """Return the whole environment of a script on the first `nodes` hosts; may write files into `run`.
 
-        `run` is its run directory, `directory` the one it counts as submitted from.
+        `run` is the script's run directory, `directory` the folder that it sees as its submit directory.
 
         Raises:
             OSError: a file in the run directory cannot be written.
@@ -77,11 +81,11 @@ class Allocation(ABC):
 
     @abstractmethod
     def narrowed(self, nodes: int, environ: Mapping[str, str], run: Path, directory: str) -> dict[str, str]:
-        """The environment whose scheduler's variables name only the first `nodes` hosts."""
+        """Return `environ` with the scheduler's variables reduced to the first `nodes` hosts."""
 
 
 def no_hosts(what: str, fix: str, names: str) -> CastoffError:
-    """The error that a job is known, but not its hosts."""
+    """Return the error for a job that is known while its hosts are not."""
     return CastoffError(
         f"{what}.\nIn that job: {fix}\nOutside of it: unset {names}\n"
         "For ranks on this host alone: castoff launch --here"

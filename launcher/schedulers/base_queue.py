@@ -1,6 +1,6 @@
-"""What a scheduler is asked about runs, and how its commands are run; see `schedulers.registry`.
+"""Queues: querying and cancelling jobs by a scheduler's commands; see `schedulers.registry`.
 
-A scheduler that does not answer has said nothing: that is a `silence`, not an ending.
+If a scheduler does not answer (`Answer.silence`), that says nothing about its jobs: it is never an ending.
 """
 
 from __future__ import annotations
@@ -30,42 +30,45 @@ from castoff.launcher.schedulers.job_info import JobInfo, JobUsage
 from castoff.launcher.schedulers.page import Page
 
 _MOST_CANCELLED = 250
-"""Jobs that one command is to end: so many are ended well within `PATIENCE`."""
+"""The most jobs that one command cancels: that many end well within `PATIENCE`."""
 
 _NAME_PAUSE = 10.0
-"""Seconds until it is asked again how this cluster is called: one failure counts for many runs."""
+"""Seconds before a failed query for the cluster's name is repeated: many runs share its result."""
 
 MAX_QUERIED = 1000
-"""Jobs in one question: an argument list can be no longer than 2 MiB, and an answer should be read."""
+"""The most jobs in one query: argument lists are limited to 2 MiB, and long answers take long to read."""
 
 Key = tuple[str, int | None]
 """A job's id and its index in an array."""
 
 
 class Configuration(NamedTuple):
-    """What a scheduler says of itself; None where it does not."""
+    """A scheduler's configuration, as far as castoff uses it; None: not reported."""
 
     cluster: str | None = None
-    """Its name, where ids are its own alone."""
+    """The cluster's name, if job ids are unique only within the cluster."""
     largest_array: int | None = None
-    """How many members an array may have."""
+    """The most members that an array may have."""
 
 
 class Answer(NamedTuple):
-    """What a queue said."""
+    """A queue's answer to a query about jobs."""
 
     jobs: Mapping[Key, JobInfo]
     ids: frozenset[str]
-    """All jobs in it, whichever of an array's."""
+    """The ids of the jobs in the answer; an array's id if any of its members is."""
     silence: str | None = None
-    """Why it said nothing."""
+    """Why the scheduler did not answer; None: it answered."""
     lasting: bool = False
-    """Whether asking again from here is useless."""
+    """Whether asking again from this host is useless."""
     unanswered: Mapping[str, str] = {}
-    """Jobs that it was asked about and said nothing of, not even that it does not know them; and why."""
+    """Jobs in the query that the answer leaves out without reporting them as unknown; each with the reason.
+    """
 
     def joined(self, further: Answer) -> Answer:
-        """Both; the further one counts where it has anything to say, also that it has not."""
+        """Merge with a further answer, which takes precedence; if the further one is a `silence`, return it
+        alone.
+        """
         if further.silence:
             return further
         unanswered = {**self.unanswered, **further.unanswered}
@@ -73,52 +76,52 @@ class Answer(NamedTuple):
 
     @property
     def left(self) -> dict[str, JobInfo]:
-        """The jobs that wait or run, or may, whichever of an array's; by id."""
+        """The jobs that are pending, running or in an unknown state, by id; for an array, one of them."""
         return {job.job: job for job in self.jobs.values() if job.is_active}
 
     def silence_on(self, jobs: Iterable[str | None]) -> str | None:
-        """Why it said nothing of one of these jobs; None where it did of each."""
+        """Return why there is no answer about one of these jobs; None: there is one about each."""
         return self.silence or next(
             (self.unanswered[job] for job in jobs if job and job in self.unanswered), None
         )
 
 
 NOT_QUERIED = Answer({}, frozenset())
-"""Where nothing had to be asked."""
+"""The answer if there was nothing to ask."""
 
 
 class Queue(ABC):
-    """A scheduler, as far as one process has asked it."""
+    """A scheduler's queue, with what this process has learned about it."""
 
     title: ClassVar[str]
-    """How people call the scheduler."""
+    """The scheduler's name in messages."""
     cancel_command: ClassVar[Sequence[str]]
-    """The command that ends jobs, whole arrays too."""
+    """The command that cancels jobs, including whole arrays."""
     config_command: ClassVar[list[str]] = []
     """The command that prints its configuration; empty: there is none."""
     cluster_is: ClassVar[str] = ""
-    """What precedes a cluster's name in a message."""
+    """The words before a cluster's name in a message."""
     queries_by_id: ClassVar[bool] = True
     """Whether `ask` returns only the jobs that it is asked about."""
     lag: ClassVar[float] = 0.0
-    """Seconds after an end in which its history may not yet know all of it."""
+    """Seconds after a job's end during which the scheduler's history may be incomplete."""
     cancel_patience: ClassVar[float] = 60.0
-    """Seconds that a job may take to be gone once it is cancelled; sites choose when KILL follows TERM."""
+    """Seconds within which a cancelled job should be gone; sites choose when KILL follows TERM."""
 
     def __init__(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE):
-        """`environ`: that of its commands (default: this process's); `patience`: seconds for an answer."""
+        """`environ`: for its commands (default: this process's). `patience`: seconds to wait for answers."""
         self.environ = os.environ if environ is None else environ
         self.patience = patience
         self.user = str(os.geteuid())
         self.user_name = user_name(self.user)
         self._cluster: str | None = None
-        """How this cluster is called."""
+        """This cluster's name, once it is known."""
         self._nameless = ""
-        """Why that is not known."""
+        """Why the name is not known."""
         self._name_queried = -_NAME_PAUSE
 
     def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        """What one of its commands comes to.
+        """Run one of the scheduler's commands to its end.
 
         Raises:
             SchedulerUnreachable: it does not answer.
@@ -126,21 +129,23 @@ class Queue(ABC):
         return run_to_end(command, self.patience, self.environ)
 
     def answer(self, command: list[str]) -> str:
-        """What one of its commands prints; raises as `run`, and where it fails."""
+        """Return the output of one of the scheduler's commands; raises as `run`, and if the command fails."""
         return answer_of(command, self.patience, self.environ)
 
     def read(
         self, command: list[str], parse: Callable[[Page], Read]
     ) -> tuple[subprocess.CompletedProcess[str], Read]:
-        """What one of its commands comes to, and what `parse` makes of its output; raises as `run`."""
+        """Run one of the scheduler's commands; return its result, and its parsed output. Raises as `run`."""
         return read_to_end(command, self.patience, self.environ, parse)
 
     def parsed(self, command: list[str], parse: Callable[[Page], Read]) -> Read:
-        """What `parse` makes of what one of its commands prints; raises as `answer`."""
+        """Return the output of one of the scheduler's commands, as parsed; raises as `answer`."""
         return parsed_answer(command, self.patience, self.environ, parse)
 
     def configuration(self) -> Configuration:
-        """What it says of itself here; nothing where it does not answer: its submit command will say why."""
+        """Query the configuration; empty if the scheduler does not answer, since the submit command will
+        report why.
+        """
         try:
             answer = self.answer(self.config_command) if self.config_command else ""
         except SchedulerUnreachable:
@@ -149,23 +154,23 @@ class Queue(ABC):
 
     @staticmethod
     def read_configuration(answer: str) -> Configuration:
-        """What `config_command` answers."""
+        """Parse the output of `config_command`."""
         return Configuration()
 
     def elsewhere(self, clusters: Collection[str]) -> str | None:
-        """Why it cannot report jobs on these clusters, by their names; None: it can.
+        """Return why this cluster's scheduler cannot report jobs on `clusters`, by name; None: it can.
 
-        Each has ids of its own, and two may share their users' folders.
+        Each cluster has ids of its own, but two clusters may share their users' folders.
         """
-        asks = self.config_command
-        if not clusters or not asks:
+        command = self.config_command
+        if not clusters or not command:
             return None
         if self._cluster is None and time.monotonic() - self._name_queried >= _NAME_PAUSE:
             try:
-                self._cluster = self.read_configuration(self.answer(asks)).cluster
-                self._nameless = f"{asks[0]} does not report the cluster's name"
-            except SchedulerUnreachable as silence:
-                self._nameless = str(silence)
+                self._cluster = self.read_configuration(self.answer(command)).cluster
+                self._nameless = f"{command[0]} does not report the cluster's name"
+            except SchedulerUnreachable as error:
+                self._nameless = str(error)
             self._name_queried = time.monotonic()
         if self._cluster is None:
             return self._nameless
@@ -175,108 +180,110 @@ class Queue(ABC):
         return f"its jobs are on {self.cluster_is}{others}, and this is {self._cluster}: ask there"
 
     def ask(self, jobs: Collection[str]) -> Answer:
-        """Ask about jobs of this user, by id; the answer may hold others, too."""
+        """Query jobs of this user by id; the answer may contain others, too."""
         try:
             reported, unanswered = self.query(jobs)
-        except SchedulerUnreachable as why:
-            return Answer({}, frozenset(), str(why), why.lasting)
-        found = {(one.job, one.task): one for one in reported}
-        return Answer(found, frozenset(job for job, _ in found), unanswered=unanswered)
+        except SchedulerUnreachable as error:
+            return Answer({}, frozenset(), str(error), error.lasting)
+        reported_jobs = {(job_info.job, job_info.task): job_info for job_info in reported}
+        return Answer(reported_jobs, frozenset(job for job, _ in reported_jobs), unanswered=unanswered)
 
     @abstractmethod
     def query(self, jobs: Iterable[str]) -> tuple[list[JobInfo], dict[str, str]]:
-        """What it reports about jobs, and those that it does not answer about, each with the reason.
+        """Query jobs; return those reported, and those without an answer, each with the reason.
 
         Raises:
-            SchedulerUnreachable: it has answered for none.
+            SchedulerUnreachable: there is no answer about any job.
         """
 
     def history(self, jobs: Iterable[str]) -> dict[str, list[JobInfo]] | None:
-        """What is known of the starts of jobs beyond `ask`, by id; None where nothing answers in time."""
+        """Return what is recorded of jobs' starts beyond `ask`, by id; None if nothing answers in time."""
         return {}
 
     def usage(self, jobs: Iterable[str]) -> list[JobUsage]:
-        """What accounting knows of the starts of jobs; nothing where it does not answer, or there is none."""
+        """Return what the jobs' starts used, by accounting; empty if there is none or it does not answer."""
         return []
 
     def find(self, script: str, name: str, since: float) -> list[JobInfo] | None:
-        """The jobs of a script that `ask` may leave out; None where the scheduler does not answer.
+        """Return the jobs of a script that `ask` may leave out; None if the scheduler does not answer.
 
-        `name`: the jobs'. `since`: when the first of them was sent.
+        `name`: the jobs' name. `since`: when the first of them was submitted.
         """
         try:
-            return [one for one in self.search(script, name, since) if one.runs(script)]
+            return [info for info in self.search(script, name, since) if info.runs(script)]
         except SchedulerUnreachable:
             return None
 
     @abstractmethod
     def search(self, script: str, name: str, since: float) -> list[JobInfo]:
-        """This user's jobs of a script, of a name or since a time, with those that have ended; maybe others.
+        """Find this user's jobs of a script, by name or submission time, also ended ones; may return others,
+        too.
 
         Raises:
-            SchedulerUnreachable: nothing answers that has to.
+            SchedulerUnreachable: a command that is needed does not answer.
         """
 
     def unfinished(self, script: str) -> list[JobInfo]:
-        """All jobs of a script that wait or run, or may, whatever ids anybody remembers.
+        """Return all jobs of a script that may still wait or run, whether or not their ids were recorded.
 
         Raises:
-            SchedulerUnreachable: nothing answers.
+            SchedulerUnreachable: the scheduler does not answer.
         """
-        return [one for one in self.of_user(script) if one.is_active and one.runs(script)]
+        return [info for info in self.of_user(script) if info.is_active and info.runs(script)]
 
     @abstractmethod
     def of_user(self, script: str) -> list[JobInfo]:
-        """This user's jobs of a script, and maybe others; raises as `unfinished`."""
+        """Return this user's jobs of a script, and maybe others; raises as `unfinished`."""
 
     def cancel(self, jobs: Sequence[str]) -> dict[str, str]:
-        """Have jobs ended in this order, whole arrays too: by one command for as many as fit.
+        """Cancel jobs, including whole arrays, in this order and by as few commands as possible.
 
-        Those that the scheduler does not end, each with its words.
+        Return the jobs that the scheduler does not cancel, each with its message.
         """
         refused: dict[str, str] = {}
         for begin in range(0, len(jobs), _MOST_CANCELLED):
-            some = jobs[begin : begin + _MOST_CANCELLED]
+            batch = jobs[begin : begin + _MOST_CANCELLED]
             try:
-                done = self.run([*self.cancel_command, *some])
-            except SchedulerUnreachable as why:
-                refused |= dict.fromkeys(some, str(why))
+                done = self.run([*self.cancel_command, *batch])
+            except SchedulerUnreachable as error:
+                refused |= dict.fromkeys(batch, str(error))
             else:
-                refused |= _refusals(some, done) if done.returncode else {}
+                refused |= _refusals(batch, done) if done.returncode else {}
         return refused
 
     @abstractmethod
     def is_of(self, info: JobInfo, run: RunDirectory) -> bool:
-        """Whether a job that waits or runs is certainly that of a script that stood alone."""
+        """Whether a pending or running job is certainly that of a script submitted without castoff."""
 
 
 class QueueByIds(Queue):
-    """One that is asked about a number of jobs at a time, each by its id."""
+    """A queue that is queried by job ids, several at a time."""
 
     unknown: ClassVar[int] = 0
-    """The exit code of a question whose last job without an answer is none that it knows."""
+    """The exit code of a query whose last job without an answer is unknown to the scheduler."""
 
     def query(self, jobs: Iterable[str]) -> tuple[list[JobInfo], dict[str, str]]:
         """See `Queue.query`."""
-        found: list[JobInfo] = []
+        infos: list[JobInfo] = []
         unanswered: dict[str, str] = {}
         wanted = sorted({*jobs}, key=lambda job: (len(job), job))
         for begin in range(0, len(wanted), MAX_QUERIED):
-            some = wanted[begin : begin + MAX_QUERIED]
-            done, reported, denied = self.query_ids(some)
-            missing = {*some} - {one.job for one in reported} - denied
+            batch = wanted[begin : begin + MAX_QUERIED]
+            done, reported, denied = self.query_ids(batch)
+            missing = {*batch} - {info.job for info in reported} - denied
             failed = failure_of(done) if done.returncode not in (0, self.unknown) else None
             left_out = f"{Path(done.args[0]).name}'s answer leaves out job"
-            silence = {job: failed or f"{left_out} {job}" for job in some if job in missing}
-            if len(silence) == len(some):
-                raise SchedulerUnreachable(silence[some[0]])
-            found += reported
+            silence = {job: failed or f"{left_out} {job}" for job in batch if job in missing}
+            if len(silence) == len(batch):
+                raise SchedulerUnreachable(silence[batch[0]])
+            infos += reported
             unanswered |= silence
-        return found, unanswered
+        return infos, unanswered
 
     @abstractmethod
     def query_ids(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobInfo], set[str]]:
-        """The result of a command that asks about so many jobs: those it reports, and those it does not know.
+        """Query these jobs by one command; return its result, the jobs reported, and the ids reported as
+        unknown.
 
         Raises:
             SchedulerUnreachable: it does not answer.
@@ -284,7 +291,7 @@ class QueueByIds(Queue):
 
 
 def _refusals(jobs: Sequence[str], done: subprocess.CompletedProcess[str]) -> dict[str, str]:
-    """What a command that failed has to say of jobs: of each that it names; of all if it names none."""
+    """Return a failed command's messages by job: for the jobs that it names, or for all if it names none."""
     named = {}
     for job in jobs:
         word = re.compile(rf"(?<![\w.]){re.escape(job)}(?!\w)")
@@ -295,7 +302,7 @@ def _refusals(jobs: Sequence[str], done: subprocess.CompletedProcess[str]) -> di
 
 
 def user_name(user: str) -> str:
-    """The name of a user's id; the id itself where nobody has it."""
+    """Return the name of a user id; the id itself if no user has it."""
     try:
         return pwd.getpwuid(int(user)).pw_name
     except (KeyError, ValueError):

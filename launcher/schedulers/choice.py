@@ -1,4 +1,4 @@
-"""Which site applies if the user names none."""
+"""Chooses the site if the user names none."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from castoff.launcher.schedulers.fields import refused_of_site
 from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, NAMES, scheduler_of
 
 NO_SCHEDULER = scheduler_of(NAMES[-1]).found_on({}) or ""
-"""Why a site is this machine alone that nobody has chosen."""
+"""The reason for a site that is this machine alone: castoff found no scheduler."""
 
 
 def choose_site(*, search: Search | None = None, inside: str | None = None) -> tuple[Site, str]:
-    """The site to use when none is named, and why it was chosen.
+    """Return the site to use when none is named, and why it was chosen.
 
-    The first of: the variable CASTOFF_SITE, `site:` in the project's .castoff/config.yaml, `inside`, the
-    scheduler in whose allocation this is, the first scheduler that is found on PATH, else local.
+    The first of: the variable CASTOFF_SITE; `site:` in the project's .castoff/config.yaml; `inside`, the
+    scheduler of the allocation that this process is in; the first scheduler that is found on PATH; local.
 
     Raises:
         CastoffError: there is no such profile.
@@ -34,9 +34,9 @@ def choose_site(*, search: Search | None = None, inside: str | None = None) -> t
 
 
 def not_described(site: Site, search: Search | None = None) -> str | None:
-    """What to do where a scheduler was found and nobody has said which machine this is; None: somebody has.
+    """Return what to do if castoff found a scheduler but nobody has named the site; None: somebody has.
 
-    The site is then one that assumes nothing of its machine.
+    The site is then a built-in one, which knows nothing of this machine.
     """
     search = search or Search.here()
     kinds = {kind for kind, _ in search.profiles().get(site.name, [])}
@@ -55,7 +55,7 @@ def not_described(site: Site, search: Search | None = None) -> str | None:
 
 
 def _describes(name: str, scheduler: str, search: Search) -> bool:
-    """Whether a profile is the user's or the project's, and of that scheduler."""
+    """Whether a profile is the user's or the project's, and is for that scheduler."""
     if search.profiles()[name][0][0] == "built-in":
         return False
     try:
@@ -65,7 +65,7 @@ def _describes(name: str, scheduler: str, search: Search) -> bool:
 
 
 def site_named(name: str, *, search: Search | None = None) -> Site:
-    """The profile of that name; says on standard error which files of the project it is made of.
+    """Load the profile of that name; report on standard error which of the project's files it uses.
 
     Raises:
         CastoffError: there is none, or it extends itself in a circle.
@@ -79,7 +79,7 @@ def site_named(name: str, *, search: Search | None = None) -> Site:
 
 
 def profile(name: str, search: Search) -> Site:
-    """The profile of that name, whose scheduler castoff knows.
+    """Load the profile of that name and check it against its scheduler.
 
     Raises:
         CastoffError: there is none, or it extends itself in a circle.
@@ -91,20 +91,20 @@ def profile(name: str, search: Search) -> Site:
 
 
 def check_profile(site: Site) -> Scheduler:
-    """The site's scheduler, which castoff knows and which handles all that the profile says.
+    """Return the site's scheduler, after checking that it supports all fields of the profile.
 
     Raises:
-        InvalidInput: otherwise.
+        InvalidInput: it does not support all of them, or castoff does not know the scheduler.
     """
     place = f"site {site.name}"
     try:
-        own = scheduler_of(site.scheduler)
+        scheduler = scheduler_of(site.scheduler)
     except CastoffError as error:
         field, _, message = str(error).partition(": ")
         raise InvalidInput([Problem(place, field, message)]) from None
-    if problems := [Problem(place, field, message) for field, message in refused_of_site(site, own)]:
+    if problems := [Problem(place, field, message) for field, message in refused_of_site(site, scheduler)]:
         raise InvalidInput(problems)
-    return own
+    return scheduler
 
 
 def _choose(search: Search, inside: str | None) -> tuple[str, str]:
@@ -116,5 +116,5 @@ def _choose(search: Search, inside: str | None) -> tuple[str, str]:
             return named, f"{config} names it"
     if inside is not None:
         return inside, f"this shell is in an allocation of {inside}"
-    found = ((name, scheduler_of(name).found_on(search.environ)) for name in NAMES)
-    return next((name, why) for name, why in found if why)
+    candidates = ((name, scheduler_of(name).found_on(search.environ)) for name in NAMES)
+    return next((name, reason) for name, reason in candidates if reason)

@@ -1,4 +1,4 @@
-"""How a scheduler's own commands are run: in which environment, and for how long."""
+"""Runs schedulers' commands: their environment, their time limit, and their output."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from castoff.launcher.ranks import is_stale
 from castoff.launcher.schedulers.page import Page, Unreadable
 
 Read = TypeVar("Read")
-"""What a reader makes of a page."""
+"""The result of parsing a command's output."""
 
 _PREFIXES = (
-    # What Slurm's commands take for options, and the job that this process is part of.
+    # Variables that Slurm's commands take for options, and those of the job that this process is part of.
     *("SBATCH_", "SLURM_", "SALLOC_", "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "PBS_"),
     *("PMI_", "PMIX_", "TORCHELASTIC_", "CASTOFF_"),
 )
 
 SETTINGS = ("CASTOFF_RUNS_DIR", "CASTOFF_SITE")
-"""The user's own variables; every other CASTOFF_* belongs to some job."""
+"""The variables that users set; every other CASTOFF_* belongs to some job."""
 
 _KEPT = frozenset(
     {
         *SETTINGS,
-        # Where the scheduler is and who may use it, which is the site's matter.
+        # Set by the site: where the scheduler is, and who may use it.
         *("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"),
         *("PBS_CONF_FILE", "PBS_EXEC", "PBS_DEFAULT", "PBS_SERVER"),
     }
@@ -39,11 +39,12 @@ _KEPT = frozenset(
 
 
 def command_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """`environ` without what would change a scheduler's command, or make a job take itself for another one.
+    """Return `environ` without what would change a scheduler's command, or make a job mistake itself for
+    another.
 
     SBATCH_PARTITION in the environment wins over `#SBATCH --partition` (sbatch(1), input environment
-    variables), and a job that is submitted from inside another would take its SLURM_ARRAY_TASK_ID or
-    its RANK for its own.
+    variables), and a job that is submitted from inside another would take the other's SLURM_ARRAY_TASK_ID
+    or RANK for its own.
     """
     return {
         name: value
@@ -53,27 +54,27 @@ def command_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 PATIENCE = 30.0
-"""Seconds for an answer: what a busy scheduler may take."""
+"""Seconds to wait for an answer: a busy scheduler may need them."""
 
 
 LONGEST_PAGE = 512 << 20
-"""Bytes of an answer that are read part by part: a queue of two million jobs takes so much."""
+"""The most bytes of an answer that is read in parts: a queue of two million jobs takes that many."""
 
 LONGEST_ANSWER = 128 << 20
-"""Bytes of an answer that is held in whole: what a machine of 50,000 nodes says of each takes so much."""
+"""The most bytes of an answer that is held as a whole: a list of 50,000 nodes takes that many."""
 
 _BEGINNING = 1 << 16
-"""Bytes of an answer that are kept for a message."""
+"""Bytes of an answer that are kept for an error message."""
 
 _LONGEST_COMPLAINT = 1 << 20
 """Bytes of standard error that are kept."""
 
 VERSION_PATIENCE = 5.0
-"""Seconds that a program gets to say its version."""
+"""Seconds to wait for a program's version."""
 
 
 class SchedulerUnreachable(Exception):
-    """A command that gave no answer; the text says why."""
+    """A command gave no answer; the text says why. `lasting`: asking again from this host is useless."""
 
     def __init__(self, why: str, *, lasting: bool = False):
         super().__init__(why)
@@ -81,25 +82,25 @@ class SchedulerUnreachable(Exception):
 
 
 class Answering:
-    """A command that runs, and the beginning of what it prints: it may never end."""
+    """A running command, and the beginning of its output, which may never end."""
 
     def __init__(self, process: subprocess.Popen[bytes], most: int):
-        """Keep at most so many bytes of its output."""
+        """Keep at most `most` bytes of its output."""
         self.output = bytearray()
         self.errors = bytearray()
         self._process = process
         self._open = [(process.stdout, self.output, most), (process.stderr, self.errors, _LONGEST_COMPLAINT)]
 
     def wait(self, seconds: float | None) -> None:
-        """Until it has ended and nobody holds its streams; raises as `parts`."""
+        """Wait until the command has ended and nobody holds its streams; raises as `parts`."""
         for _ in self.parts(seconds):
             pass
 
     def parts(self, seconds: float | None) -> Iterator[bytes]:
-        """All of its output, kept or not, until it has ended and nobody holds its streams.
+        """Yield all of its output, kept or not, until it has ended and nobody holds its streams.
 
         Raises:
-            subprocess.TimeoutExpired: that takes longer; it may be called again.
+            subprocess.TimeoutExpired: it takes longer; `parts` may be called again.
         """
         give_up = None if seconds is None else time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
@@ -124,10 +125,10 @@ class Answering:
 
 
 def answer_of(argv: list[str], patience: float, environ: Mapping[str, str]) -> str:
-    """What a command prints.
+    """Run a command and return its output.
 
     Raises:
-        SchedulerUnreachable: it is not here, fails, or takes too long.
+        SchedulerUnreachable: the command is not on PATH, fails, or takes too long.
     """
     done = run_to_end(argv, patience, environ)
     if done.returncode:
@@ -136,7 +137,7 @@ def answer_of(argv: list[str], patience: float, environ: Mapping[str, str]) -> s
 
 
 def failure_of(done: subprocess.CompletedProcess[str]) -> str:
-    """How a command failed, with its words."""
+    """Describe how a command failed, with its message."""
     lines = [" ".join(line.split()) for line in (done.stderr.strip() or done.stdout.strip()).splitlines()]
     # qstat repeats one sentence for each of its jobs.
     message = " ".join(dict.fromkeys(filter(None, lines))) or "without a message"
@@ -147,17 +148,17 @@ def failure_of(done: subprocess.CompletedProcess[str]) -> str:
 def parsed_answer(
     argv: list[str], patience: float, environ: Mapping[str, str], read: Callable[[Page], Read]
 ) -> Read:
-    """What `read` makes of what a command prints; raises as `answer_of`."""
-    done, found = read_to_end(argv, patience, environ, read)
+    """Run a command and return its output as parsed by `read`; raises as `answer_of`."""
+    done, parsed = read_to_end(argv, patience, environ, read)
     if done.returncode:
         raise SchedulerUnreachable(failure_of(done))
-    return found
+    return parsed
 
 
 def run_to_end(
     argv: list[str], patience: float, environ: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """Run a scheduler's command to its end, and hold all that it prints; raises as `read_to_end`."""
+    """Run a scheduler's command to its end and keep all of its output; raises as `read_to_end`."""
     done, text = read_to_end(argv, patience, environ, "".join, most=LONGEST_ANSWER)
     return subprocess.CompletedProcess(done.args, done.returncode, text, done.stderr)
 
@@ -170,21 +171,21 @@ def read_to_end(
     *,
     most: int | None = None,
 ) -> tuple[subprocess.CompletedProcess[str], Read]:
-    """Run a scheduler's command to its end, and have `read` take what it prints as it arrives.
+    """Run a scheduler's command to its end, while `read` parses its output as it arrives.
 
-    How it ended, with the beginning of its output; and what was read, which is of no use where it failed.
-    `most`: bytes that it may print (default: `LONGEST_PAGE`).
+    Return the command's result, with the beginning of its output, and what `read` returned, which is useless
+    if the command failed. `most`: the bytes that it may print (default: `LONGEST_PAGE`).
 
     Raises:
-        SchedulerUnreachable: it is not here, takes too long, or prints what cannot be an answer.
+        SchedulerUnreachable: the command is not on PATH, takes too long, or prints more than any answer.
     """
     process = _start(argv, environ)
     answering = Answering(process, _BEGINNING)
     page = _decoded(answering.parts(patience), LONGEST_PAGE if most is None else most)
     with process:
         try:
-            found = read(page)
-            for _ in page:  # what it had no use for
+            parsed = read(page)
+            for _ in page:  # the rest, which `read` did not need
                 pass
         except subprocess.TimeoutExpired:
             raise SchedulerUnreachable(f"{argv[0]} gave no answer within {patience:g} s") from None
@@ -196,11 +197,11 @@ def read_to_end(
     output, errors = (
         "".join(_decoded(iter([bytes(text)]), len(text))) for text in (answering.output, answering.errors)
     )
-    return subprocess.CompletedProcess(process.args, process.returncode, output, errors), found
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors), parsed
 
 
 def _start(argv: list[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """A command that has been started; raises as `read_to_end`."""
+    """Start a command; raises as `read_to_end`."""
     import shutil
 
     program = shutil.which(argv[0], path=environ.get("PATH", ""))
@@ -211,7 +212,7 @@ def _start(argv: list[str], environ: Mapping[str, str]) -> subprocess.Popen[byte
     try:
         return subprocess.Popen(
             [program, *argv[1:]],
-            # In no language but the one that is read here, and times in seconds since 1970.
+            # Messages in English, which castoff parses, and times in seconds since the epoch.
             env={**command_environment(environ), "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -222,10 +223,11 @@ def _start(argv: list[str], environ: Mapping[str, str]) -> subprocess.Popen[byte
 
 
 def _decoded(parts: Iterator[bytes], most: int) -> Page:
-    """The text of so many bytes. A line may end in any way, as in all text that Python reads.
+    """Decode at most `most` bytes; all kinds of line ends become newlines, as in text files that Python
+    reads.
 
     Raises:
-        Unreadable: there are more.
+        Unreadable: there are more bytes.
     """
     decoder = io.IncrementalNewlineDecoder(
         codecs.getincrementaldecoder("utf-8")("surrogateescape"), translate=True
@@ -240,12 +242,12 @@ def _decoded(parts: Iterator[bytes], most: int) -> Page:
 
 
 def ssh_command(host: str, program: Sequence[str], *, terminal: bool) -> list[str]:
-    """What runs a program on another host by ssh, which hands one line to a shell there."""
+    """Return the ssh command that runs a program on a host; ssh passes one line to a shell on it."""
     return ["ssh", "-t" if terminal else "-T", "--", host, shlex.join(program)]
 
 
 def version_of(program: str, environ: Mapping[str, str]) -> str:
-    """What a program says of its version, in small letters; nothing where it knows no --version."""
+    """Return what a program prints for --version, in lower case; empty if it fails."""
     try:
         done = run_to_end([program, "--version"], VERSION_PATIENCE, environ)
     except SchedulerUnreachable:

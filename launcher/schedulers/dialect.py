@@ -1,7 +1,7 @@
 """A scheduler's directives: its table of fields, its syntax, and a job's directives, ready to quote. Pure.
 
-A job's stand in four layers, the later wins: castoff's defaults, the site's directives, what the job file's
-typed fields ask for, and its `directives:`.
+A job's directives come from four layers, later ones winning: castoff's defaults, the site's directives, the
+typed fields of the job file, and its `directives:`.
 """
 
 from __future__ import annotations
@@ -22,45 +22,45 @@ Directives: TypeAlias = "list[tuple[str, str | bool]]"
 Layer: TypeAlias = "list[tuple[str, str | bool | None]]"
 
 _JOB_ID = re.compile(r"[0-9]+(_[0-9]+|\[[0-9]*\])?(\.[A-Za-z0-9.-]+)?")
-"""A job's id: 123, 123_4, 123.host, 123[].host."""
+"""Job ids, such as 123, 123_4, 123.host or 123[].host."""
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """What a scheduler's directives may be."""
+    """The directives of a scheduler: their fields, their syntax, and which of them a job may set."""
 
     fields: tuple[Row, ...]
-    """Which directives say a job's fields, in the order of a script."""
+    """The directives for a job's fields, in the order of a script."""
     needed: Mapping[str, str]
-    """Those that may be changed but not removed, and why."""
+    """Directives that may be changed but not removed, each with the reason."""
     line: Callable[[str, str | bool], str]
-    """How it is written into a script."""
+    """Writes a directive as it follows the mark in a script, such as `--nodes=2`."""
     refused: Mapping[str, str] = {}
-    """Those that no job may have, and why."""
+    """Directives that no job may set, each with the reason."""
     sizes: frozenset[str] = frozenset()
-    """Those that say how many nodes, tasks, cores and devices there are, and how tasks share these."""
+    """Directives for the numbers of nodes, tasks, cores and devices, and for how tasks share these."""
     streams: frozenset[str] = frozenset()
-    """Those that say where a job's output goes."""
+    """Directives for where a job's output goes."""
     own_to_scripts: frozenset[str] = frozenset()
-    """Others that a job with a `script` may have, though a field says them in other jobs."""
+    """Further directives that jobs with a `script` may set, although fields set them in other jobs."""
     has_letters: bool = False
-    """Whether a letter is a name of its own, and not short for another."""
+    """Whether a one-letter name is a directive itself, not short for a longer name."""
 
     @property
     def owned(self) -> dict[str, str]:
-        """The directives that castoff decides from a field, because the rest of the script depends on it."""
+        """Directives that castoff derives from a field, since the rest of the script depends on them."""
         return names(self.fields, "owned")
 
     @property
     def said_by_fields(self) -> dict[str, str]:
-        """These, and those by which castoff knows what the job asks for, and checks it."""
+        """The owned directives, and those by which castoff knows what the job asks for; with their fields."""
         return {**self.owned, **names(self.fields, "typed")}
 
     def row(self, directive: str) -> Row | None:
-        """That of a directive, if its text is a field's."""
+        """Return the row of a directive, if the row can read the directive's text."""
         return next((row for row in self.fields if row.directive == directive and row.value), None)
 
     def beyond(self, directive: str, value: str | bool) -> bool:
-        """Whether a typed directive says what its field cannot hold."""
+        """Whether the value of a typed field's directive is one that the field cannot hold."""
         row = self.row(directive)
         try:
             if row and row.rule == "typed":
@@ -73,59 +73,61 @@ class Dialect(msgspec.Struct, frozen=True):
 
 
 def is_job_id(name: str) -> bool:
-    """Whether a word is an id as schedulers give them."""
+    """Whether a text has the form of a scheduler's job id."""
     return _JOB_ID.fullmatch(name) is not None
 
 
 def own_dependency(after: Mapping[Any, list[str]]) -> str | None:
-    """What a script's own directive waits for: `after` in its words, where every entry is a scheduler's id.
+    """Return `after` as a dependency directive for the script; None unless every entry is a job id.
 
-    A run's name is resolved at submission, so then the whole dependency is an argument there.
+    Names of runs are resolved at submission, which then passes the whole dependency as an argument.
     """
-    known = after and all(is_job_id(name) for names in after.values() for name in names)
-    return dependency_words(after) if known else None
+    all_ids = after and all(is_job_id(name) for names in after.values() for name in names)
+    return dependency_words(after) if all_ids else None
 
 
 def dependency_words(after: Mapping[Any, list[str]]) -> str:
-    """The jobs of each condition in the words that Slurm and PBS share."""
+    """Write the jobs of each condition in the syntax that Slurm and PBS share: `afterok:1:2,after:3`."""
     return ",".join(":".join([condition, *names]) for condition, names in after.items())
 
 
 def says_its_size(spec: JobSpec, dialect: Dialect, scheduler: str) -> bool:
-    """Whether a job with a script has its size from its own directives alone, or from no word at all."""
+    """Whether a job with a script has its size from its own directives alone, or requests no size at all."""
     fields = (spec.nodes, spec.cores_per_rank, spec.devices_per_rank, spec.memory, spec.exclusive)
-    given = {*of_scheduler(spec.directives, scheduler)}
-    return spec.script is not None and bool(given & dialect.sizes or not any((*fields, spec.select)))
+    raw = {*of_scheduler(spec.directives, scheduler)}
+    return spec.script is not None and bool(raw & dialect.sizes or not any((*fields, spec.select)))
 
 
 def layered(dialect: Dialect, job: Job) -> Directives:
-    """castoff's own, under the site's, under those that fields ask for, under the job's `directives:`.
+    """Merge a job's directives, later ones winning: castoff's, the site's, the fields', the job's.
 
-    In the table's order, and then as they are given. castoff adds nothing to what a script's own directives
-    say.
+    The result is in the table's order, then in the given order. If the job has a `script`, castoff adds
+    nothing to the sizes and streams in its directives.
     """
     spec, site = job.spec, job.site
-    asked: Layer = [(row.directive, row.said(job)) for row in dialect.fields if not row.is_default]
-    own: Layer = [(row.directive, row.said(job)) for row in dialect.fields if row.is_default]
+    from_fields: Layer = [(row.directive, row.said(job)) for row in dialect.fields if not row.is_default]
+    defaults: Layer = [(row.directive, row.said(job)) for row in dialect.fields if row.is_default]
     if spec.script is not None:
-        left = dialect.streams | (
+        script_only = dialect.streams | (
             dialect.sizes if says_its_size(spec, dialect, site.scheduler) else frozenset()
         )
-        asked, own = ([one for one in layer if one[0] not in left] for layer in (asked, own))
+        from_fields, defaults = (
+            [entry for entry in layer if entry[0] not in script_only] for layer in (from_fields, defaults)
+        )
     merged: dict[str, str | bool] = {}
-    wanted = [(name, value) for name, value in asked if value is not None]
+    wanted = [(name, value) for name, value in from_fields if value is not None]
     of_site, of_job = (of_scheduler(given, site.scheduler) for given in (site.directives, spec.directives))
-    for name, value in (*own, *of_site.items(), *wanted, *of_job.items()):
+    for name, value in (*defaults, *of_site.items(), *wanted, *of_job.items()):
         if value is None or value is False:
             merged.pop(name, None)
         else:
             merged[name] = value
-    first = [(name, merged.pop(name)) for name, _ in (*asked, *own) if name in merged]
+    first = [(name, merged.pop(name)) for name, _ in (*from_fields, *defaults) if name in merged]
     return [*first, *merged.items()]
 
 
 def array_words(job: Job) -> str | None:
-    """An array's indices, as sbatch takes them; None: no array."""
+    """Write an array's indices as sbatch takes them; None: no array."""
     array = job.spec.array
     if array is None:
         return None
@@ -134,10 +136,10 @@ def array_words(job: Job) -> str | None:
 
 
 def array_of(text: str) -> dict[str, Any]:
-    """The field `array` of indices as sbatch and qsub take them.
+    """Read the field `array` from indices as sbatch and qsub take them.
 
     Raises:
-        ValueError: they are none.
+        ValueError: the text is not indices.
     """
     indices, _, most = text.partition("%")
     if not re.fullmatch(r"\d+(?:-\d+(?::\d+)?)?(?:,\d+(?:-\d+(?::\d+)?)?)*", indices):
@@ -147,10 +149,10 @@ def array_of(text: str) -> dict[str, Any]:
 
 
 def after_of(text: str) -> dict[str, list[str]]:
-    """The field `after` of a dependency in the words that Slurm and PBS share.
+    """Read the field `after` from a dependency in the syntax that Slurm and PBS share.
 
     Raises:
-        ValueError: it waits for something else.
+        ValueError: `after` cannot express it.
     """
     after: dict[str, list[str]] = {}
     for part in text.split(","):

@@ -1,8 +1,9 @@
 """Which fields of a job, and of a site's profile, are handled on a scheduler; all others are refused. Pure.
 
-castoff itself handles some in the same way on every scheduler (`OF_EVERY_SCRIPT`, and `OF_SITES` here); a
-scheduler lists the others that reach it (`Scheduler.handles`, `handles_of_site`). One that nobody lists is
-refused everywhere, so no new field is dropped in silence. A field within another has its path: `array.count`.
+castoff itself handles some fields in the same way on every scheduler (`OF_EVERY_SCRIPT` and `OF_SITES`); each
+scheduler lists the others that it supports (`Scheduler.handles`, `handles_of_site`). A field that is in no
+list is refused everywhere, so that no new field is silently dropped. A field within another is named by its
+path: `array.count`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ OF_SITES = frozenset(
         *("options.ranks_per_node", "options.device_names", "options.excludes"),
     }
 )
-"""Fields of a profile that mean the same, whatever its scheduler is."""
+"""Profile fields that mean the same for every scheduler."""
 
 OF_QUEUED_SITES = frozenset(
     {
@@ -67,36 +68,36 @@ OF_QUEUED_SITES = frozenset(
         *("directive_values.among", "directive_values.separator"),
     }
 )
-"""Fields of a profile that castoff checks or hands on for every scheduler that has queues and directives."""
+"""Profile fields that castoff checks or passes on for every scheduler that has queues and directives."""
 
 
 class Given(msgspec.Struct, frozen=True):
-    """A field that has another value than its default."""
+    """A field whose value is not its default."""
 
     name: str
     """Its path without the keys of mappings and the numbers of lists: `stage.to`."""
     place: str
-    """Its path with them, as a message names it: `stage.0.to`."""
+    """Its path with these keys and numbers, as messages show it: `stage.0.to`."""
 
 
 def given(fields: msgspec.Struct) -> Iterator[Given]:
-    """The fields that a job or a profile sets, down to those that hold no fields themselves."""
+    """Yield the fields that a job or a profile sets, down to those that contain no fields themselves."""
     for name, field in fields_of(type(fields)).items():
         value = getattr(fields, field.name)
         if value == field.default or (not value and field.default_factory is not msgspec.NODEFAULT):
             continue
-        if value in (False, 0) and field.default is None:  # `spare_nodes: 0` asks for nothing anywhere
+        if value in (False, 0) and field.default is None:  # such as `spare_nodes: 0`, which requests nothing
             continue
         below = [
-            Given(f"{name}.{one.name}", f"{name}{key}.{one.place}")
+            Given(f"{name}.{field_within.name}", f"{name}{key}.{field_within.place}")
             for key, inner in _within(value)
-            for one in given(inner)
+            for field_within in given(inner)
         ]
         yield from below or [Given(name, name)]
 
 
 def _within(value: object) -> Iterator[tuple[str, msgspec.Struct]]:
-    """Structs in a value, each with its place there; a site's `defaults` are checked as a job's."""
+    """Yield the structs in a value, with keys; not a site's `defaults`, which are checked as jobs."""
     items: Iterable[tuple[object, object]] = ()
     if isinstance(value, msgspec.Struct) and not isinstance(value, JobSpec):
         yield "", value
@@ -104,47 +105,47 @@ def _within(value: object) -> Iterator[tuple[str, msgspec.Struct]]:
         items = value.items()
     elif isinstance(value, list):
         items = enumerate(value)
-    yield from ((f".{key}", one) for key, one in items if isinstance(one, msgspec.Struct))
+    yield from ((f".{key}", item) for key, item in items if isinstance(item, msgspec.Struct))
 
 
 def launcher_named(spec: JobSpec, site: Site, scheduler: Scheduler) -> LauncherName:
-    """The launcher that a job asks for, or else its site; without a queue not one of queues alone."""
+    """Return the job's launcher, or else the site's. Without a queue, launchers that need one are skipped."""
     name = spec.launcher.name
     counts = scheduler.has_queue or name in scheduler.launchers
     return name if name and counts else site.launcher
 
 
 def without_effect(scheduler: Scheduler) -> frozenset[str]:
-    """The fields that a job may set all the same, and that have no effect there."""
+    """Return the job fields that the scheduler accepts and that have no effect."""
     if not scheduler.ignores_requests:
         return scheduler.ignores
-    tables = (one.dialect.fields for one in map(scheduler_of, HAVE_DIRECTIVES) if one.dialect)
+    tables = (other.dialect.fields for other in map(scheduler_of, HAVE_DIRECTIVES) if other.dialect)
     others = frozenset().union(*map(requests, tables))
     return scheduler.ignores | others - scheduler.handles - scheduler.instead.keys()
 
 
 def ignored(spec: JobSpec, site: Site, scheduler: Scheduler) -> list[str]:
-    """The fields that a job sets and that have no effect on this scheduler.
+    """Return the fields that a job sets and that have no effect on this scheduler.
 
-    Not directives of other schedulers alone.
+    `directives` is left out if they are only for other schedulers.
     """
     handled = OF_EVERY_SCRIPT | scheduler.handles
-    found: dict[str, None] = {}
+    fields: dict[str, None] = {}
     if others := _unlisted_names(spec, handled):  # only then are other schedulers' tables loaded
-        names = (one for one in others if _is_listed(one.name, without_effect(scheduler)))
-        found = dict.fromkeys(_as_a_whole(name, handled) for name in names)
+        names = (field for field in others if _is_listed(field.name, without_effect(scheduler)))
+        fields = dict.fromkeys(_as_a_whole(name, handled) for name in names)
     launcher = launcher_named(spec, site, scheduler)
     if spec.launcher.name not in (None, launcher):
-        found["launcher.name"] = None
+        fields["launcher.name"] = None
     if spec.launcher.args and LAUNCHERS[launcher].here:
-        found["launcher.args"] = None
+        fields["launcher.args"] = None
     if not of_scheduler(spec.directives, scheduler.name):
-        found.pop("directives", None)
-    return list(found)
+        fields.pop("directives", None)
+    return list(fields)
 
 
 def refused_of_job(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[tuple[str, str]]:
-    """The fields that a job sets and that are not handled there, each with what to do instead."""
+    """Yield the fields that a job sets and the scheduler does not support, each with what to do instead."""
     handled = OF_EVERY_SCRIPT | scheduler.handles
     if not _unlisted(spec, handled):
         return
@@ -154,19 +155,18 @@ def refused_of_job(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[
 
 
 def of_sites(scheduler: Scheduler) -> frozenset[str]:
-    """The fields of a profile that are handled there."""
+    """Return the profile fields that are supported with this scheduler."""
     return OF_SITES | scheduler.handles_of_site | (OF_QUEUED_SITES if scheduler.has_queue else frozenset())
 
 
 def refused_of_site(site: Site, scheduler: Scheduler) -> Iterator[tuple[str, str]]:
-    """The fields that a site profile sets and its scheduler does not support, each with what to do
-    instead."""
+    """Yield fields that a profile sets and its scheduler does not support, with what to do instead."""
     for field in _unlisted(site, of_sites(scheduler)):
         yield field, f"is not supported by {scheduler.title}, the scheduler of this site: drop it"
 
 
 def _unlisted_names(fields: msgspec.Struct, listed: frozenset[str]) -> list[Given]:
-    return [one for one in given(fields) if not _is_listed(one.name, listed)]
+    return [field for field in given(fields) if not _is_listed(field.name, listed)]
 
 
 def _unlisted(fields: msgspec.Struct, listed: frozenset[str]) -> list[str]:
@@ -174,12 +174,12 @@ def _unlisted(fields: msgspec.Struct, listed: frozenset[str]) -> list[str]:
 
 
 def _is_listed(name: str, listed: frozenset[str]) -> bool:
-    """Whether a field is among these, or all that it could hold is: an empty `snapshot` is a field, too."""
+    """Whether a field, or any that it could contain, is listed: an empty `snapshot` is a field, too."""
     return name in listed or _holds_some(name, listed)
 
 
 def _as_a_whole(one: Given, others: frozenset[str]) -> str:
-    """A field's place; the outermost one's, if nothing in that is among these others."""
+    """Return a field's place; its outermost field's, if none of the fields in that one is among `others`."""
     outer = one.name.partition(".")[0]
     return one.place if _holds_some(outer, others) else outer
 

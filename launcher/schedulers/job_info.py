@@ -10,51 +10,51 @@ if TYPE_CHECKING:  # ranks need the rest, without msgspec
 
 
 class JobInfo(NamedTuple):
-    """What a scheduler says of one job, or of one of an array's; times are seconds since the epoch."""
+    """A scheduler's report on one job, or on one member of an array; times are seconds since the epoch."""
 
     job: str
-    """Its id; an array's own, whichever of its jobs this is."""
+    """The job's id; for a member of an array, the array's."""
     task: int | None
-    """Its index in the array; None if it is in none."""
+    """The member's index in its array; None: the job is not in an array."""
     word: str
-    """Its state in the scheduler's word."""
+    """The state, as the scheduler names it."""
     stage: str = "unknown"
-    """pending, running or ended; unknown: its word does not say, so it may be any of these."""
+    """pending, running or ended; unknown: castoff does not know the state, so it may be any of these."""
     ending: str = "unknown"
-    """What became of it, in castoff's word."""
+    """How the job ended, in castoff's terms."""
     ended_itself: bool = False
-    """Whether its script ended by itself, and so had the last word."""
+    """Whether the script ended by itself, so that its own record of the ending counts."""
     may_have_been_killed: bool = False
-    """Whether it may have been killed, though it looks as if it ended well."""
+    """Whether the job may have been killed although it seems to have ended well."""
     why: str | None = None
-    """Why it ended so, or what its word means, where that is more than castoff's word for it says."""
+    """The reason for the ending, or the meaning of `word`, if castoff's term for it does not say enough."""
     cancelled_by: str | None = None
-    """The user who cancelled it, where that is reported."""
+    """The user who cancelled the job, if reported."""
     exit_code: int | None = None
-    """Its script's code, or 128 and the number of the signal that ended it; None: not reported."""
+    """The script's exit code, or 128 plus the number of the signal that ended it; None: not reported."""
     was_cancelled: bool = False
-    """Whether somebody cancelled it for certain, also while it waited to start again."""
+    """Whether somebody certainly cancelled the job, even while it waited to start again."""
     was_requeued: bool = False
-    """Whether this start of it was ended to queue it again."""
+    """Whether this start of the job was ended in order to requeue the job."""
     dependency_never_satisfied: bool = False
-    """Whether what it waits for can no longer be, or could not when it ended."""
+    """Whether the job's dependency can never be satisfied, or could not when the job ended."""
     submitted: float | None = None
-    """Since when it is in the queue: of one that was queued again, since then."""
+    """When the job entered the queue; if it was requeued, the last time."""
     start: float | None = None
-    """When it began; of a job that waits, when it might."""
+    """When the job began; for a pending job, the estimated time."""
     end: float | None = None
     pending_reason: str = ""
-    """Why it waits, in plain words, and with the scheduler's own."""
+    """Why the job is pending: in plain words, with the scheduler's."""
     is_held: bool = False
-    """Whether it waits until somebody does something."""
+    """Whether the job stays pending until somebody acts."""
     script: str = ""
-    """Its script's path, with its arguments or as the end of the command that submitted it."""
+    """The script's path, which may be followed by arguments or be the end of the submit command."""
     folder: str = ""
-    """Where it was submitted."""
+    """The folder in which the job was submitted."""
 
     @property
     def is_active(self) -> bool:
-        """Whether it waits or runs, or may, in a state that castoff does not know."""
+        """Whether the job is pending, running, or in a state that castoff does not know."""
         return self.stage != "ended"
 
     def runs(self, script: str) -> bool:
@@ -63,32 +63,32 @@ class JobInfo(NamedTuple):
 
 
 def runs_script(submitted: str, script: str) -> bool:
-    """Whether a path, with its arguments or as the end of a command, is that of a script in a run directory.
+    """Whether a job's script (see `JobInfo.script`) is `script`, a path in a run directory.
 
-    A run directory that was moved since keeps its name, which no other has.
+    Only the last two parts of the path count: a run directory may have been moved, but its name is unique.
     """
     name = "/".join(script.rsplit("/", 2)[-2:])
     return submitted == script or submitted.endswith(("/" + name, " " + script))
 
 
 class JobUsage(NamedTuple):
-    """What a scheduler's accounting says that one start of a job used."""
+    """What one start of a job used, as the scheduler's accounting reports it."""
 
     job: str
-    """Its id; an array's own, whichever of its jobs this is."""
+    """The job's id; for a member of an array, the array's."""
     task: int | None
     start: float | None
-    """When it began, in seconds since the epoch."""
+    """When this start began, in seconds since the epoch."""
     usage: Usage
 
 
 def member_job_id(job: str, index: int | None) -> str:
-    """The id of one job of an array in its scheduler's own spelling: `37_3`, PBS's `7[3].head`."""
+    """Return the id of an array's member in its scheduler's spelling: `37_3`, PBS's `7[3].head`."""
     if index is None:
         return job
     return job.replace("[]", f"[{index}]", 1) if "[]" in job else f"{job}_{index}"
 
 
 def whole(text: str | None) -> int | None:
-    """A whole number of an answer; None: it has none, or one that no count, code or index can be."""
+    """Read a whole number; None: the text is not one, or is too long for a count, code or index."""
     return int(text) if text is not None and re.fullmatch(r"\s*-?[0-9]{1,9}\s*", text) else None

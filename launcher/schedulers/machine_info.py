@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 USER = "<user>"
-"""In a question's words: the name of whoever asks."""
+"""A placeholder in a question's command for the name of the user who asks."""
 
 
 class Question(NamedTuple):
@@ -15,11 +15,11 @@ class Question(NamedTuple):
     about: str
     argv: list[str]
     optional: bool = False
-    """Whether the machine may lack what is asked for, such as accounting."""
+    """Whether the command may fail, since the machine may lack what it asks for, such as accounting."""
 
 
 class QueueInfo(NamedTuple):
-    """A queue, a partition or a QOS, at its outermost; None where the scheduler names no bound."""
+    """The widest limits of a queue, a partition or a QOS; None: the scheduler sets no limit."""
 
     min_nodes: int | None = 1
     max_nodes: int | None = None
@@ -27,47 +27,49 @@ class QueueInfo(NamedTuple):
     """Seconds."""
     max_walltime: int | None = None
     max_jobs: int | None = None
-    """Queued and running jobs of one user, or of one project where that is less."""
+    """The most queued and running jobs of one user, or of one project if that is less."""
     max_devices: int | None = None
-    """Devices of a job that has one node at the most; of others nobody says how many of them a node has."""
+    """The most devices of a job, if jobs have one node at most; for larger jobs, the share per node is
+    unknown.
+    """
     offered: bool = True
-    """Whether users are meant to name it: not where it is hidden, shut or filled by a routing queue."""
+    """Whether users are meant to name it; not if it is hidden, closed or filled by a routing queue."""
     routes_to: tuple[str, ...] = ()
-    """The queues that it hands its jobs to, of which users do not name one."""
+    """The queues that it routes its jobs to; users do not name those."""
     passing: bool = False
-    """Whether it goes when a reservation ends."""
+    """Whether the queue belongs to a reservation and disappears with it."""
     accepts_jobs: bool = True
-    """Whether it takes submissions now."""
+    """Whether it accepts submissions now."""
     starts_jobs: bool = True
-    """Whether jobs that wait in it are started now."""
+    """Whether it starts pending jobs now."""
     accounts: tuple[str, ...] = ()
-    """Those whose jobs alone it takes; none: any account's."""
+    """The only accounts whose jobs it accepts; empty: any account's."""
     notes: tuple[str, ...] = ()
-    """Who may use it and what else a person should know, each in words."""
+    """Phrases for the user: who may use the queue, and what else to know."""
 
 
 class NodeKind(NamedTuple):
-    """Nodes that are alike; None where the scheduler does not say."""
+    """Nodes that are alike; None: the scheduler does not report a value."""
 
     cores: int
     """Physical cores, unless the scheduler `counts_threads`."""
     devices: int = 0
     device_type: str | None = None
     memory: int | None = None
-    """MiB; of the node that has the least."""
+    """MiB, for the node with the least."""
     nodes: int = 1
-    """How many there are."""
+    """How many such nodes there are."""
     sockets: int | None = None
     cpus_per_core: int = 1
     device_sockets: tuple[int, ...] = ()
     """The sockets that its devices belong to."""
     features: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
-    """Those whose jobs may get such a node; none: any queue's."""
+    """The queues whose jobs may get such a node; empty: any queue's."""
     whole: bool = False
     """Whether a job always gets all of such a node."""
     reserved: int = 0
-    """Cores of each that no job gets."""
+    """Cores of each node that no job gets."""
 
     def words(self, plain: str = "cores") -> str:
         """Describe one node of this kind: cores, devices and memory; `plain`: the word for its cores."""
@@ -78,19 +80,19 @@ class NodeKind(NamedTuple):
 
 
 class AwayHost(NamedTuple):
-    """A host that gets no jobs now: it is drained or down."""
+    """A host that gets no jobs now, since it is drained or down."""
 
     name: str
     state: str
     """In the scheduler's words."""
     reason: str = ""
-    """In an administrator's words; empty where nobody gave one."""
+    """An administrator's explanation; empty: none."""
     queues: tuple[str, ...] = ()
-    """Those whose jobs it would get; none: any queue's."""
+    """The queues whose jobs it would get; empty: any queue's."""
 
 
 class User(NamedTuple):
-    """What the scheduler's accounting knows of whoever asks."""
+    """What the scheduler's accounting reports about the user who asks."""
 
     accounts: tuple[str, ...] = ()
     default_account: str | None = None
@@ -103,43 +105,45 @@ class MachineInfo(NamedTuple):
 
     queues: Mapping[str, QueueInfo] = {}
     qos: Mapping[str, QueueInfo] | None = None
-    """None where there is no accounting, or no such thing."""
+    """None: there is no accounting, or the scheduler has no QOS."""
     default_queue: str | None = None
     array_count: int | None = None
-    """Members of the largest array."""
+    """The most members of an array."""
     nodes: Sequence[NodeKind] = ()
     """The kinds of nodes, the most frequent first."""
     away: tuple[AwayHost, ...] = ()
     lists_all_queues: bool = False
-    """Whether there are no queues but these; at PBS reservations come and go as queues."""
+    """Whether there are no other queues; on PBS, reservations come and go as queues."""
     counts_threads: bool = False
-    """Whether those cores may be hardware threads, and those devices several of ours."""
+    """Whether the cores of `nodes` may be hardware threads, and a device there several of castoff's devices.
+    """
     name: str | None = None
-    """What the machine calls itself."""
+    """The machine's name, as its scheduler knows it."""
     version: str | None = None
-    """The scheduler's."""
+    """The scheduler's version."""
     user: User | None = None
-    """None: nobody says."""
+    """None: not reported."""
     enforces_accounts: bool = False
-    """Whether it refuses a job of an account that it does not know."""
+    """Whether it refuses jobs of accounts that it does not know."""
     sources: Mapping[str, str] = {}
-    """Where queues, qos, nodes and array are from: the command that a person would type."""
+    """The commands, as a person would type them, that queues, qos, nodes and array come from."""
     fields: Mapping[str, Any] = {}
-    """Further fields of a profile that the scheduler tells, without source and date."""
+    """Further profile fields that the scheduler reports, without source and date."""
     questions: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """What it leaves open about these fields or other ones: each question, and lines of a profile that would
-    be its answer."""
+    """What the scheduler leaves open about a profile: each question, and example lines of a profile that
+    answer it.
+    """
     lacks: tuple[str, ...] = ()
-    """What was asked about and is known not to be there, so that no answer is an answer."""
+    """Topics of questions for which the machine has no data, so that no answer is to be expected."""
     unanswered: tuple[tuple[str, str], ...] = ()
-    """What was asked about and not answered, each with why."""
+    """Topics of questions that were not answered, each with the reason."""
 
 
 class Difference(NamedTuple):
-    """A value of the profile that the scheduler reports otherwise, both in words."""
+    """A value that differs between the profile and the scheduler's report, both as text."""
 
     path: tuple[str, ...]
-    """The names that lead to the value in the profile."""
+    """The keys that lead to the value in the profile."""
     profile: str
     source: str | None
     """The source that the profile cites."""
@@ -153,40 +157,42 @@ class Difference(NamedTuple):
 
 
 _ALIKE = 0.03
-"""By how much nodes of one kind may differ in the memory that they report."""
+"""The relative difference up to which nodes of one kind may report different memory."""
 
 
 class Machine(NamedTuple):
-    """How a scheduler is asked about its machine."""
+    """How to ask a scheduler about its machine."""
 
     questions: Sequence[Question]
     parse: Callable[[Mapping[str, str]], MachineInfo]
-    """What the answers say, each under its question's `about`. For an answer that it cannot read it raises
-    ValueError or another error of Python's own."""
+    """Reads the answers, each under its question's `about`. If an answer cannot be read, it raises ValueError
+    or another built-in error.
+    """
 
 
 def same_memory(one: int | None, other: int | None) -> bool:
-    """Whether two sizes are one and the same kind's; what is unknown is like anything."""
+    """Whether nodes with these memory sizes may be of one kind; an unknown size matches any."""
     return one is None or other is None or abs(one - other) <= _ALIKE * max(one, other)
 
 
 def memory_words(mebibytes: int) -> str:
-    """A memory size as job files have it."""
+    """Write a memory size as job files have it."""
     return f"{mebibytes // 1024}G" if mebibytes % 1024 == 0 else f"{mebibytes}M"
 
 
 def kinds(nodes: Iterable[NodeKind]) -> list[NodeKind]:
-    """Those that are alike together, the most frequent first, and of two the one with more devices.
+    """Group nodes that are alike, the most frequent kind first; of equally frequent ones, that with more
+    devices.
 
-    A kind is in all queues that have some of it, and has the features that all of it have.
+    A kind is in all queues that any of its nodes is in, and has the features that all of its nodes have.
     """
     apart: dict[str, Any] = {"memory": None, "nodes": 0, "queues": (), "features": (), "reserved": 0}
-    found: list[NodeKind] = []
-    for node in sorted(nodes, key=lambda one: one.memory or 0):  # so that near sizes meet
-        for at, kind in enumerate(found):
+    groups: list[NodeKind] = []
+    for node in sorted(nodes, key=lambda one: one.memory or 0):  # so that similar sizes are neighbours
+        for position, kind in enumerate(groups):
             alike = kind._replace(**apart) == node._replace(**apart)
             if alike and same_memory(kind.memory, node.memory):
-                found[at] = kind._replace(
+                groups[position] = kind._replace(
                     nodes=kind.nodes + node.nodes,
                     queues=tuple(dict.fromkeys((*kind.queues, *node.queues))),
                     features=tuple(feature for feature in kind.features if feature in node.features),
@@ -194,11 +200,11 @@ def kinds(nodes: Iterable[NodeKind]) -> list[NodeKind]:
                 )
                 break
         else:
-            found.append(node)
-    return sorted(found, key=lambda one: (-one.nodes, -one.devices))
+            groups.append(node)
+    return sorted(groups, key=lambda one: (-one.nodes, -one.devices))
 
 
 def outermost(choose: Callable[..., int], bounds: Iterable[int | None]) -> int | None:
-    """Of several bounds the one that takes most, by min or max; None: there is none."""
-    held = list(bounds)
-    return None if None in held else choose(held, default=None)
+    """Return the widest of several bounds, by min or max; None if one of them is None, or there are none."""
+    all_bounds = list(bounds)
+    return None if None in all_bounds else choose(all_bounds, default=None)

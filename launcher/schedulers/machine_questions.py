@@ -1,4 +1,4 @@
-"""Asking a scheduler about its machine."""
+"""Asks a scheduler about its machine."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from castoff.launcher.schedulers.machine_info import USER, MachineInfo, Question
 from castoff.launcher.schedulers.registry import queued, queued_of
 
 _PATIENCE = 60.0
-"""Seconds for each answer: a large machine has many nodes."""
+"""Seconds to wait for each answer: a large machine has many nodes."""
 
 
 class QueryFailed(CastoffError):
-    """The scheduler is not here, or did not answer. Exit codes are as of diff: 2 for trouble, 1 for a
-    difference."""
+    """The scheduler's commands are missing, or it did not answer. Exit codes as of diff: 2 for trouble, 1 for
+    a difference.
+    """
 
     exit_code = 2
 
 
 def ask(site: Site, environ: Mapping[str, str] = os.environ, *, patience: float = _PATIENCE) -> MachineInfo:
-    """What the scheduler of this machine says, which is taken for the site's.
+    """Query the scheduler of this machine, which is assumed to be the site's.
 
     `patience`: seconds for each answer.
 
     Raises:
-        QueryFailed: its programs are not here, or it does not answer; with its own words.
+        QueryFailed: its commands are missing, or it does not answer; with its message.
     """
     if queued(site.scheduler) is None:
         raise QueryFailed(f"site {site.name}: has no scheduler that could be asked; castoff itself is it")
@@ -39,12 +40,12 @@ def ask(site: Site, environ: Mapping[str, str] = os.environ, *, patience: float 
 
 
 def questions_of(name: str) -> Sequence[Question]:
-    """What a scheduler is asked about its machine."""
+    """Return the questions that a scheduler is asked about its machine."""
     return queued_of(name).machine().questions
 
 
 def _answer(question: Question, patience: float, environ: Mapping[str, str]) -> tuple[str | None, str]:
-    """What a question's command prints; else why it does not."""
+    """Return what a question's command prints; or None, and why it did not answer."""
     argv = [word.replace(USER, user_name(str(os.geteuid()))) for word in question.argv]
     try:
         return answer_of(argv, patience, environ), ""
@@ -55,7 +56,7 @@ def _answer(question: Question, patience: float, environ: Mapping[str, str]) -> 
 def ask_scheduler(
     name: str, environ: Mapping[str, str] = os.environ, *, about: str, patience: float = _PATIENCE
 ) -> MachineInfo:
-    """The same of a scheduler of which there is no profile yet; messages say what it was asked `about`.
+    """Query a scheduler, by its name, before there is a profile. `about`: the beginning of error messages.
 
     Raises:
         QueryFailed: as `ask` does.
@@ -63,9 +64,9 @@ def ask_scheduler(
     questions, parse = queued_of(name).machine()
     answers: dict[str, str] = {}
     unanswered: list[tuple[str, str]] = []
-    with ThreadPoolExecutor(len(questions)) as pool:  # one that hangs keeps no other waiting
-        asked = [(one, pool.submit(_answer, one, patience, environ)) for one in questions]
-    for question, future in asked:
+    with ThreadPoolExecutor(len(questions)) as pool:  # a command that hangs delays no other
+        futures = [(item, pool.submit(_answer, item, patience, environ)) for item in questions]
+    for question, future in futures:
         answer, failure = future.result()
         if answer is not None:
             answers[question.about] = answer

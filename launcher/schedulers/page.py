@@ -1,15 +1,16 @@
-"""What a command prints, as it arrives: no reader holds all of it."""
+"""A command's output as it arrives, so that no reader has to hold all of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
 Page = Iterator[str]
-"""The parts in which it arrives, which end anywhere."""
+"""The parts of an output, which may end anywhere, also within a line."""
 
 Wanted = Callable[[str, str], bool]
-"""Whether a job is of use, by its id and its script's path or the command that submitted it: what else a
-user has may be a million jobs."""
+"""Whether a job is wanted, by its id and its script's path or submit command: a user may have a million
+others.
+"""
 
 LONGEST_RECORD = 16 << 20
 """The longest record of one job that is accepted from a scheduler, in characters; a job on 10,000 nodes
@@ -17,19 +18,19 @@ needs about one million."""
 
 
 class Unreadable(Exception):
-    """A page that cannot come from a scheduler; the text is what a command printed."""
+    """A command's output is too long to come from a scheduler; the text describes it."""
 
 
 def everything(_job: str, _script: str) -> bool:
-    """All jobs are wanted."""
+    """Want all jobs."""
     return True
 
 
 def records(page: Page, end: str) -> Iterator[str]:
-    """What is before each `end`; the rest after the last one was cut off.
+    """Yield the text before each `end`; the text after the last one was cut off, and is dropped.
 
     Raises:
-        Unreadable: one of them is longer than any can be.
+        Unreadable: a record is longer than `LONGEST_RECORD`.
     """
     rest = ""
     for part in page:
@@ -39,10 +40,10 @@ def records(page: Page, end: str) -> Iterator[str]:
 
 
 def check_length(record: str) -> None:
-    """Make sure that a record that has not ended may still do so.
+    """Check that a record that has not ended yet is not too long.
 
     Raises:
-        Unreadable: it is too long.
+        Unreadable: it is longer than `LONGEST_RECORD`.
     """
     if len(record) > LONGEST_RECORD:
         raise Unreadable(f"more than {LONGEST_RECORD >> 20} MiB that are not one job's")

@@ -1,6 +1,7 @@
-"""The schedulers that castoff knows, each by the name that profiles have for it.
+"""The schedulers that castoff knows, by their names in profiles.
 
-A new one is a folder beside this file, whose module `scheduler` holds `SCHEDULER`, and its name in `NAMES`.
+To add one, create a folder next to this file whose module `scheduler` defines `SCHEDULER`, and add its name
+to `NAMES`.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ if TYPE_CHECKING:
     from castoff.launcher.schedulers.script_reader import ScriptReader
 
 NAMES = ("flux", "slurm", "pbs", "local")
-"""In the order in which they are looked for on a machine."""
+"""In the order in which castoff looks for them on a machine."""
 
 OWN = NAMES[-1]
-"""castoff's own, and the profile of this machine alone."""
+"""castoff's own scheduler, and the profile for this machine alone."""
 
 HAVE_DIRECTIVES = NAMES[:-1]
-"""Those that have directives of their own; by their names, as most jobs load one scheduler alone."""
+"""The schedulers that have directives; names only, since most jobs load a single scheduler."""
 
 
 @cache
 def scheduler_of(name: str) -> Scheduler:
-    """The scheduler of that name.
+    """Return the scheduler of that name.
 
     Raises:
         CastoffError: there is none.
     """
-    if name in NAMES:  # late, as most jobs load one alone
-        found: Scheduler = import_module(f"castoff.launcher.schedulers.{name}.scheduler").SCHEDULER
-        return found
+    if name in NAMES:  # imported late, since most jobs need a single scheduler
+        scheduler: Scheduler = import_module(f"castoff.launcher.schedulers.{name}.scheduler").SCHEDULER
+        return scheduler
     hint = did_you_mean(name, NAMES)
     raise CastoffError(
         f"scheduler: is {shown(name)}, which castoff does not know{hint}; there are: {', '.join(NAMES)}"
@@ -44,39 +45,39 @@ def scheduler_of(name: str) -> Scheduler:
 
 
 def readers() -> list[ScriptReader]:
-    """How the scripts of those that have directives are read."""
+    """Return the script readers of all schedulers that have directives."""
     return [queued_of(name).script_reader() for name in HAVE_DIRECTIVES]
 
 
 def in_allocation(environ: Mapping[str, str]) -> bool:
-    """Whether a variable says that this shell is in an allocation; loads no scheduler."""
+    """Whether a variable shows that this shell is in an allocation; loads no scheduler."""
     names = (import_module(f"castoff.launcher.schedulers.{name}").JOB_VARIABLES for name in HAVE_DIRECTIVES)
     return any(name in environ for variables in names for name in variables)
 
 
 def queued(name: str) -> QueuedScheduler | None:
-    """The scheduler of that name, if it has a queue; None for castoff's own, and where none is known."""
-    found = scheduler_of(name) if name in NAMES else None
-    return found if isinstance(found, QueuedScheduler) else None
+    """Return the scheduler of that name if it has a queue; None for castoff's own and for unknown names."""
+    scheduler = scheduler_of(name) if name in NAMES else None
+    return scheduler if isinstance(scheduler, QueuedScheduler) else None
 
 
 def queued_of(name: str) -> QueuedScheduler:
-    """The same, of which it is known that there is one.
+    """Return the scheduler of that name, which must have a queue.
 
     Raises:
         CastoffError: there is none.
     """
-    found = queued(name)
-    if found is None:
+    scheduler = queued(name)
+    if scheduler is None:
         raise CastoffError(f"{title_of(name)} has no queue that could be asked")
-    return found
+    return scheduler
 
 
 def is_own(name: str) -> bool:
-    """Whether it is castoff's own scheduler, which sees to the run itself."""
+    """Whether this is the name of castoff's own scheduler, which runs the scripts itself."""
     return name in NAMES and queued(name) is None
 
 
 def title_of(name: str) -> str:
-    """How people call a run's scheduler."""
+    """Return the name that messages use for a scheduler."""
     return scheduler_of(name).title if name in NAMES else "no known scheduler"

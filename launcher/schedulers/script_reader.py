@@ -1,4 +1,4 @@
-"""How castoff reads scripts for a scheduler that it did not write: a `ScriptReader` in each one's folder."""
+"""Reads scripts that castoff has not written: a `ScriptReader` in the folder of each scheduler."""
 
 from __future__ import annotations
 
@@ -11,71 +11,72 @@ from castoff.launcher.schedulers.dialect import Dialect
 from castoff.launcher.schedulers.table import NoField
 
 SUBMITS = "it is for the command that submits"
-"""Why a directive has no meaning in a job file."""
+"""The reason why some directives have no meaning in a job file."""
 
 REQUEUE = {"max": 5, "on": ["preempted", "node-failure"], "progress": "none"}
-"""The field `requeue` of a job that its scheduler may start again."""
+"""The field `requeue` for a job that its scheduler may start again."""
 
 
 class ScriptReader(NamedTuple):
-    """How a scheduler's scripts are read."""
+    """How to read scripts for a scheduler."""
 
     name: str
     directive: re.Pattern[str]
-    """A line with a directive; its group is what stands behind the mark."""
+    """Matches a line with a directive; its group is the text after the mark."""
     mistaken: re.Pattern[str]
-    """A line that looks like one, and is a comment to the scheduler."""
+    """Matches a line that looks like a directive but is a comment to the scheduler."""
     ends_at_command: bool
-    """Whether the first command ends the directives, and those below it are comments."""
+    """Whether the first command ends the directives, so that later ones are comments."""
     read: Callable[[str, Asked], None]
-    """Adds what a directive says to what the job asks for."""
+    """Adds a directive's request to what the job asks for."""
     finish: Callable[[Asked], None]
-    """Adds what holds where nothing is said."""
+    """Adds the scheduler's defaults for what no directive sets."""
     variables: Callable[[Asked], Mapping[str, str | None]]
-    """What the script's variables for sizes will hold by its directives; None: they are not set."""
+    """Returns the values that the script's variables for sizes will have, by its directives; None: not set.
+    """
     sizes: re.Pattern[str]
-    """Names of variables that depend on how sizes are asked for."""
+    """Matches the names of variables that depend on how sizes are requested."""
     same_in_ranks: re.Pattern[str]
-    """Its variables that are the same in the script and in each rank."""
+    """Matches the scheduler's variables that have the same value in the script and in each rank."""
     own: re.Pattern[str]
-    """Its commands and variables, which a script has under no other scheduler."""
+    """Matches the scheduler's commands and variables, which no other scheduler has."""
     mark: str
-    """What directives begin with."""
+    """The beginning of a directive's line, such as `#SBATCH`."""
     title: str
-    """Of the command that takes scripts."""
+    """The command that takes scripts, such as `sbatch`."""
     scheduler: str
-    """How people call it."""
+    """The scheduler's name in messages."""
     submit_dir: str = ""
-    """The variable that names the folder of the submission."""
+    """The variable with the folder of the submission."""
     starts_at_home: bool = False
-    """Whether a script starts in the user's home folder, and not in that of the submission."""
+    """Whether a script starts in the user's home folder instead of the folder of the submission."""
     needs_shebang: bool = False
-    """Whether it refuses a script whose first line names no interpreter."""
+    """Whether the scheduler refuses a script whose first line names no interpreter."""
     requeues: re.Pattern[str] | None = None
-    """What a script says to have its own job started again, which a job without `requeue` may not."""
+    """Matches a command by which a script requeues its own job, which a job without `requeue` may not do."""
 
 
 def read_field(name: str, value: str | bool, dialect: Dialect, asked: Asked, spelled: str) -> bool:
-    """A directive whose text is a field's, by its row; False: it has none."""
+    """Read a directive into its field, by its row; return False if no row can read it."""
     row = dialect.row(name)
     if row is None:
         return False
     try:
-        held = row.read(value)
+        field_value = row.read(value)
     except NoField:
         raw(name, value, dialect, asked, spelled)
         return True
     except ValueError as error:
         asked.refuse(f"{spelled} is {value}, which {error}")
         return True
-    asked.fields[row.field] = held
+    asked.fields[row.field] = field_value
     if name in dialect.sizes:
         as_written(name, value, dialect, asked, spelled)
     return True
 
 
 def raw(name: str, value: str | bool, dialect: Dialect, asked: Asked, spelled: str) -> None:
-    """A directive that no field has, as it is, unless castoff cannot let it in."""
+    """Add a directive that no field expresses to `directives`, unless castoff must refuse it."""
     if name in dialect.refused:
         asked.refuse(f"{spelled} {dialect.refused[name]}")
         return
@@ -87,7 +88,7 @@ def raw(name: str, value: str | bool, dialect: Dialect, asked: Asked, spelled: s
 
 
 def as_written(name: str, value: str | bool, dialect: Dialect, asked: Asked, spelled: str) -> bool:
-    """A directive as a job that keeps its script has it; whether the scheduler's syntax can hold it."""
+    """Add a directive for a job that keeps its script; return whether the scheduler's syntax allows it."""
     try:
         dialect.line(name, value)
     except ValueError as error:

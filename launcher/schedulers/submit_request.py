@@ -1,4 +1,4 @@
-"""What submits a run's script, or starts it again: the commands, one or one for each part of it."""
+"""The commands that submit a run's script, for the first time or again: one, or one for each part."""
 
 from __future__ import annotations
 
@@ -13,54 +13,56 @@ from castoff.launcher.runs.script import directives_of
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Members of an array that one job of the scheduler holds."""
+    """The members of an array that one job of the scheduler contains."""
 
     members: Sequence[int]
-    """Ascending."""
+    """In ascending order."""
     offset: int = 0
-    """What a member's number is more than the index that the scheduler gives it."""
+    """The difference between a member's number and its index in the scheduler's array."""
     tasks: Sequence[int] | None = None
-    """The scheduler's indices of the members, where they are neither these nor so much less."""
+    """The scheduler's indices of the members; None: the members' numbers minus `offset`."""
 
     @property
     def indices(self) -> str:
-        """The scheduler's indices, as `0-7` or `2,5`."""
+        """The scheduler's indices, such as `0-7` or `2,5`."""
         return index_list(self.tasks or [member - self.offset for member in self.members])
 
 
 class SubmitCommand(msgspec.Struct, frozen=True):
-    """One command that submits a run's script, or starts members of it again."""
+    """One command that submits a run's script, or starts members of the run again."""
 
     environment: dict[str, str]
-    """The variables that it needs, and hands on by name: sbatch and qsub would split a value at a comma."""
+    """Variables that the command passes on by name, since sbatch and qsub would split a value at a comma."""
     argv: Callable[[str | None], list[str]]
-    """It may have to wait for the job before it, whose id this is given."""
+    """Returns the command line. Its argument is the id of the previous job, which the job may have to wait
+    for.
+    """
     part: Part | None = None
     """None: not an array."""
     link: int | None = None
-    """Which job of a chain it is; None: of none."""
+    """The job's number in its chain; None: it is not in a chain."""
 
 
 class SubmitRequest(msgspec.Struct, frozen=True):
-    """A run's script that is to be sent: for the first time, or again."""
+    """A run's script, to be submitted for the first time or again."""
 
     head: str
-    """The script's."""
+    """The script's head, with its directives."""
     run_dir: str
     begin: Mapping[int, int]
-    """The members that start, and with which attempt."""
+    """The members to start, each with the number of its attempt."""
     dependency: str | None = None
-    """In the scheduler's words; empty: none; None: what the script's own directive says."""
+    """The dependency in the scheduler's syntax. Empty: none. None: the script's own directive applies."""
     chain: int = 0
-    """How many jobs resume one another, submitted beforehand; 0: no chain."""
+    """The number of jobs, all submitted beforehand, that resume one another; 0: no chain."""
     resubmits: bool = False
-    """Whether it was sent before."""
+    """Whether the run was submitted before."""
     needed: Sequence[str] = ()
-    """The variables of env_from."""
+    """The variables of `env_from`."""
     members: Sequence[int] = ()
-    """All that the run has; empty: the scheduler's indices are theirs."""
+    """All members of the run; empty: their numbers are the scheduler's indices."""
     excluded: Sequence[str] = ()
-    """Hosts to keep out of, beside those that the script's own directive names."""
+    """Hosts to avoid, besides those that the script's own directive names."""
 
     @classmethod
     def of(
@@ -71,7 +73,9 @@ class SubmitRequest(msgspec.Struct, frozen=True):
         dependency: str | None,
         begin: Mapping[int, int] | None = None,
     ) -> SubmitRequest:
-        """That of a plan and its script's head, new; with `begin`, of a run's own script, again."""
+        """Make the first request for a planned script; or, with `begin`, the request to start a run's members
+        again.
+        """
         chain = 1 + planned.requeue_max if planned.requeue_how == "chain" else 0
         first, of_all = dict.fromkeys(planned.members, 0), planned.members
         resubmits = begin is not None
@@ -79,40 +83,45 @@ class SubmitRequest(msgspec.Struct, frozen=True):
 
     @property
     def links(self) -> Sequence[int | None]:
-        """Which jobs of a chain there are; one, of none, where there is no chain."""
+        """The numbers of a chain's jobs; a single None if there is no chain."""
         return range(self.chain) if self.chain else [None]
 
     def dependency_of(self, link: int | None, before: str | None) -> str | None:
-        """What a job waits for: of a chain, that the one before it has stopped early."""
+        """Return a job's dependency: within a chain, that the job `before` it has stopped early."""
         return f"afternotok:{before}" if before and link else self.dependency
 
     def directive(self, prefix: str) -> str | None:
-        """The value of a directive that begins so, as `#SBATCH --export=`; None if there is none."""
-        found = re.search(f"^{re.escape(prefix)}(.*)$", directives_of(self.head), re.MULTILINE)
-        return found.group(1).strip("\"'") if found else None
+        """Return the value of the directive that begins with `prefix`, such as `#SBATCH --export=`; None: no
+        such.
+        """
+        match = re.search(f"^{re.escape(prefix)}(.*)$", directives_of(self.head), re.MULTILINE)
+        return match.group(1).strip("\"'") if match else None
 
     @property
     def keeps_output(self) -> bool:
-        """Whether the job's output stays where the scheduler puts it, as a batch script's does."""
+        """Whether the job's output stays where the scheduler puts it, as for a batch script."""
         return re.search(r"^castoff_run_script ", self.head, re.MULTILINE) is not None
 
     def variables(self, attempt: int, part: Part | None = None, link: int | None = None) -> dict[str, str]:
-        """What tells a script which run directory is its own, and which part and attempt of the run it is."""
-        found = {"CASTOFF_RUN_DIR": self.run_dir}
+        """Return the variables that name a script's run directory, and the part and attempt of the run that
+        it is.
+        """
+        variables = {"CASTOFF_RUN_DIR": self.run_dir}
         if part and part.offset:
-            found["CASTOFF_ARRAY_OFFSET"] = str(part.offset)
+            variables["CASTOFF_ARRAY_OFFSET"] = str(part.offset)
         if link is not None:
-            found["CASTOFF_CHAIN"] = str(link)
+            variables["CASTOFF_CHAIN"] = str(link)
         if self.resubmits:
-            found["CASTOFF_ATTEMPT"] = str(attempt)
-            if re.search(r"^castoff_requeue_max=", self.head, re.MULTILINE):  # it counts its requeues
-                found["CASTOFF_FIRST_ATTEMPT"] = str(attempt)
-        return found
+            variables["CASTOFF_ATTEMPT"] = str(attempt)
+            if re.search(r"^castoff_requeue_max=", self.head, re.MULTILINE):  # the script counts its requeues
+                variables["CASTOFF_FIRST_ATTEMPT"] = str(attempt)
+        return variables
 
     def names(self, passed: str | None, variables: Mapping[str, str]) -> str:
-        """The variables that sbatch or qsub hands on: those that the script asks for, and ours.
+        """Return the names of the variables that sbatch or qsub passes on: the script's, and castoff's
+        `variables`.
 
-        The run directory holds those of env_from, and the script reads them there.
+        Those of `env_from` are left out: the script reads them in its run directory.
         """
-        asked = [name for name in (passed or "").split(",") if name not in ("", "NIL", "NONE")]
-        return ",".join([*(name for name in asked if name not in self.needed), *variables])
+        exported = [name for name in (passed or "").split(",") if name not in ("", "NIL", "NONE")]
+        return ",".join([*(name for name in exported if name not in self.needed), *variables])

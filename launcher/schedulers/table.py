@@ -1,7 +1,7 @@
-"""A row of a scheduler's table of fields: which directive says a field of a job, written and read. Pure.
+"""The rows of a scheduler's table of fields: a job's field and its directive, read and written. Pure.
 
-All that has to know about a field reads the same row: what renders a script, what checks `directives:`, what
-refuses fields that a scheduler lacks, and `castoff import`.
+Whatever depends on a field reads the same row: rendering, the checks of `directives:` and of fields that a
+scheduler lacks, and `castoff import`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Text: TypeAlias = "str | bool | None"
 
 
 class NoField(ValueError):
-    """A directive says what the scheduler takes and its field cannot hold."""
+    """The scheduler accepts the directive, but its field cannot express it."""
 
 
 OF_QUEUES = frozenset(
@@ -30,14 +30,14 @@ OF_QUEUES = frozenset(
         *("preflight", "requeue.max", "requeue.on"),
     }
 )
-"""Fields that castoff itself sees to in the jobs of every scheduler with a queue."""
+"""Fields that castoff itself handles in the jobs of every scheduler with a queue."""
 
 OF_ARRAYS = ("array.count", "array.indices", "array.max_concurrent")
-"""The fields of an array, which one directive says."""
+"""The fields of an array, which one directive expresses."""
 
 
 class Job(NamedTuple):
-    """What directives are made of."""
+    """The input from which directives are made."""
 
     spec: JobSpec
     site: Site
@@ -49,34 +49,36 @@ def _plain_text(value: Any) -> Text:
 
 
 class Row(NamedTuple):
-    """A directive, and the field of a job that it says."""
+    """A directive, and the job field that it expresses."""
 
     directive: str
     field: str
-    """Its path, as in `mail.to`; empty: it says none."""
+    """The field's path, such as `mail.to`; empty: no field."""
     text: Callable[[Any], Text] = _plain_text
-    """To text: of the field's value, where the job has one."""
+    """Writes the field's value as the directive's, if the job has a value."""
     value: Callable[[str], Any] | None = str
-    """From text: the field's value. It raises NoField or, for a text that is wrong, a ValueError that ends
-    the sentence "--mem is x, which …". None: the scheduler's reader knows more of this directive."""
+    """Reads the field's value from the directive's. It raises NoField or, for a wrong text, a ValueError that
+    ends the sentence "--mem is x, which …". None: the scheduler's `ScriptReader` reads this directive itself.
+    """
     bounds: tuple[int, int] | None = None
-    """The least and the largest number that the field may be on this scheduler."""
+    """The least and the greatest number that this scheduler allows."""
     whole: Callable[[Job], Text] | None = None
-    """To text, in place of `text`: of the whole job."""
+    """Writes the directive's value from the whole job, instead of `text`."""
     rule: Literal["typed", "owned", "open"] = "typed"
-    """Whether `directives:` may say it, too. typed: only what the field cannot hold. owned: no, nor remove
-    it, for the rest of the script depends on it. open: yes."""
+    """Whether `directives:` may also set it. typed: only to what the field cannot hold. owned: no, nor remove
+    it, since the rest of the script depends on it. open: yes.
+    """
     covers: tuple[str, ...] | None = None
-    """The fields that reach the scheduler by it; None: `field`."""
+    """The fields that reach the scheduler through it; None: `field`."""
     bare: str | None = None
-    """The text that it means without a value; None: it has one, or is a flag."""
+    """The text that it stands for without a value; None: it needs a value, or is a flag."""
     follows: str = ""
     """The fields that it follows from, for messages; empty: `field`."""
     is_default: bool = False
-    """Whether a site's own directive replaces it."""
+    """Whether a directive of the site replaces it."""
 
     def said(self, job: Job) -> Text:
-        """What the job says by it."""
+        """Return the directive's value for the job; None leaves it out."""
         if self.whole is not None:
             return self.whole(job)
         value: Any = job.spec
@@ -85,10 +87,10 @@ class Row(NamedTuple):
         return None if value is None else self.text(value)
 
     def read(self, text: str | bool) -> Any:
-        """The field's value of a directive's.
+        """Read the field's value from the directive's.
 
         Raises:
-            ValueError: the field cannot hold it, and why.
+            ValueError: the field cannot hold it; the text says why.
         """
         if self.value is None:
             raise NoField
@@ -98,22 +100,24 @@ class Row(NamedTuple):
             text = self.bare
         value = self.value(text)
         if self.bounds and not self.bounds[0] <= value <= self.bounds[1]:
-            least, most = sorted((self.text(bound) for bound in self.bounds), key=lambda one: int(str(one)))
+            least, most = sorted(
+                (self.text(bound) for bound in self.bounds), key=lambda bound_text: int(str(bound_text))
+            )
             raise ValueError(f"is not from {least} to {most}")
         return value
 
 
 def never(_: Job) -> None:
-    """Of a directive that castoff reads or refuses, and never writes."""
+    """Leave the directive out: castoff reads or refuses it, and never writes it."""
 
 
 def walltime(job: Job) -> str | None:
-    """As Slurm and PBS read it."""
+    """Write the walltime as Slurm and PBS read it."""
     return clock(job.request.walltime) if job.request.walltime else None
 
 
 def flag(_: str) -> bool:
-    """Of a directive whose field knows no value.
+    """Read the text of a flag, whose field holds none.
 
     Raises:
         NoField: always.
@@ -122,10 +126,10 @@ def flag(_: str) -> bool:
 
 
 def whole_number(text: str) -> int:
-    """Of a directive that holds one.
+    """Read a whole number.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not one.
     """
     if not re.fullmatch(r"[-+]?[0-9]{1,18}", text):
         raise ValueError("is not a whole number")
@@ -133,33 +137,33 @@ def whole_number(text: str) -> int:
 
 
 def decided(directive: str, field: str, whole: Callable[[Job], Text] = never, **more: Any) -> Row:
-    """A directive that castoff decides alone, which its row does not read."""
+    """Make the row of a directive that only castoff sets; by default the row does not read it."""
     return Row(directive, field, **{"whole": whole, "value": None, "rule": "owned", **more})
 
 
 def replaceable(directive: str, field: str = "", **more: Any) -> Row:
-    """A directive that a job's own may replace, which its row does not read."""
+    """Make the row of a directive that a job's own may replace; by default the row does not read it."""
     return Row(directive, field, **{"value": None, "rule": "open", **more})
 
 
 def names(rows: Iterable[Row], rule: str) -> dict[str, str]:
-    """The directives of a rule, each with its field."""
+    """Return the directives with that `rule`, each with its field."""
     return {row.directive: row.follows or row.field for row in rows if row.rule == rule}
 
 
 def requests(rows: Iterable[Row]) -> frozenset[str]:
-    """The fields that reach a scheduler by its directives."""
+    """Return the fields that reach a scheduler through its directives."""
     said = {field for row in rows for field in ([row.field] if row.covers is None else row.covers)}
     return frozenset(said - OF_EVERY_SCRIPT - {""})
 
 
 def reached(rows: Iterable[Row]) -> frozenset[str]:
-    """These, and those that castoff itself sees to in its jobs."""
+    """Return these fields, and those that castoff itself handles in the scheduler's jobs."""
     return OF_QUEUES | requests(rows)
 
 
 def bound_problems(rows: Iterable[Row], spec: JobSpec, title: str) -> Iterator[tuple[str, str]]:
-    """Numbers that a scheduler does not take: fields and messages."""
+    """Yield the job's numbers that a scheduler does not accept: fields and messages."""
     for row in rows:
         value = getattr(spec, row.field) if row.bounds else None
         if value is not None and row.bounds and not row.bounds[0] <= value <= row.bounds[1]:

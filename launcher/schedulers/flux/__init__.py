@@ -1,10 +1,10 @@
-"""Flux: its terms, commands and answers."""
+"""Flux: its directives, commands and answers."""
 
 NAME = "flux"
-"""As profiles call it."""
+"""The name in profiles."""
 
 JOB_VARIABLES = ("FLUX_ENCLOSING_ID",)
-"""Any of them marks a shell in an allocation; the machine's own instance sets none."""
+"""Variables of which any marks a shell in an allocation; the machine's own instance sets none."""
 
 TITLE = "Flux"
-"""As people call it."""
+"""The name in messages."""

@@ -1,6 +1,6 @@
 """Hosts that Flux has given to this shell: `flux alloc`, or a script of flux batch.
 
-Such a job is a Flux instance of its own, which is asked for its hosts: no variable lists them.
+Such a job is a Flux instance of its own. castoff asks it for its hosts, since no variable lists them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UNLIMITED = 2**32 - 1
 
 
 class _Answer(msgspec.Struct):
-    """What of R castoff reads (Flux's RFC 20)."""
+    """The parts of R, Flux's description of resources (RFC 20), that castoff reads."""
 
     execution: _Execution
 
@@ -41,7 +41,7 @@ class _Execution(msgspec.Struct):
 
 
 class _Ranks(msgspec.Struct):
-    """Brokers, which are hosts, that have the same."""
+    """Brokers, one per host, that have the same resources."""
 
     rank: str
     children: dict[str, str]
@@ -49,23 +49,23 @@ class _Ranks(msgspec.Struct):
 
 @dataclass(frozen=True)
 class FluxAllocation(Allocation):
-    """Flux's, whose broker drops what jobs around it have set for their own ranks."""
+    """An allocation of Flux, whose broker drops what enclosing jobs have set for their own ranks."""
 
     scheduler: ClassVar[str] = NAME
     title: ClassVar[str] = TITLE
     reports_end_time: ClassVar[bool] = True
 
     def devices(self, environ: Mapping[str, str], node: Node) -> int | None:
-        """As the instance has them."""
+        """See `Allocation.devices`; the counts are those of the Flux instance."""
         return min(self.device_counts, default=None)
 
     def larger(self, nodes: int, ranks: int, cores: int, devices: int) -> str:
-        """See `Allocation.larger`; a slot is a host's share."""
+        """See `Allocation.larger`; a slot is the job's share of a host."""
         gpus = f" --gpus-per-slot={ranks * devices}" if devices else ""
         return f"flux alloc --nodes={nodes} --nslots={nodes} --cores-per-slot={ranks * cores}{gpus}"
 
     def end(self, environ: Mapping[str, str]) -> float | None:
-        """Computed from the seconds that Flux reports as left: 4294967295 means that there is no limit."""
+        """See `Allocation.end`. Flux reports the seconds that are left; 4294967295 means no limit."""
         try:
             left = answer_of(["flux", "job", "timeleft"], PATIENCE, environ).strip()
         except SchedulerUnreachable:
@@ -73,16 +73,18 @@ class FluxAllocation(Allocation):
         return time.time() + int(left) if left.isdecimal() and int(left) < _UNLIMITED else None
 
     def narrowed(self, nodes: int, environ: Mapping[str, str], run: Path, directory: str) -> dict[str, str]:
-        """The same, as no variable names hosts; a file tells the script of those in use, if some are not."""
+        """Return `environ` unchanged, since no variable names hosts; if some hosts are not in use, a file
+        lists the others.
+        """
         if nodes < len(self.hosts):
             files.replace(run / f"hosts-{self.job}", "".join(f"{host}\n" for host in self.hosts[:nodes]))
         return {**environ}
 
 
 def find(environ: Mapping[str, str]) -> FluxAllocation | None:
-    """The allocation that the environment describes, if it does.
+    """Return the allocation that the environment describes; None: there is none.
 
-    A shell on a login node, under the machine's own instance, has no job around it; nor has `flux start`.
+    A shell on a login node, under the machine's own instance, is in no job; nor is one under `flux start`.
     """
     job = environ.get(_JOB)
     if not job:
@@ -94,12 +96,12 @@ def find(environ: Mapping[str, str]) -> FluxAllocation | None:
             "On this host alone: castoff launch --here"
         )
     try:
-        around = answer_of(["flux", "getattr", "jobid-path"], PATIENCE, environ).strip()
-        if decimal(around.rpartition("/")[2]) != (number := decimal(job)) or number is None:
-            raise _unknown(job, f"flux here speaks to the instance {around}, which is not that job's")
-        held = msgspec.json.decode(answer_of(_RESOURCES, PATIENCE, environ), type=_Answer).execution
-        hosts = [host for part in held.nodelist for host in expand(part)]
-        cores, devices = (_counts(held.R_lite, kind, len(hosts)) for kind in ("core", "gpu"))
+        instance = answer_of(["flux", "getattr", "jobid-path"], PATIENCE, environ).strip()
+        if decimal(instance.rpartition("/")[2]) != (number := decimal(job)) or number is None:
+            raise _unknown(job, f"flux here speaks to the instance {instance}, which is not that job's")
+        resources = msgspec.json.decode(answer_of(_RESOURCES, PATIENCE, environ), type=_Answer).execution
+        hosts = [host for part in resources.nodelist for host in expand(part)]
+        cores, devices = (_counts(resources.R_lite, kind, len(hosts)) for kind in ("core", "gpu"))
     except SchedulerUnreachable as error:
         raise _unknown(job, f"{error}") from None
     except (msgspec.DecodeError, ValueError):
@@ -108,11 +110,11 @@ def find(environ: Mapping[str, str]) -> FluxAllocation | None:
 
 
 def _counts(parts: list[_Ranks], kind: str, hosts: int) -> tuple[int, ...]:
-    """How many each host has; a rank is the number of a host."""
-    found = {
+    """Count each host's cores or GPUs; empty if a host is missing. A rank is the number of a host."""
+    counts = {
         rank: len(_numbers(part.children.get(kind, ""))) for part in parts for rank in _numbers(part.rank)
     }
-    return tuple(found[rank] for rank in sorted(found)) if len(found) == hosts else ()
+    return tuple(counts[rank] for rank in sorted(counts)) if len(counts) == hosts else ()
 
 
 def _numbers(idset: str) -> list[int]:

@@ -1,6 +1,7 @@
-"""flux batch's directives: what a job asks for in them, and what a job file may say in them itself.
+"""flux batch's directives: those that castoff writes for a job, and those that a job file may set itself.
 
-flux-batch(1) of flux-core 0.88 and Flux's RFC 36. A line is words of flux batch's own command line.
+flux-batch(1) of flux-core 0.88 and Flux's RFC 36. The text of a directive is part of flux batch's command
+line.
 """
 
 from __future__ import annotations
@@ -23,28 +24,31 @@ from castoff.launcher.schedulers.table import (
 )
 
 OF_LOGIN = ("HOME", "LOGNAME", "PATH", "SHELL", "USER")
-"""What a job has of its submitter's environment in any case: no broker starts without a PATH to flux."""
+"""Variables that a job gets from its submitter's environment in any case: without flux on PATH, no broker
+starts.
+"""
 
 _CONDITIONS = {"after": "afterstart"}
-"""castoff's conditions that Flux calls otherwise."""
+"""castoff's conditions that have another name in Flux."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./*{}\[\]-]+")
 
 _LOOKS_LIKE_ONE = re.compile(r"[^\w\n]*(?:flux|FLUX):")
-"""A line that flux batch takes for a directive, and refuses where none may stand."""
+"""A line that flux batch takes for a directive, and refuses if it is not directly below the others."""
 
 
 def dependencies(words: str) -> list[str]:
-    """`afterok:1:2,after:3` as Flux takes it: an option for each job."""
+    """Write `afterok:1:2,after:3` as flux batch takes it: an option for each job."""
     return [
         f"--dependency={_CONDITIONS.get(condition, condition)}:{job}"
-        for condition, *jobs in (one.split(":") for one in words.split(","))
+        for condition, *jobs in (entry.split(":") for entry in words.split(","))
         for job in jobs
     ]
 
 
 def directive(name: str, value: str | bool) -> str:
-    """An option, or one for each of its names or jobs, as flux batch reads it after `#flux:`.
+    """Write a directive as flux batch reads it after `#flux:`: an option, or one for each of its names or
+    jobs.
 
     flux batch splits the line by Python's shlex, where a backslash keeps the next character also inside
     single quotes (DirectiveParser in its job/directives.py).
@@ -58,9 +62,9 @@ def directive(name: str, value: str | bool) -> str:
     if name == "dependency":
         return " ".join(dependencies(text))
     if name in ("env", "env-remove"):
-        return " ".join(f"--{name}={_word(one)}" for one in text.split(","))
-    if name in ("setopt", "setattr"):  # several stand in one: `mpibind=off verbose`
-        return " ".join(f"--{name}={_word(one)}" for one in text.split())
+        return " ".join(f"--{name}={_word(item)}" for item in text.split(","))
+    if name in ("setopt", "setattr"):  # one text may hold several: `mpibind=off verbose`
+        return " ".join(f"--{name}={_word(item)}" for item in text.split())
     return f"--{name}={_word(text)}"
 
 
@@ -71,39 +75,41 @@ def _word(text: str) -> str:
 
 
 def refused(script: str) -> str | None:
-    """Why flux batch would not take a script; None: it takes it."""
+    """Return why flux batch would not accept a script; None: it would."""
     try:
         script.encode()
     except UnicodeEncodeError:
         return "its script is not UTF-8, and flux batch takes nothing else"
     if "\r" in script:
         return "its script holds a carriage return, which flux batch would make a line's end"
-    found = [at for at, line in enumerate(script.split("\n"), 1) if _LOOKS_LIKE_ONE.match(line)]
-    for place, at in enumerate(found, 2):
-        if at != place:  # directives are its second line and those below
-            return f"flux batch would take its line {at} for a directive, as it begins with flux: or FLUX:"
+    numbers = [number for number, line in enumerate(script.split("\n"), 1) if _LOOKS_LIKE_ONE.match(line)]
+    for expected, number in enumerate(numbers, 2):
+        if number != expected:  # directives are its second line and those below
+            return (
+                f"flux batch would take its line {number} for a directive, as it begins with flux: or FLUX:"
+            )
     return None
 
 
 def _requires(job: Job) -> str | None:
-    """Properties of the nodes, in the syntax of Flux's RFC 35; a type of device is one of them."""
+    """Write the required properties of nodes, among them the device type, in the syntax of Flux's RFC 35."""
     kind, constraint = job.request.device_type if job.request.node_devices else None, job.spec.constraint
     return f"{kind} and ({constraint})" if kind and constraint else kind or constraint
 
 
 def _slots(name: str) -> Callable[[Job], Text]:
-    """What is requested of nodes by one option: a slot is what a job has of a node."""
+    """Return the writer of one option about slots: a slot is what the job gets of a node."""
 
     def said(job: Job) -> Text:
         request = job.request
         if request.whole_nodes:
             return True if name == "exclusive" else None
-        asked = {
+        options = {
             "nslots": str(request.layout.nodes),
             "cores-per-slot": str(request.layout.max_per_node * (request.cores or 1)),
             "gpus-per-slot": str(request.node_devices) if request.node_devices else None,
         }
-        return asked.get(name)
+        return options.get(name)
 
     return said
 
@@ -117,16 +123,18 @@ def _kept(job: Job) -> str | None:
 
 
 def seconds(text: str) -> int | None:
-    """Seconds of a duration in Flux's form: minutes, or with a unit as in 1.5h; None: it is none."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
-    if found is None:
+    """Read a duration in Flux's form, minutes or with a unit as in 1.5h, in seconds; None: it is not a
+    duration.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if match is None:
         clocked = re.fullmatch(r"(\d+):(\d+):(\d+)", text)
         return (
             sum(int(part) * unit for part, unit in zip(clocked.groups(), (3600, 60, 1), strict=True))
             if clocked
             else None
         )
-    return int(float(found[1]) * {"s": 1, "": 60, "m": 60, "h": 3600, "d": 86400}[found[2]]) or None
+    return int(float(match[1]) * {"s": 1, "": 60, "m": 60, "h": 3600, "d": 86400}[match[2]]) or None
 
 
 def _limit(job: Job) -> str | None:
@@ -151,7 +159,7 @@ FIELDS = (
     Row("bank", "account"),
     Row("queue", "queue"),
     Row("requires", "constraint", whole=_requires, covers=("constraint", "device_type")),
-    # Of all urgencies, 0 holds a job and 31 starts it before all others: no nice is meant so.
+    # Urgency 0 holds a job, and 31 starts it before all others: no `nice` means that.
     Row("urgency", "nice", text=lambda nice: str(16 - nice), value=_nice, bounds=(-14, 15)),
     decided("nodes", "nodes", lambda job: str(job.request.layout.nodes)),
     Row("exclusive", "exclusive", whole=_slots("exclusive"), value=flag),
@@ -164,11 +172,11 @@ FIELDS = (
     decided("env", "inherit", _kept),
     decided("env-file", "inherit"),
     decided("cwd", "workdir", value=str),
-    # Flux's signal reaches all ranks, and ends the brokers of further nodes (0.88): it is never sent.
+    # Never requested: Flux's signal reaches all ranks, and ends the brokers of further nodes (0.88).
     decided("signal", "signal"),
     replaceable("output", whole=lambda _: "{{name}}-{{id.dec}}.out", is_default=True),
 )
-"""Which directive says a field, in the order in which a person would write them."""
+"""The directives for a job's fields, in the order in which a person would write them."""
 
 DIALECT = Dialect(
     fields=FIELDS,

@@ -1,4 +1,4 @@
-"""flux batch's directives in scripts that castoff has not written, as flux-batch(1) reads them."""
+"""Reads flux batch's directives in scripts that castoff has not written, as flux-batch(1) does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TABLE = Table(
 
 
 def read(rest: str, asked: Asked) -> None:
-    """What stands behind `# flux:`."""
+    """Read the text after `# flux:`."""
     try:
         words = shlex.split(rest, comments=True)
     except ValueError:
@@ -61,13 +61,13 @@ def _option(option: Option, asked: Asked) -> None:
     elif name == "env-remove" and text == "*":
         asked.fields["inherit"] = "none"
     elif name == "env" and re.fullmatch(r"[A-Za-z_]\w*", text):
-        if (kept := asked.fields.get("inherit")) is not None and text not in OF_LOGIN:
-            asked.fields["inherit"] = [*(kept if isinstance(kept, list) else []), text]
+        if (inherited := asked.fields.get("inherit")) is not None and text not in OF_LOGIN:
+            asked.fields["inherit"] = [*(inherited if isinstance(inherited, list) else []), text]
     elif name == "dependency" and (
-        found := re.fullmatch(r"(after|afterstart|afterok|afterany|afternotok):(\S+)", text)
+        match := re.fullmatch(r"(after|afterstart|afterok|afterany|afternotok):(\S+)", text)
     ):
-        condition = "after" if found[1] == "afterstart" else "afterany" if found[1] == "after" else found[1]
-        asked.fields.setdefault("after", {}).setdefault(condition, []).append(found[2])
+        condition = "after" if match[1] == "afterstart" else "afterany" if match[1] == "after" else match[1]
+        asked.fields.setdefault("after", {}).setdefault(condition, []).append(match[2])
     elif name == "signal":
         field = re.sub("^SIG", "", text if "@" in text else f"{text}@60")
         asked.is_unclear("--signal sends a signal to the script itself")
@@ -82,10 +82,10 @@ def _option(option: Option, asked: Asked) -> None:
 
 
 def finish(asked: Asked) -> None:
-    """flux batch hands a job the submitter's environment unless a directive says otherwise."""
+    """Apply flux batch's defaults: a job gets the submitter's environment unless a directive forbids it."""
     if asked.fields.setdefault("inherit", "all") == "none":
         del asked.fields["inherit"]
-    if "workdir" in asked.fields:  # from there Flux reads paths, and castoff's scripts enter it later
+    if "workdir" in asked.fields:  # Flux resolves paths from it; castoff's scripts enter it later
         asked.raw.setdefault("output", "flux-{{id}}.out")
         for name in ("output", "error"):
             if name in asked.raw:
@@ -98,7 +98,7 @@ def finish(asked: Asked) -> None:
 
 
 def variables(asked: Asked) -> Mapping[str, str | None]:
-    """Flux sets no variable that says how much a batch job has."""
+    """Return no variables: Flux sets none for the resources of a batch job."""
     return {}
 
 
@@ -118,4 +118,4 @@ READER = ScriptReader(
     scheduler="Flux",
     needs_shebang=True,
 )
-"""How flux batch's scripts are read."""
+"""The reader of flux batch's scripts."""

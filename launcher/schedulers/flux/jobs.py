@@ -1,6 +1,6 @@
-"""What Flux reports about jobs: the queries, and how castoff reads the answers.
+"""What Flux reports about jobs, and how castoff reads the answers.
 
-`flux jobs --json` of flux-core 0.88 reports jobs that wait, run and have ended, as long as Flux keeps them.
+`flux jobs --json` of flux-core 0.88 reports pending, running and ended jobs, as long as Flux keeps them.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from castoff.launcher.schedulers.job_info import JobInfo, whole
 from castoff.launcher.schedulers.page import Page, Wanted, check_length, everything
 
 _ENDINGS = {"COMPLETED": "done", "CANCELED": "cancelled", "TIMEOUT": "walltime", "FAILED": "failed"}
-"""By result."""
+"""castoff's ending for each result of a job."""
 
 _STAGES = {
     **dict.fromkeys(("NEW", "DEPEND", "PRIORITY", "SCHED"), "pending"),
     **dict.fromkeys(("RUN", "CLEANUP"), "running"),
     **dict.fromkeys(_ENDINGS, "ended"),
 }
-"""By state, and by result."""
+"""castoff's stage for each state and each result of a job."""
 
 _NEVER_RAN = -128
-"""The returncode of what was cancelled before it ran."""
+"""The returncode of a job that was cancelled before it ran."""
 
 _LOST = "node failure on "
-"""How the note of an exception begins for a job whose script's host Flux has lost (seen on 0.88.0)."""
+"""The beginning of the note in a job's exception if Flux lost the host of its script (seen on 0.88.0)."""
 
 _LIST = re.compile(r'\s*\{\s*"jobs"\s*:\s*\[')
 _NEXT = re.compile(r"[\s,]*(?=[^\s,])")
@@ -36,7 +36,9 @@ _ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 
 def decimal(job: str) -> str | None:
-    """A job's id as a number; None: it is not an id. flux batch prints `ƒ…`, in base 58, or `f…` in ASCII."""
+    """Return a job's id as a number; None: it is not an id. flux batch prints `ƒ…`, in base 58, or `f…` in
+    ASCII.
+    """
     if re.fullmatch(r"[0-9]{1,20}", job):
         return job
     if not re.fullmatch(rf"[fƒ][{_ALPHABET}]{{1,12}}", job):
@@ -48,7 +50,7 @@ def decimal(job: str) -> str | None:
 
 
 def f58(job: str) -> str:
-    """The number as Flux itself writes it where there is ASCII alone."""
+    """Write a decimal id as Flux does in plain ASCII: `f`, then base 58."""
     number, letters = int(job), ""
     while number or not letters:
         number, letter = divmod(number, 58)
@@ -57,30 +59,30 @@ def f58(job: str) -> str:
 
 
 def parse_denied(errors: str) -> set[str]:
-    """The ids of which Flux says that it does not know them."""
+    """Return the ids that Flux reports as unknown."""
     reported = re.findall(r"^JobID (\S+) unknown$", errors, re.MULTILINE)
     return {number for job in reported if (number := decimal(job)) is not None}
 
 
 def parse_queue(page: Page, wanted: Wanted = everything) -> list[JobInfo]:
-    """The jobs in an answer; one that was cut off, or is not JSON, says nothing."""
+    """Read the jobs in an answer; none if it was cut off or is not JSON."""
     try:
         return [
-            _job(one)
-            for one in _listed(page)
-            if isinstance(one, dict) and isinstance(one.get("id"), int)
-            if wanted(str(one["id"]), _script(one))
+            _job(entry)
+            for entry in _listed(page)
+            if isinstance(entry, dict) and isinstance(entry.get("id"), int)
+            if wanted(str(entry["id"]), _script(entry))
         ]
     except ValueError:
         return []
 
 
 def _listed(page: Page) -> Iterator[Any]:
-    """What is in the list of an answer, one by one; an answer about a single job is not a list.
+    """Yield the entries of the list in an answer as they arrive; an answer about a single job is not a list.
 
     Raises:
         ValueError: it was cut off, or is not JSON.
-        Unreadable: a job is longer than any can be.
+        Unreadable: a job is longer than `LONGEST_RECORD`.
     """
     rest = ""
     while not (begin := _LIST.match(rest)):
@@ -90,30 +92,30 @@ def _listed(page: Page) -> Iterator[Any]:
             return
         rest += part
         check_length(rest)
-    decode, at = json.JSONDecoder().raw_decode, begin.end()
+    decode, position = json.JSONDecoder().raw_decode, begin.end()
     while True:
-        while (found := _NEXT.match(rest, at)) and rest[found.end()] != "]":
+        while (following := _NEXT.match(rest, position)) and rest[following.end()] != "]":
             try:
-                one, at = decode(rest, found.end())
-            except ValueError:  # it has not arrived as a whole
+                entry, position = decode(rest, following.end())
+            except ValueError:  # not all of it has arrived
                 break
-            yield one
-        rest, at = rest[at:], 0
+            yield entry
+        rest, position = rest[position:], 0
         check_length(rest)
         part = next(page, None)
         if part is None:
-            json.loads(f'{{"jobs": [{rest}')  # what is left ends the list
+            json.loads(f'{{"jobs": [{rest}')  # an error, unless the rest closes the list
             return
         rest += part
 
 
 def _script(held: Mapping[str, Any]) -> str:
-    """castoff has a job start in its run directory."""
+    """Return the path of a job's script: castoff has a job start in its run directory."""
     return f"{held.get('cwd')}/job.sh"
 
 
 def _job(held: Mapping[str, Any]) -> JobInfo:
-    word = str(held.get("status") or held.get("state") or "")  # the result, once it is over
+    word = str(held.get("status") or held.get("state") or "")  # the result, once the job has ended
     info = JobInfo(
         job=str(held["id"]),
         task=None,
@@ -130,13 +132,15 @@ def _job(held: Mapping[str, Any]) -> JobInfo:
 
 
 def _ended(info: JobInfo, held: Mapping[str, Any]) -> JobInfo:
-    """A job that has ended, and how."""
-    wrong = held.get("exception")
-    wrong = wrong if isinstance(wrong, dict) else {}
-    fatal = str(wrong.get("type")) if wrong.get("occurred") and not wrong.get("severity") else None
-    note, code = str(wrong.get("note") or ""), whole(str(held.get("returncode")))
-    whys = {"cancel": note, "dependency": f"what it waited for can no longer be ({note})"}
-    why = None if fatal in (None, "timeout") else whys.get(fatal, f"Flux ended it ({fatal}): {note}")
+    """Add to an ended job how it ended."""
+    exception = held.get("exception")
+    exception = exception if isinstance(exception, dict) else {}
+    fatal = (
+        str(exception.get("type")) if exception.get("occurred") and not exception.get("severity") else None
+    )
+    note, code = str(exception.get("note") or ""), whole(str(held.get("returncode")))
+    reasons = {"cancel": note, "dependency": f"what it waited for can no longer be ({note})"}
+    reason = None if fatal in (None, "timeout") else reasons.get(fatal, f"Flux ended it ({fatal}): {note}")
     ran = info.start is not None and code != _NEVER_RAN
     exit_code = None if not ran or code is None else code if code >= 0 else 128 - code
     return info._replace(
@@ -144,13 +148,13 @@ def _ended(info: JobInfo, held: Mapping[str, Any]) -> JobInfo:
         ended_itself=fatal is None and exit_code is not None,
         exit_code=exit_code,
         dependency_never_satisfied=fatal == "dependency",
-        why=why or None,
+        why=reason or None,
         end=_time(held.get("t_cleanup")) or _time(held.get("t_inactive")),
     )
 
 
 def _waiting(info: JobInfo, held: Mapping[str, Any]) -> JobInfo:
-    """A job that waits, and why, in plain words. What can never run, Flux ends at once."""
+    """Add to a pending job why it waits, in plain words. Flux ends at once what can never run."""
     is_held = held.get("urgency") == 0
     dependencies = held.get("dependencies")
     if needed := ", ".join(map(str, dependencies if isinstance(dependencies, list) else ())):
@@ -165,5 +169,5 @@ def _waiting(info: JobInfo, held: Mapping[str, Any]) -> JobInfo:
 
 
 def _time(value: object) -> float | None:
-    """Seconds since the epoch; None: it is no such time."""
+    """Read seconds since the epoch; None: it is not such a time."""
     return float(value) if isinstance(value, (int, float)) and 0 < value < 1e11 else None

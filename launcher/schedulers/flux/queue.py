@@ -1,6 +1,6 @@
-"""Asks Flux about jobs: the only module that runs `flux jobs` for runs.
+"""Queries and cancels jobs of Flux: the only module that runs `flux jobs` for runs.
 
-One query covers all runs, in one call for as many jobs as fit.
+One command queries the jobs of all runs, or as many as fit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _JOBS = ("flux", "jobs", "--json")
 
 
 class FluxQueue(QueueByIds):
-    """Flux, as far as one process has asked it."""
+    """Flux's queue, with what this process has learned about it."""
 
     title = TITLE
     cancel_command = ("flux", "cancel")
@@ -29,21 +29,21 @@ class FluxQueue(QueueByIds):
 
     @staticmethod
     def read_configuration(answer: str) -> Configuration:
-        """Which instance this is, by the jobs round it: `/` is the machine's own."""
+        """Read the path of this Flux instance, made of the enclosing jobs' ids: `/` is the machine's own."""
         return Configuration(answer.strip() or None)
 
     def query_ids(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobInfo], set[str]]:
-        """What flux jobs reports."""
-        asked = {*jobs}
-        done, reported = self.read([*_JOBS, *jobs], partial(parse_queue, wanted=lambda job, _: job in asked))
+        """See `QueueByIds.query_ids`."""
+        wanted = {*jobs}
+        done, reported = self.read([*_JOBS, *jobs], partial(parse_queue, wanted=lambda job, _: job in wanted))
         return done, reported, parse_denied(done.stderr)
 
     def search(self, script: str, name: str, since: float) -> list[JobInfo]:
-        """Those of a name."""
+        """Find jobs by their name."""
         return self._listed(script, "-a", f"--name={name}")
 
     def of_user(self, script: str) -> list[JobInfo]:
-        """Whatever their names."""
+        """List jobs of any name."""
         return self._listed(script)
 
     def _listed(self, script: str, *options: str) -> list[JobInfo]:
@@ -52,10 +52,12 @@ class FluxQueue(QueueByIds):
         return self.parsed([*_JOBS, "--count=0", *options], parse)
 
     def cancel(self, jobs: Sequence[str]) -> dict[str, str]:
-        """Have jobs ended, by the ids with which Flux names those that it refuses."""
+        """Cancel jobs, by the form of their ids that Flux uses in its refusals."""
         theirs = {f58(job): job for job in jobs}
-        return {theirs[job]: why for job, why in super().cancel(list(theirs)).items()}
+        return {theirs[job]: reason for job, reason in super().cancel(list(theirs)).items()}
 
     def is_of(self, info: JobInfo, run: RunDirectory) -> bool:
-        """Whether a job was submitted where a run directory lies, which is named by its id."""
+        """Whether a job was submitted from the run directory's parent, or starts in it; its name contains the
+        job's id.
+        """
         return info.folder in (str(run.path.parent), str(run.path))

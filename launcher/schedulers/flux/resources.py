@@ -29,7 +29,7 @@ QUESTIONS = [
 
 
 def parse(answers: Mapping[str, str]) -> MachineInfo:
-    """What the answers say. See `Machine.parse`."""
+    """Parse the answers; see `Machine.parse`."""
     lines = [line.split("|") for line in answers["queues"].splitlines()]
     nodes = [map(int, line.split("|")) for line in answers["nodes"].splitlines()]
     return MachineInfo(
@@ -39,7 +39,7 @@ def parse(answers: Mapping[str, str]) -> MachineInfo:
             if name
         },
         default_queue=next((name.removesuffix("*") for name, *_ in lines if name.endswith("*")), None),
-        # Flux reports nodes of the same properties together; where they differ, no node's own are known.
+        # Flux sums up nodes with the same properties; if their sizes differ, those of one node are unknown.
         nodes=kinds(
             NodeKind(cores // number, devices // number, nodes=number)
             for number, cores, devices in nodes

@@ -1,4 +1,4 @@
-"""Flux, as the rest of castoff sees it, how flux batch is called, and what it answers.
+"""Flux as castoff uses it: how to call flux batch, and how to read its answers.
 
 flux-batch(1) of flux-core 0.88.
 """
@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from castoff.launcher.schedulers.script_reader import ScriptReader
 
 _OF_BATCH = frozenset({"output", "error", "dependency", "env", "env-remove", "env-file", "cwd"})
-"""Directives that mean nothing to a shell."""
+"""Directives that have no meaning for a shell."""
 
 _FROM = "CASTOFF_SUBMITTED_FROM"
-"""Tells a script where it was submitted: its own working directory is the run's, which is its job's tag."""
+"""The variable with the folder of the submission: the job itself starts in the run directory, which
+identifies it.
+"""
 
 
 class Flux(QueuedScheduler):
@@ -66,8 +68,10 @@ class Flux(QueuedScheduler):
     refused = staticmethod(directives.refused)
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
-        """Others have a program of that name, too; and without an instance that answers it is of no use."""
-        import shutil  # late: a job that is only rendered needs no program
+        """See `Scheduler.found_on`. Other programs are called flux, too, and flux is useless if no instance
+        answers.
+        """
+        import shutil  # late, since rendering needs no program
 
         flux = shutil.which("flux", path=environ.get("PATH", ""))
         if flux is None or "\nbroker:" not in version_of(flux, environ):
@@ -75,26 +79,26 @@ class Flux(QueuedScheduler):
         return f"{flux} is on PATH, and a Flux instance answers"
 
     def submit_commands(self, request: SubmitRequest, largest: int | None) -> list[SubmitCommand]:
-        """flux batch, once for each job of a chain."""
+        """Return the flux batch commands: one for each job of a chain."""
         words = []
         if not request.keeps_output:
             words = [f"--cwd={request.run_dir}", f"--output={request.run_dir}/logs/job-0.log"]
             words.append("--setopt=output.mode=append")
-        # No job's record shall hold what the script reads in its run directory.
+        # Flux's record of the job must not contain env_from, which the script reads in its run directory.
         words += [f"--env-remove={name}" for name in request.needed]
-        found = []
+        commands = []
         for link in request.links:
             environment = request.variables(request.begin[0], link=link)
             options = [*words, *(f"--env={name}" for name in environment), f"--env={_FROM}=$PWD"]
-            found.append(SubmitCommand(environment, partial(_command, options, request, link), link=link))
-        return found
+            commands.append(SubmitCommand(environment, partial(_command, options, request, link), link=link))
+        return commands
 
     def printed_job(self, line: str) -> str | None:
-        """What flux batch prints, as a number."""
+        """Read the id that flux batch prints, as a number."""
         return None if line.isdecimal() else decimal(line)
 
     def interactive_command(self, directives: Directives, program: list[str], terminal: bool) -> list[str]:
-        """flux alloc, whose environment is ours."""
+        """Return a flux alloc command, which passes on this process's environment."""
         options = [directive for directive in directives if directive[0] not in _OF_BATCH]
         words = [word for option in options for word in shlex.split(flux_directive(*option))]
         return ["flux", "alloc", *words, *program]
@@ -108,7 +112,9 @@ class Flux(QueuedScheduler):
         terminal: bool,
         environ: Mapping[str, str],
     ) -> list[str]:
-        """flux exec in the job's own instance; it gives no terminal, and ssh does."""
+        """Return a flux exec command in the job's own instance; for a terminal, which flux exec lacks, an ssh
+        command.
+        """
         if terminal:
             return ssh_command(hosts[number], program, terminal=True)
         return ["flux", "proxy", job, "flux", "exec", f"--rank={number}", "--dir=/", *program]
@@ -132,7 +138,7 @@ class Flux(QueuedScheduler):
         return MACHINE
 
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
-        """See `QueuedScheduler.queue`; what plans and renders asks nothing, and loads nothing of it."""
+        """See `QueuedScheduler.queue`; imported late, since plans and scripts need no queue."""
         from castoff.launcher.schedulers.flux.queue import FluxQueue
 
         return FluxQueue(environ, patience)
@@ -140,8 +146,8 @@ class Flux(QueuedScheduler):
 
 def _command(words: list[str], request: SubmitRequest, link: int | None, before: str | None) -> list[str]:
     dependency = request.dependency_of(link, before)
-    waits = directives.dependencies(dependency) if dependency else []
-    return ["flux", "batch", *words, *waits, f"{request.run_dir}/job.sh"]
+    dependencies = directives.dependencies(dependency) if dependency else []
+    return ["flux", "batch", *words, *dependencies, f"{request.run_dir}/job.sh"]
 
 
 SCHEDULER = Flux()

@@ -1,4 +1,4 @@
-"""This machine as hosts for a launch: it is always given, whole, and nobody ends it."""
+"""This machine as an allocation: it is always available, as a whole, and never ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from castoff.launcher.schedulers.local.scheduler import Local
 
 @dataclass(frozen=True)
 class ThisMachine(Allocation):
-    """One host, whose scripts are a run's, as those that castoff's own scheduler starts."""
+    """One host; its scripts get the same variables as those that castoff's own scheduler starts."""
 
     scheduler: ClassVar[str] = Local.name
     title: ClassVar[str] = Local.title
@@ -23,5 +23,5 @@ class ThisMachine(Allocation):
         return f"this machine ({self.hosts[0]})"
 
     def narrowed(self, nodes: int, environ: Mapping[str, str], run: Path, directory: str) -> dict[str, str]:
-        """With what castoff's own scheduler tells a script."""
+        """Add the variables that castoff's own scheduler sets for a script."""
         return {**environ, "CASTOFF_JOB_ID": self.job, "CASTOFF_SUBMIT_DIR": directory, INDEX: "0"}

@@ -1,7 +1,7 @@
-"""A run's local scheduler seen from outside: how it is started, and how it is asked to end the run.
+"""Controls a run's local scheduler from outside: starts it, and asks it to end the run.
 
-What it has started outlives it where somebody kills it. All of that has the scheduler's mark, a word that
-nothing else has, in its environment; that is how it is found then, and ended.
+If the local scheduler is killed, the processes that it has started live on. They all have its mark, a unique
+word, in their environment, by which castoff finds and ends them.
 """
 
 from __future__ import annotations
@@ -23,44 +23,46 @@ if TYPE_CHECKING:
     import psutil
 
 MARK = "CASTOFF_MARK"
-"""The variable by which all that a scheduler has started is known to be its own."""
+"""The variable that marks every process that a local scheduler has started."""
 
 INDEX = "CASTOFF_LOCAL_INDEX"
-"""The variable that says of which member it is."""
+"""The variable with the number of the member that a process belongs to."""
 
 KILL_AFTER = 10.0
-"""Seconds between TERM and KILL at the walltime or a cancellation, as PBS has it."""
+"""Seconds between TERM and KILL at the walltime or a cancellation, as PBS does."""
 
 _PROGRAM = "castoff.launcher.cli.local_scheduler"
 _CANCEL = "cancel"
 
 
 def submit_command(run_dir: str) -> list[str]:
-    """The command that runs a job on this machine; it detaches itself and prints the job's id."""
+    """Return the command that runs a job on this machine; it detaches itself and prints the job's id."""
     return own_program(_PROGRAM, run_dir)
 
 
 def parse_submit(answer: str) -> str | None:
-    """The id that it prints, as `local-4711`; None if there is none."""
+    """Read the id that this command prints, such as `local-4711`; None: there is none."""
     first = answer.strip().partition("\n")[0]
     return first if first.startswith("local-") else None
 
 
 def marked() -> dict[str, list[psutil.Process]]:
-    """Every living process on this host that has a scheduler's mark, except this one, by its mark."""
+    """Return this host's living processes that have a local scheduler's mark, by the mark; without this
+    process.
+    """
     import psutil
 
-    found: dict[str, list[psutil.Process]] = {}
+    processes: dict[str, list[psutil.Process]] = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):  # gone, or another user's
             mark = process.environ().get(MARK)
             if mark and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
-                found.setdefault(mark, []).append(process)
-    return found
+                processes.setdefault(mark, []).append(process)
+    return processes
 
 
 def is_abandoned(run: RunDirectory) -> bool:
-    """Whether a local scheduler took the newest submission on this host, and is gone."""
+    """Whether a local scheduler took the newest submission on this host and no longer exists."""
     if mark_of(run) is None or not owns_latest_submission(run):
         return False
     try:
@@ -71,13 +73,13 @@ def is_abandoned(run: RunDirectory) -> bool:
 
 
 def cancel(run: RunDirectory, member: int | None = None) -> None:
-    """Ask the scheduler to end the run, or one member of it alone.
+    """Ask the local scheduler to end the run, or only one member.
 
-    Its endings are recorded when all processes are gone. Where somebody killed the scheduler, this ends what
-    it has started.
+    The endings are recorded when all processes are gone. If the scheduler was killed, `cancel` itself ends
+    what it has started.
 
     Raises:
-        CastoffError: the wish cannot be written down.
+        CastoffError: the request cannot be written.
     """
     try:
         files.replace(run.reopened().path / (_CANCEL if member is None else f"{_CANCEL}-{member}"), "")
@@ -91,7 +93,7 @@ def cancel(run: RunDirectory, member: int | None = None) -> None:
 
 
 def _end_abandoned(run: RunDirectory, mark: str, member: int | None) -> None:
-    """End what lives of a run, or of one of its members; then what has no ending was cancelled."""
+    """End the processes of a run, or of one member, and record as cancelled what has no ending."""
     import psutil
 
     from castoff.launcher.launchers.local.processes import end_all
@@ -111,10 +113,10 @@ def _end_abandoned(run: RunDirectory, mark: str, member: int | None) -> None:
     reason = "its scheduler was killed before; what it left running was ended on request"
     record = Ending("cancelled", 143, int(time.time()), reason)
     for number, folder in newest.items():
-        with contextlib.suppress(OSError, CastoffError):  # then nobody knows it
-            own = ending_of(folder)
+        with contextlib.suppress(OSError, CastoffError):  # then the ending stays unknown
+            recorded = ending_of(folder)
             # All processes are signalled at once: a rank may die before its script receives the request.
-            if own is None or (own.ending == "failed" and number in active):
+            if recorded is None or (recorded.ending == "failed" and number in active):
                 write(folder / "ending.json", record)
             (folder / SETTLED).touch(mode=0o600)
 
@@ -125,16 +127,16 @@ def cancel_requested(run: RunDirectory) -> bool:
 
 
 def cancelled_members(run: RunDirectory) -> set[int]:
-    """The members that somebody asked to end alone."""
-    asked = (path.name.removeprefix(f"{_CANCEL}-") for path in run.path.glob(f"{_CANCEL}-*"))
-    return {int(member) for member in asked if member.isdecimal()}
+    """Return the members that somebody asked to end separately."""
+    members = (path.name.removeprefix(f"{_CANCEL}-") for path in run.path.glob(f"{_CANCEL}-*"))
+    return {int(member) for member in members if member.isdecimal()}
 
 
 def forget_cancellation(run: RunDirectory) -> None:
-    """Let a run that was cancelled start, once it is resubmitted.
+    """Delete requests to cancel a run, so that it can start when it is resubmitted.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: a request cannot be deleted.
     """
-    for wish in (run.path / _CANCEL, *run.path.glob(f"{_CANCEL}-*")):
-        wish.unlink(missing_ok=True)
+    for request in (run.path / _CANCEL, *run.path.glob(f"{_CANCEL}-*")):
+        request.unlink(missing_ok=True)

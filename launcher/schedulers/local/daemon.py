@@ -1,14 +1,14 @@
 """The local scheduler: runs the members of one job on this machine, detached from its terminal.
 
 `python -m castoff.launcher.cli.local_scheduler RUN_DIR` prints the job's id once it holds the run's lock, and
-keeps running in the background. The lock shows whether it lives, whatever the clock or the process table
-say; `castoff submit`, which holds it before, hands it down as standard input, and the scripts and their
-ranks inherit it. It does what Slurm or PBS do elsewhere: it waits for other runs, starts the script of each
-member, ends it at its walltime, starts it again when the script asks for that, and writes down the
-ending of what could not do so itself.
+continues in the background. The lock shows whether the local scheduler is alive, whatever the clock or the
+process table say: `castoff submit` takes the lock first and passes it on as standard input, and the scripts
+and their ranks inherit it. As Slurm or PBS do on a cluster, it waits for other runs, starts the script of
+each member, ends it at its walltime, starts it again if the script asks for that, and records the ending of
+a script that could not do so itself.
 
-Each submission is taken once. Who is killed on the way has either not begun anything, or leaves
-scripts that hold the lock until they are over.
+Each submission is taken once. If the local scheduler is killed, it has either started nothing, or leaves
+scripts that hold the lock until they end.
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ from castoff.launcher.schedulers.local.control import cancel_requested, cancelle
 from castoff.launcher.schedulers.local.member import Member, Start, attempt_folder
 
 Waits = Callable[[str, RunDirectory], Callable[[], bool | None]]
-"""Takes a condition and the run that it is about; returns a function that tells whether the condition
-holds: False if it never will, None if not yet."""
+"""Takes a condition and the run that it is about; returns a function that tells whether the condition holds:
+False if it never will, None if not yet.
+"""
 
 _POLL = 0.1
 _GIVE_UP = 5.0
-"""Seconds after which a process that KILL does not end counts as one that cannot be ended."""
+"""Seconds after which a process that survives KILL is given up."""
 
 _ENDINGS = {0: "done", 75: "walltime", 143: "cancelled"}
-"""What a script's exit code means where it could not write its own record; any other: it failed."""
+"""The ending for a script's exit code if the script could not record one; any other code: failed."""
 
 _SPARE = ".spare"
 
@@ -73,15 +74,15 @@ class _Scheduler:
         max_concurrent = self.plan.array_max_concurrent or len(due)
         needed = (self.plan.ranks or 1) * (self.plan.cores_per_rank or 1)
         self.free = shares(min(max_concurrent, len(due)), needed)
-        """The cores of each member that could run beside those that do."""
+        """The cores for each member that could run in addition to those that do."""
         self.running: list[Member] = []
         self.cancelled: str | None = None
-        """Why the run is ended early; None while it is not."""
+        """Why the run is being ended early; None: it is not."""
 
     def main(self) -> None:
-        """Run it to its end; whatever happens here, nothing is left running."""
+        """Run all members to their end; whatever happens, leave no process running."""
         signal.signal(signal.SIGTERM, self._on_term)
-        # Handlers, where ignoring a signal would have the scripts ignore it too.
+        # A handler: the scripts would inherit an ignored signal.
         signal.signal(signal.SIGHUP, lambda *_: None)
         for number in _DEFAULT:
             signal.signal(number, signal.SIG_DFL)
@@ -97,7 +98,7 @@ class _Scheduler:
                 member.process.wait()
             self.running.clear()
             self._end_leftovers(None)
-            with contextlib.suppress(OSError):  # nor is it needed where it is not there
+            with contextlib.suppress(OSError):  # the file may be missing
                 (self.run.path / SECRETS).unlink()
             shutil.rmtree(self.run.path / "attempts" / _SPARE, ignore_errors=True)
 
@@ -105,17 +106,17 @@ class _Scheduler:
         self.cancelled = self.cancelled or "asked to end"
 
     def _look(self) -> bool:
-        """Follow a directory that was moved; whether the run is to end."""
+        """Follow the run directory if it was moved; return whether the run is to end."""
         try:
-            here = Path.cwd()
+            path = Path.cwd()
         except FileNotFoundError:
             self.cancelled = self.cancelled or "its directory was deleted"
             return True
-        if here != self.run.path:
-            # Members that run already know the old path only: they can write no records any more.
-            _report(f"{self.run.path} was moved to {here} during the run")
+        if path != self.run.path:
+            # Running members know only the old path, so that they can no longer write records.
+            _report(f"{self.run.path} was moved to {path} during the run")
             try:
-                self.run = RunDirectory(here)
+                self.run = RunDirectory(path)
             except CastoffError as error:
                 self.cancelled = self.cancelled or str(error)
                 return True
@@ -126,12 +127,12 @@ class _Scheduler:
         return self.cancelled is not None
 
     def _step(self) -> None:
-        ends_all, stops, asked = self._look(), stop_requested(self.run), cancelled_members(self.run)
+        ends_all, stops, cancelled = self._look(), stop_requested(self.run), cancelled_members(self.run)
         for member in self.running:
-            if ends_all or member.number in asked:
+            if ends_all or member.number in cancelled:
                 member.end("cancelled")
         for start in [*self.waiting]:
-            if ends_all or stops or start.member in asked:
+            if ends_all or stops or start.member in cancelled:
                 self.waiting.remove(start)
                 reason = self.cancelled or ("stopped before it began" if stops else "asked to end")
                 self._record_unstarted(start, "cancelled", 143, reason)
@@ -146,26 +147,26 @@ class _Scheduler:
     def _begin(self, start: Start) -> None:
         cores = self.free.pop(0)
         try:
-            run = self.run.reopened()  # before each start: meanwhile somebody else's may lie there
-            where = self.submission.directory
-            self.running.append(Member(run, self.plan, where, start, self.lock, self.mark, cores))
+            run = self.run.reopened()  # each time: another user's folder may have taken its place
+            directory = self.submission.directory
+            self.running.append(Member(run, self.plan, directory, start, self.lock, self.mark, cores))
         except (OSError, CastoffError) as error:
             self.free.append(cores)
             self._record_unstarted(start, "failed", 126, f"its script could not be started: {error}")
 
     def _finish(self, member: Member) -> None:
-        """See to it that the ending is on record, and that a requeue happens."""
+        """Make sure that a member's ending is recorded, and requeue it if its script asked for that."""
         code = member.process.returncode
         code = 128 - code if code < 0 else code
         attempts, folder = member.attempts, member.folder
         record = ending_of(folder)
         reported = record.ending if record else None
         if member.why is not None and reported not in ("resume", "done", member.why):
-            # The script knows only that it was asked to end, and tells why by a clock that may be wrong.
+            # The script knows only that it was asked to end; it guesses why by a clock that may be wrong.
             self._record(folder, member.why, code or 143, None)
         elif reported is None and member.was_cut_short:
-            why = f"its script ended with code {code} before its end, as after `exec` or `set -n` in setup"
-            self._record(folder, "failed", code or 1, why)
+            reason = f"its script ended with code {code} before its end, as after `exec` or `set -n` in setup"
+            self._record(folder, "failed", code or 1, reason)
         elif reported is None:
             killer = f"killed by signal {code - 128}" if code > 128 else "unable to write its records"
             self._record(folder, _ENDINGS.get(code, "failed"), code, f"its script was {killer}")
@@ -182,7 +183,7 @@ class _Scheduler:
             _settle(attempt_folder(self.run, attempt))
 
     def _end_leftovers(self, member: Member | None) -> None:
-        """KILL what a member's script has left behind; None, or no other member: whatever is left."""
+        """KILL what a member's script has left behind; or all that is left, if None, or no other runs."""
         give_up = clock.now() + _GIVE_UP
         scripts = {other.process.pid for other in self.running}
         while True:
@@ -195,7 +196,7 @@ class _Scheduler:
                 _report(f"cannot end {', '.join(str(child.pid) for child in left)}")
                 return
             for child in left:
-                # Gone, or another user's: the next look shows it, and in time there is none.
+                # Errors are ignored: the next round sees what is left, until `give_up`.
                 send([child, *descendants(child)], signal.SIGKILL)
             psutil.wait_procs(left, timeout=0.2)
 
@@ -228,10 +229,10 @@ class _Scheduler:
                     return
                 holds = self.waits(condition, other)
                 while not self._look() and not stop_requested(self.run):
-                    now = holds()
-                    if now:
+                    met = holds()
+                    if met:
                         break
-                    if now is False:
+                    if met is False:
                         self.cancelled = f"{condition} of {other.id} cannot hold any more"
                         _report(self.cancelled)
                     else:
@@ -239,14 +240,14 @@ class _Scheduler:
 
 
 def _make_spare(run: RunDirectory) -> None:
-    """Keep an attempt's folder with room for its ending, should the disk be full when there is one."""
+    """Reserve an attempt's folder with space for its ending, in case the disk is full by then."""
     spare = run.path / "attempts" / _SPARE
     spare.mkdir(mode=0o700, exist_ok=True)
     (spare / "ending.json").write_text(" " * 1000)
 
 
 def _use_spare(run: RunDirectory, folder: Path, record: bytes) -> None:
-    """Record an ending in the room that was kept for it."""
+    """Record an ending in the folder that was reserved for it."""
     spare = run.path / "attempts" / _SPARE
     with (spare / "ending.json").open("r+b") as file:
         file.write(record)
@@ -255,7 +256,7 @@ def _use_spare(run: RunDirectory, folder: Path, record: bytes) -> None:
         (spare / "ending.json").replace(folder / "ending.json")
     else:
         spare.rename(folder)
-    with contextlib.suppress(OSError):  # as it was to be expected
+    with contextlib.suppress(OSError):  # the disk is probably full
         _make_spare(run)
 
 
@@ -266,15 +267,15 @@ def _report(text: str) -> None:
 
 
 def _settle(folder: Path) -> None:
-    """Say that an attempt's ending is final and that nothing of it is left running."""
-    with contextlib.suppress(OSError):  # then it counts as soon as this scheduler is gone
+    """Mark an attempt's ending as final: no process of the attempt is left."""
+    with contextlib.suppress(OSError):  # then the ending is final once this scheduler is gone
         (folder / SETTLED).touch(mode=0o600)
 
 
 def main(waits: Waits) -> None:
-    """Take the lock, detach, say the id, and run the job."""
+    """Take the lock, detach, print the id, and run the job."""
     try:
-        named = RunDirectory(Path(sys.argv[1]))  # before links are resolved: none may stand in its place
+        named = RunDirectory(Path(sys.argv[1]))  # before links are resolved: a link is refused
     except CastoffError as error:
         sys.exit(f"castoff: {error}")
     run = RunDirectory(named.path.resolve())
@@ -282,9 +283,9 @@ def main(waits: Waits) -> None:
     record = run.submission()
     number = len(record.earlier) if record else 0
     if record is None or record.error is not None or taken_submission(run) == number:
-        # To begin again would start twice what was submitted once.
+        # Beginning again would start one submission twice.
         sys.exit(f"castoff: {run.path}: no submission is left to take; `castoff resubmit` makes a new one")
-    os.chdir(run.path)  # which tells later where it was moved to
+    os.chdir(run.path)  # the working directory follows if the run directory is moved
     read_end, write_end = os.pipe()
     if os.fork():
         os.close(write_end)
@@ -300,12 +301,12 @@ def main(waits: Waits) -> None:
         log = os.open(run.log_folder / "scheduler.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         _make_spare(run)
         record_owner(run, number, mark)
-        # Here, and last: who submitted may be killed, or may not hear us, but this is found.
+        # Record the id as the last step: the submitting process may be killed before it can do so.
         record.job = job
         run.write_submission(record)
     except OSError as error:
         sys.exit(f"castoff: {run.path}: cannot be written: {error.strerror}")
-    # Let go of the terminal, and of who waits for an answer.
+    # Detach from the terminal, and from the process that waits for an answer.
     for source, target in ((os.open(os.devnull, os.O_RDONLY), 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     with contextlib.suppress(BrokenPipeError):
@@ -314,11 +315,13 @@ def main(waits: Waits) -> None:
     _Scheduler(run, record, lock, mark, waits).main()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
-    os._exit(0)  # the lock goes with the process: who finds it free finds nothing left running
+    os._exit(0)  # this frees the lock: while it is free, nothing of the run is running
 
 
 def _take_lock(run: RunDirectory) -> int:
-    """The run's lock, handed down as standard input or taken here: a file descriptor."""
+    """Return the file descriptor of the run's lock, which is passed as standard input or taken by this
+    process.
+    """
     path = run.path / LOCK
     handed_down = False
     with contextlib.suppress(OSError):

@@ -22,25 +22,27 @@ from castoff.launcher.schedulers.local.control import INDEX, KILL_AFTER, MARK
 from castoff.launcher.schedulers.local.usage import UsageMeter
 
 ALWAYS_INHERITED = frozenset(["HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "USER"])
-"""What a job has of its submitter's environment, whatever it inherits; its script says the same."""
+"""Variables that a job gets from its submitter's environment, whatever it inherits; its script has the same
+list.
+"""
 
 
 class Start(NamedTuple):
-    """An attempt that is due."""
+    """An attempt that is due to start."""
 
     member: int
     attempt: int
     first: int
-    """The attempt that this submission began the member with."""
+    """The member's first attempt in this submission."""
 
     @property
     def next(self) -> Start:
-        """The attempt after it."""
+        """The next attempt."""
         return self._replace(attempt=self.attempt + 1)
 
 
 class Member:
-    """One member's running script."""
+    """A member's running script."""
 
     def __init__(
         self,
@@ -52,20 +54,20 @@ class Member:
         mark: str,
         cores: list[int],
     ):
-        """Start it in `directory` on `cores`; it inherits `lock`, and has `mark` in its environment.
+        """Start the script in `directory` on `cores`; it inherits `lock`, and has `mark` in its environment.
 
         Raises:
             OSError: it cannot be started.
         """
         self.run = run
-        """Where its directory is by now."""
+        """The run; if its directory is moved, the local scheduler replaces it."""
         self.number = start.member
         self.cores = cores
         self.start = start
         self._began_in = run
         self.kill_at: float | None = None
         self.why: str | None = None
-        """Why it was asked to end; None: it was not."""
+        """Why the script was asked to end; None: it was not."""
         with run.script_log(self.number).open("ab") as log, on_cores(cores):
             self.process = subprocess.Popen(
                 [*shlex.split(plan.shell), str(run.script)],
@@ -82,19 +84,19 @@ class Member:
 
     @property
     def attempts(self) -> list[Start]:
-        """The one that its script began with, and those that the script has begun since, by itself."""
-        found = [self.start]
-        while attempt_folder(self.run, following := found[-1].next).exists():
-            found.append(following)
-        return found
+        """The attempt that the script began with, and those that the script has begun since, by itself."""
+        attempts = [self.start]
+        while attempt_folder(self.run, following := attempts[-1].next).exists():
+            attempts.append(following)
+        return attempts
 
     @property
     def folder(self) -> Path:
-        """That of its newest attempt."""
+        """The folder of the newest attempt."""
         return attempt_folder(self.run, self.attempts[-1])
 
     def end(self, why: str) -> None:
-        """TERM now, KILL later; where the script has said how it ends, that is not why it does."""
+        """Send TERM now and KILL later; `why` counts unless the script has already recorded its ending."""
         if self.kill_at is None and self.meter.poll() is None:
             if ending_of(self.folder) is None:
                 self.why = why
@@ -102,17 +104,17 @@ class Member:
             self.process.terminate()
 
     def step(self) -> bool:
-        """Do what the time asks for; whether the script is over."""
+        """Enforce the time limits and measure the usage; return whether the script has ended."""
         now = time.monotonic()
         if self.deadline is not None and now >= self.deadline:
             self.end("walltime")
         if self.kill_at is not None and now >= self.kill_at:
-            self.process.kill()  # what it leaves behind is ended by the scheduler
+            self.process.kill()  # the scheduler ends the processes that it leaves behind
         self.meter.look()
         return self.meter.poll() is not None
 
     def owns(self, process: psutil.Process) -> bool:
-        """Whether a process without a parent was this member's, as far as that can be seen."""
+        """Whether a process without a parent belonged to this member, as far as this can be seen."""
         try:
             if os.getsid(process.pid) == self.process.pid:
                 return True
@@ -123,10 +125,10 @@ class Member:
 
     @property
     def was_cut_short(self) -> bool:
-        """Whether the script ended by itself, and yet never came to where it records its ending.
+        """Whether the script ended by itself without reaching the line that records its ending.
 
-        It keeps room for that record from the start, so that no full disk can be the reason. Where its run
-        directory was moved, it can write no record.
+        A full disk cannot be the reason, since the script reserves room for that record at its start. If the
+        run directory was moved, the script can write no record.
         """
         if self.run is not self._began_in:
             return False
@@ -138,7 +140,7 @@ class Member:
 
 
 def attempt_folder(run: RunDirectory, start: Start) -> Path:
-    """Where an attempt's records are, or will be."""
+    """Return the folder for an attempt's records, which may not exist yet."""
     return run.path / "attempts" / f"{start.member}.{start.attempt}"
 
 
@@ -159,17 +161,18 @@ def _environment(
         CASTOFF_PYTHON=sys.executable,
         **{INDEX: str(start.member), MARK: mark},
     )
-    beside = Path(sys.executable).with_name("castoff")
-    command = str(beside) if beside.exists() else shutil.which("castoff")
+    command_path = Path(sys.executable).with_name("castoff")
+    command = str(command_path) if command_path.exists() else shutil.which("castoff")
     if command is not None:
         environment["CASTOFF_COMMAND"] = command
     return environment
 
 
 def _inherited(plan: Facts) -> Mapping[str, str]:
-    """What the job asks for of this environment: decided here, for bash reads some of it as it starts.
+    """Return what the job inherits of this environment, since bash reads some variables before the script can
+    act.
 
-    Its functions (BASH_FUNC_…), BASH_ENV and SHELLOPTS would reach the script before its first line.
+    Bash's functions (BASH_FUNC_…), BASH_ENV and SHELLOPTS would act before the script's first line.
     """
     if plan.inherit == "all":
         return os.environ

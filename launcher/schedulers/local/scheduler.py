@@ -1,4 +1,4 @@
-"""castoff's own scheduler, as the rest of castoff sees it; `daemon` is what runs."""
+"""castoff's own scheduler as the rest of castoff uses it; `daemon` runs the jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from castoff.launcher.schedulers.base import Scheduler
 
 
 class Local(Scheduler):
-    """For one machine: no queue, no directives."""
+    """castoff's own scheduler, for one machine: no queue, no directives."""
 
     name = "local"
     title = "castoff's own scheduler"
@@ -22,7 +22,7 @@ class Local(Scheduler):
             *("requeue.on", "launcher.name", "launcher.args"),
         }
     )
-    # So that a job file can be tried out here as it is.
+    # Ignored, not refused, so that a cluster's job file can be tried on one machine unchanged.
     ignores = frozenset({"options", "directives", "binding"})
     ignores_requests = True
     instead: ClassVar[Mapping[str, str]] = {
@@ -31,7 +31,7 @@ class Local(Scheduler):
     }
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
-        """It is everywhere, and the last to be looked for."""
+        """Return a reason in any case: it works everywhere, and is the last that castoff looks for."""
         return "no sbatch, no qsub of PBS and no flux that answers is on PATH"
 
 

@@ -1,4 +1,4 @@
-"""What a script and its descendants use of this machine: looked at now and then, and at the end."""
+"""Measures what a script and its descendants use of this machine: now and then, and at the end."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from castoff.launcher.runs.records import Usage
 
 _FIRST = 1.0
 _PAUSE = 5.0
-"""Seconds to the first look, and between two: each walks the table of processes."""
+"""Seconds to the first sample and between samples, each of which walks the table of processes."""
 
 
 class UsageMeter:
     """Measures a process, its descendants and those that they have waited for."""
 
     def __init__(self, process: subprocess.Popen[bytes], cpus: int):
-        """`cpus`: how many it may use."""
+        """`cpus`: how many CPUs the process may use."""
         self._process = process
         self._cpus = cpus
         self._began = time.monotonic()
@@ -31,7 +31,7 @@ class UsageMeter:
         self._elapsed = 0.0
 
     def poll(self) -> int | None:
-        """The process's exit code, as Popen.poll has it; None while it runs."""
+        """Return the process's exit code, as Popen.poll does; None while it runs."""
         if self._process.returncode is None:
             try:
                 pid, status, spent = os.wait4(self._process.pid, os.WNOHANG)
@@ -43,7 +43,7 @@ class UsageMeter:
         return self._process.returncode
 
     def look(self) -> None:
-        """Look at the memory of all its processes, if that is due."""
+        """Sample the memory of all these processes, if that is due."""
         now = time.monotonic()
         if now < self._due:
             return
@@ -51,16 +51,16 @@ class UsageMeter:
         top = process_of(self._process.pid)
         if top is None:
             return
-        held = 0
-        for one in (top, *descendants(top)):
+        total = 0
+        for process in (top, *descendants(top)):
             try:
-                held += one.memory_info().rss
+                total += process.memory_info().rss
             except psutil.Error:  # it has just ended
                 continue
-        self._memory = max(held, self._memory)
+        self._memory = max(total, self._memory)
 
     def usage(self) -> Usage | None:
-        """What it used, once it is over; None if somebody else has waited for it."""
+        """Return what the process used, once it has ended; None if somebody else has waited for it."""
         if self._spent is None:
             return None
         return Usage(
@@ -68,6 +68,6 @@ class UsageMeter:
             elapsed=round(self._elapsed, 3),
             cpu_seconds=round(self._spent.ru_utime + self._spent.ru_stime, 3),
             cpus=self._cpus,
-            # Between two looks, the largest process alone is known.
+            # Between two samples, only the largest process is known.
             memory=max(self._memory, self._spent.ru_maxrss * 1024),
         )

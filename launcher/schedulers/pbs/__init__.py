@@ -1,10 +1,10 @@
-"""Everything about PBS."""
+"""PBS: its directives, commands and answers."""
 
 NAME = "pbs"
-"""As profiles call it."""
+"""The name in profiles."""
 
 JOB_VARIABLES = ("PBS_JOBID",)
-"""Any of them marks a shell in an allocation."""
+"""Variables of which any marks a shell in an allocation."""
 
 TITLE = "PBS"
-"""As people call it."""
+"""The name in messages."""

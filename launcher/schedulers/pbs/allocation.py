@@ -1,4 +1,4 @@
-"""Hosts that PBS has given: to this shell, by qsub, and to a job that a command is to join."""
+"""Allocations of PBS: the hosts of this shell (qsub -I), and commands that join a running job."""
 
 from __future__ import annotations
 
@@ -19,29 +19,31 @@ from castoff.launcher.schedulers.pbs.jobs import blocks
 
 @dataclass(frozen=True)
 class PbsAllocation(Allocation):
-    """PBS's, which lists its hosts in a file."""
+    """An allocation of PBS, whose hosts are listed in a file."""
 
     scheduler: ClassVar[str] = NAME
     title: ClassVar[str] = TITLE
 
     def threads(self, environ: Mapping[str, str]) -> str | None:
-        """PBS itself sets OMP_NUM_THREADS to the CPUs of a chunk."""
+        """Return the user's OMP_NUM_THREADS, not the one that PBS itself sets to the CPUs of a chunk."""
         threads = super().threads(environ)
         return None if threads == environ.get("NCPUS") else threads
 
     def devices(self, environ: Mapping[str, str], node: Node) -> int | None:
-        """As qstat reports the job's chunks. Of whole nodes a job has all, whatever its chunks request."""
+        """See `Allocation.devices`: the devices of the chunks that qstat reports; None for whole nodes, whose
+        devices all belong to the job.
+        """
         if node.exclusive:
             return None
         try:
             shown = answer_of(["qstat", "-f", "-w", self.job], PATIENCE, environ)
         except SchedulerUnreachable:
             return None
-        held = (attributes.get("exec_vnode", "") for _, attributes in blocks(iter([shown])))
-        return _fewest_devices(next(held, ""), len(self.hosts))
+        vnodes = (attributes.get("exec_vnode", "") for _, attributes in blocks(iter([shown])))
+        return _fewest_devices(next(vnodes, ""), len(self.hosts))
 
     def narrowed(self, nodes: int, environ: Mapping[str, str], run: Path, directory: str) -> dict[str, str]:
-        """PBS's variables, with a node file of the hosts in use where its own has more."""
+        """Return PBS's variables, with a new node file if only some hosts are in use."""
         changed = {**environ, "PBS_O_WORKDIR": directory}
         if nodes < len(self.hosts):
             path = run / "nodefile"
@@ -51,33 +53,33 @@ class PbsAllocation(Allocation):
 
 
 def find(environ: Mapping[str, str], read_file: Callable[[str], str]) -> PbsAllocation | None:
-    """The allocation that the environment describes, if it does."""
+    """Return the allocation that the environment describes; None: there is none."""
     job = environ.get("PBS_JOBID")
     if not job:
         return None
-    why = "PBS_NODEFILE is not set"
+    reason = "PBS_NODEFILE is not set"
     if path := environ.get("PBS_NODEFILE"):
         try:
             if hosts := read_nodefile(read_file(path)):
                 return PbsAllocation(job, hosts)
-            why = f"PBS_NODEFILE={path} is empty"
+            reason = f"PBS_NODEFILE={path} is empty"
         except OSError as error:
-            why = f"PBS_NODEFILE={path} cannot be read: {error.strerror}"
+            reason = f"PBS_NODEFILE={path} cannot be read: {error.strerror}"
     raise no_hosts(
-        f"PBS_JOBID={job} is set, but its hosts are not known: {why}",
+        f"PBS_JOBID={job} is set, but its hosts are not known: {reason}",
         f"export PBS_NODEFILE=/var/spool/pbs/aux/{job}, or wherever your PBS keeps it",
         "PBS_JOBID",
     )
 
 
 def _fewest_devices(chunks: str, hosts: int) -> int | None:
-    """By `(n1[0]:ncpus=4:ngpus=1+n1[1]:ncpus=4)+(n2:ngpus=2)`; None where no chunk reports devices."""
-    found: dict[str, int] = {}
+    """Count devices in `(n1[0]:ncpus=4:ngpus=1+n1[1]:ncpus=4)+(n2:ngpus=2)`; None if no chunk reports any."""
+    devices: dict[str, int] = {}
     for name, resources in re.findall(r"([^()+:]+)((?::[^()+:]*)*)", chunks):
         counts = re.findall(r":ngpus=(\d+)", resources)
         host = name.partition("[")[0]
-        found[host] = found.get(host, 0) + sum(map(int, counts))
-    return min(found.values()) if ":ngpus=" in chunks and len(found) == hosts else None
+        devices[host] = devices.get(host, 0) + sum(map(int, counts))
+    return min(devices.values()) if ":ngpus=" in chunks and len(devices) == hosts else None
 
 
 _ATTACH = """\
@@ -88,13 +90,15 @@ done
 shift
 exec "$@"
 """
-"""Makes the session part of the job, where PBS lets it: it then ends with the job, and sees its devices."""
+"""A script that attaches its session to a job, if PBS allows it; the session ends with the job, and sees its
+devices.
+"""
 
 
 def beside_command(
     job: str, host: str, program: list[str], terminal: bool, environ: Mapping[str, str]
 ) -> list[str]:
-    """By ssh: pbs_tmrsh works in the job alone, and gives no terminal (pbs_tmrsh(8B))."""
+    """Return an ssh command: pbs_tmrsh works only within the job, and has no terminal (pbs_tmrsh(8B))."""
     if environ.get("PBS_JOBID") == job and not terminal:
         return ["pbs_tmrsh", host, *program]
     return ssh_command(host, ["/bin/sh", "-c", _ATTACH, "castoff", job, *program], terminal=terminal)

@@ -1,8 +1,8 @@
-"""The text of -W: attributes of a job by their names, and back; and which castoff sets itself. Pure.
+"""The attributes in qsub's -W, read and written, and those that castoff sets itself. Pure.
 
-As parse_equal_string() of OpenPBS reads it (src/lib/Libcmds/parse_equal.c). Of what the command line and the
-script say, qsub takes each attribute once: depend, stagein, stageout, group_list and sandbox from the command
-line, others from the script (seen on 23.06.06 and on cd7ab5e).
+Read as parse_equal_string() of OpenPBS does (src/lib/Libcmds/parse_equal.c). If the command line and the
+script both set an attribute, qsub takes depend, stagein, stageout, group_list and sandbox from the command
+line, and others from the script (seen on 23.06.06 and on cd7ab5e).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _INSTEAD = {
     "join_path": "castoff keeps one log for both streams: drop it",
     "keep_files": "set directives.k instead",
 }
-"""Attributes that castoff itself sets, or that a run cannot have, each with why."""
+"""Attributes that castoff sets itself, or that a run cannot have, each with what to do instead."""
 
 
 NAMES = frozenset(
@@ -49,31 +49,35 @@ NAMES = frozenset(
         *("release_nodes_on_stageout", "tolerate_node_failures", "max_run_subjobs"),
     }
 )
-"""Attributes that users take for resources."""
+"""Attributes that users mistake for resources."""
 
 
 def parse_attributes(text: str) -> dict[str, str]:
-    """The attributes of `group_list=lab,umask=027`, in their order; of one that appears twice the last value.
+    """Read attributes, such as `group_list=lab,umask=027`, in their order; the last value of a name counts.
 
     Raises:
-        ValueError: qsub would refuse it, or make of it what nobody means.
+        ValueError: qsub would refuse or misread the text.
     """
-    found, at = {}, 0
-    while at < len(text) and (one := re.compile(_ATTRIBUTE).match(text, at)):
+    attributes, position = {}, 0
+    while position < len(text) and (one := re.compile(_ATTRIBUTE).match(text, position)):
         name, *values = one.groups()
-        found[name] = next(value for value in values if value is not None)
-        at = one.end()
-    if not found or at < len(text) or any(not one or one.endswith(",") for one in found.values()):
+        attributes[name] = next(value for value in values if value is not None)
+        position = one.end()
+    if (
+        not attributes
+        or position < len(text)
+        or any(not one or one.endswith(",") for one in attributes.values())
+    ):
         hint = "; a value that holds = stands in quotes" if text.count("=") > 1 else ""
         raise ValueError(f"is {shown(text)}, but takes attributes, as in group_list=lab,umask=027{hint}")
-    return found
+    return attributes
 
 
 def attributes_text(attributes: Mapping[str, str]) -> str:
-    """Attributes as -W takes them.
+    """Write attributes as -W takes them.
 
     Raises:
-        ValueError: a value cannot be said there.
+        ValueError: -W cannot hold a value.
     """
     return ",".join(f"{name}={_value(name, value)}" for name, value in attributes.items())
 
@@ -88,21 +92,21 @@ def _value(name: str, value: str) -> str:
 
 
 def merged(*texts: str | bool | None) -> str | None:
-    """Attributes of several texts, each by its name, the later one's value counting; None: there are none.
+    """Merge the attributes in several texts, a name's last value counting; None: there are none.
 
     Raises:
-        ValueError: one of them is wrong.
+        ValueError: a text is wrong.
     """
     together: dict[str, str] = {}
     for text in texts:
         for name, value in parse_attributes(text).items() if isinstance(text, str) else ():
-            known = next((other for other in together if other.lower() == name.lower()), name)
-            together[known] = value
+            spelling = next((other for other in together if other.lower() == name.lower()), name)
+            together[spelling] = value
     return attributes_text(together) or None
 
 
 def dependency(text: str | bool | None) -> str | None:
-    """What a text says of `depend`; None: nothing, or it cannot be read."""
+    """Return the value of `depend` in a text; None: there is none, or the text cannot be read."""
     with contextlib.suppress(ValueError):
         attributes = parse_attributes(text) if isinstance(text, str) else {}
         return next((value for name, value in attributes.items() if name.lower() == "depend"), None)
@@ -110,16 +114,16 @@ def dependency(text: str | bool | None) -> str | None:
 
 
 def waits_by_after(text: str | bool) -> bool:
-    """Whether a text waits for jobs in a way that the field `after` has."""
+    """Whether a text has a dependency that the field `after` can express."""
     return re.match(_CONDITIONS, dependency(text) or "") is not None
 
 
 def check(text: str) -> None:
-    """See that no attribute is among those that castoff sets itself.
+    """Refuse attributes that castoff sets itself.
 
     Raises:
-        ValueError: one is, or the text is wrong.
+        ValueError: there is one, or the text is wrong.
     """
     for name in parse_attributes(text):
-        if why := _INSTEAD.get(name.lower()):
-            raise ValueError(f"sets {name}: {why}")
+        if reason := _INSTEAD.get(name.lower()):
+            raise ValueError(f"sets {name}: {reason}")

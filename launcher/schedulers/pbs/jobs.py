@@ -1,7 +1,7 @@
-"""What PBS reports about jobs: the queries, and how castoff reads the answers.
+"""What PBS reports about jobs, and how castoff reads the answers.
 
-One qstat reports jobs that wait, run and, where the server keeps a history, have ended (qstat(1B),
-qselect(1B), pbs_job_attributes(7B) of OpenPBS 23; exit codes of jobs in its src/include/job.h).
+One qstat reports pending, running and, if the server keeps a history, ended jobs (qstat(1B), qselect(1B),
+pbs_job_attributes(7B) of OpenPBS 23; exit codes of jobs in its src/include/job.h).
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from castoff.launcher.schedulers.job_info import JobInfo, whole
 from castoff.launcher.schedulers.page import Page, records
 
 _KILLED_BY = 256
-"""An Exit_status that is this much and a signal's number: the script was killed by it."""
+"""The offset of an Exit_status that means a signal: the rest is the number of the signal that killed the
+script.
+"""
 
 _TERMINATED = 91
 """The substate of a job that was deleted."""
@@ -42,7 +44,7 @@ _ENDED_BY_PBS = {
     -29: ("walltime", None),
     -30: ("node-failure", "not all of its nodes took part"),
 }
-"""By Exit_status: castoff's word, and why (JOB_EXEC_ and JOB_EXEC_KILL_ in job.h)."""
+"""castoff's ending and the reason, by Exit_status (JOB_EXEC_ and JOB_EXEC_KILL_ in job.h)."""
 
 
 _STAGES = {
@@ -50,49 +52,49 @@ _STAGES = {
     **dict.fromkeys("RESUB", "running"),
     **dict.fromkeys("FX", "ended"),
 }
-"""By job_state."""
+"""castoff's stage for each job_state."""
 
 _UNKNOWN = {"M": "it was moved to another server"}
-"""What states mean that do not say whether a job has ended."""
+"""The meaning of states that do not show whether a job has ended."""
 
 
 def parse_found(page: Page) -> list[str]:
-    """The ids in qselect's answer."""
+    """Read the ids in qselect's answer."""
     return [line.strip() for line in records(page, "\n") if line[:1].isdigit()]
 
 
 def parse_denied(errors: str) -> set[str]:
-    """The ids of which qstat says that its server does not know them."""
+    """Return the ids that qstat reports as unknown to its server."""
     return set(re.findall(r"^qstat: Unknown Job Id (\S+)", errors, re.MULTILINE | re.IGNORECASE))
 
 
 def parse_queue(page: Page, jobs: Container[str] | None = None) -> list[JobInfo]:
-    """The jobs in qstat's answer; of arrays their members. An array is left out if qstat's answer about it
+    """Read the jobs in qstat's answer, arrays as their members. An array is left out if the answer about it
     was cut off.
 
-    `jobs`: those alone, whose ids qstat was given (default: all).
+    `jobs`: read only these ids, which qstat was given (default: all).
     """
     reported: dict[str, JobInfo] = {}
     counts: dict[str, int] = {}
     for name, attributes in blocks(page, jobs):
-        if one := _job(name, attributes):
-            reported[name] = one
+        if info := _job(name, attributes):
+            reported[name] = info
         if indices := attributes.get("array_indices_submitted"):
             counts[name] = _count(indices)
-    found = [*reported.values()]
-    members = Counter(one.job for one in found if one.task is not None)
-    wholes = {one.job: one for one in found if one.task is None}
+    infos = [*reported.values()]
+    members = Counter(info.job for info in infos if info.task is not None)
+    wholes = {info.job: info for info in infos if info.task is None}
     cut = {array for array, count in counts.items() if members[array] < count}
-    # Of an array itself only where it has reported no member: its state B may be any of theirs.
+    # The array itself counts only if no member was reported: its state B may stand for any of theirs.
     return [
-        _of_array(one, wholes.get(one.job))
-        for one in found
-        if one.job not in cut and (one.task is not None or one.job not in members)
+        _of_array(info, wholes.get(info.job))
+        for info in infos
+        if info.job not in cut and (info.task is not None or info.job not in members)
     ]
 
 
 def _of_array(one: JobInfo, whole: JobInfo | None) -> JobInfo:
-    """A job, with what PBS reports only for its array: the script, and that it is held (OpenPBS 23)."""
+    """Add to a job what PBS reports only for its array: the script, and that it is held (OpenPBS 23)."""
     if whole is None:
         return one
     one = one._replace(script=one.script or whole.script)
@@ -102,47 +104,50 @@ def _of_array(one: JobInfo, whole: JobInfo | None) -> JobInfo:
 
 
 def blocks(page: Page, jobs: Container[str] | None = None) -> Iterator[tuple[str, dict[str, str]]]:
-    """The name and attributes of each that `qstat -f` or `pbsnodes -a` lists; an empty line ends them.
+    """Yield the name and the attributes of each entry of `qstat -f` or `pbsnodes -a`; empty lines separate
+    them.
 
-    `jobs`: of these jobs alone, and of the members of these arrays.
+    `jobs`: only these jobs, and the members of these arrays (default: all).
     """
     for block in records(page, "\n\n"):
         if jobs is not None and _id_of(block) not in jobs:
             continue
-        first, *lines = block.replace("\n\t", "").split("\n")  # without -w it breaks long lines
-        held: dict[str, str] = {}
+        first, *lines = block.replace("\n\t", "").split("\n")  # without -w, qstat breaks long lines
+        attributes: dict[str, str] = {}
         for name, _, value in (line.lstrip(" ").partition(" = ") for line in lines):
-            held[name] = f"{held[name]},{value}" if name in held else value  # a limit of several parts
-        yield first.rpartition(": ")[2].strip(), held
+            attributes[name] = (
+                f"{attributes[name]},{value}" if name in attributes else value
+            )  # a limit of several parts
+        yield first.rpartition(": ")[2].strip(), attributes
 
 
 def _id_of(block: str) -> str | None:
-    """The id of the job, or of the array of the member, that a block is about."""
+    """Return the id of the job that a block describes; for a member, the id of its array."""
     name = placed(block.partition("\n")[0].rpartition(": ")[2].strip())
     return name and name[0]
 
 
 def _count(indices: str) -> int:
-    """How many members `0-8:2` are."""
-    found = re.fullmatch(r"(\d{1,8})-(\d{1,8})(?::(\d{1,8}))?", indices)
-    return len(range(int(found[1]), int(found[2]) + 1, int(found[3] or 1) or 1)) if found else 0
+    """Count the members of indices such as `0-8:2`."""
+    match = re.fullmatch(r"(\d{1,8})-(\d{1,8})(?::(\d{1,8}))?", indices)
+    return len(range(int(match[1]), int(match[2]) + 1, int(match[3] or 1) or 1)) if match else 0
 
 
 def placed(name: str) -> tuple[str, int | None] | None:
-    """The id and the index of a job by PBS's name for it, as `7[3].head`: an array's own id is `7[].head`."""
-    place = re.fullmatch(r"(\d+)(?:\[(\d{0,9})\])?(\..*)?", name)
-    if place is None:
+    """Split PBS's name for a job, such as `7[3].head`, into its id (the array's: `7[].head`) and index."""
+    match = re.fullmatch(r"(\d+)(?:\[(\d{0,9})\])?(\..*)?", name)
+    if match is None:
         return None
-    number, index, server = place.groups()
+    number, index, server = match.groups()
     return (name if index is None else f"{number}[]{server or ''}"), int(index) if index else None
 
 
 def _job(name: str, held: Mapping[str, str]) -> JobInfo | None:
-    place, word = placed(name), held.get("job_state")
-    if place is None or word is None:
+    job, word = placed(name), held.get("job_state")
+    if job is None or word is None:
         return None
     info = JobInfo(
-        *place,
+        *job,
         word=word,
         stage=_STAGES.get(word, "unknown"),
         why=_UNKNOWN.get(word),
@@ -152,19 +157,19 @@ def _job(name: str, held: Mapping[str, str]) -> JobInfo | None:
         script=held.get("Submit_arguments") or "",
         folder=_folder(held.get("Variable_List") or ""),
     )
-    # Of a member that never ran it reports what holds for the array.
+    # For a member that never ran, PBS reports the array's Exit_status.
     status = whole(held.get("Exit_status")) if info.task is None or "array_index" in held else None
     return _ended(info, status, held) if info.stage == "ended" else _waiting(info, name, held)
 
 
 def _ended(info: JobInfo, status: int | None, held: Mapping[str, str]) -> JobInfo:
-    """A job that has ended, and how."""
+    """Add to an ended job how it ended."""
     if status is None:  # it was deleted before it ran
         depend = held.get("depend", "")
-        if not depend.startswith("after"):  # those that wait for it stand there, too
+        if not depend.startswith("after"):  # it also lists the jobs that wait for this one
             return info._replace(ending="cancelled")
-        why = f"what it waited for can no longer be, or it was deleted ({depend})"
-        return info._replace(ending="cancelled", dependency_never_satisfied=True, why=why)
+        reason = f"what it waited for can no longer be, or it was deleted ({depend})"
+        return info._replace(ending="cancelled", dependency_never_satisfied=True, why=reason)
     if status < 0:
         ending, words = _ENDED_BY_PBS.get(status, ("failed", "PBS ended it"))
         comment = f": {held['comment']}" if status not in _ENDED_BY_PBS and held.get("comment") else ""
@@ -174,13 +179,13 @@ def _ended(info: JobInfo, status: int | None, held: Mapping[str, str]) -> JobInf
     ending = "failed" if status else "done"
     if whole(held.get("substate")) == _TERMINATED:
         ending = "cancelled"
-    # Root's that were killed have an Exit_status of 0.
+    # Root's jobs have an Exit_status of 0 even if they were killed.
     killed = ending == "done" and held.get("Job_Owner", "").startswith("root@")
     return info._replace(ending=ending, ended_itself=True, exit_code=status, may_have_been_killed=killed)
 
 
 def _waiting(info: JobInfo, name: str, held: Mapping[str, str]) -> JobInfo:
-    """A job, and why it waits, if it does: in plain words, and with PBS's own."""
+    """Add to a job, if it is pending, why it waits: in plain words, with PBS's."""
     if info.stage != "pending":
         return info
     holds, depend, comment = held.get("Hold_Types") or "n", held.get("depend"), held.get("comment") or ""
@@ -193,21 +198,21 @@ def _waiting(info: JobInfo, name: str, held: Mapping[str, str]) -> JobInfo:
         words = "its time to begin has not come"
     else:
         words = f"PBS says: {comment}" if comment else "PBS has not looked at it yet"
-    # What asks for more than there is is not held; PBS says "Can Never Run" of it.
+    # PBS does not hold a job that requests more than exists: its comment says "Can Never Run".
     is_held = is_held or "Can Never Run" in comment
-    # Its `stime` is that of an earlier start.
+    # A pending job's `stime` is that of an earlier start.
     estimate = None if is_held else time_of(held.get("estimated.start_time"))
     return info._replace(pending_reason=words, is_held=is_held, start=estimate)
 
 
 def _folder(variables: str) -> str:
-    """Where it was submitted; a comma in a value has a backslash before it, and so have quotes."""
-    pairs = (found[0].partition("=") for found in re.finditer(r"(?:\\.|[^,])+", variables))
+    """Return where a job was submitted; in a value, commas and quotes have a backslash before them."""
+    pairs = (match[0].partition("=") for match in re.finditer(r"(?:\\.|[^,])+", variables))
     return next((re.sub(r"\\(.)", r"\1", value) for name, _, value in pairs if name == "PBS_O_WORKDIR"), "")
 
 
 def time_of(value: str | None) -> float | None:
-    """A time as ctime(3) writes it, in this host's zone: qstat runs here."""
+    """Read a time as ctime(3) writes it, in this host's zone, since qstat runs on this host."""
     try:
         return time.mktime(time.strptime(value or "", "%a %b %d %H:%M:%S %Y"))
     except (ValueError, OverflowError):

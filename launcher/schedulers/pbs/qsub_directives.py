@@ -1,4 +1,4 @@
-"""qsub's directives: what a job asks for in them, and what a job file may say in them itself.
+"""qsub's directives: those that castoff writes for a job, and those that a job file may set itself.
 
 qsub(1B) and pbs_resources(7B) of OpenPBS.
 """
@@ -37,7 +37,7 @@ _VALUE_ENDS = re.compile(r"[,\s'\"]")
 
 
 def directive(name: str, value: str | bool) -> str:
-    """An option as qsub reads it after `#PBS`: one letter is an option, a word a resource of -l.
+    """Write a directive as qsub reads it after `#PBS`: a letter is an option, a word is a resource of -l.
 
     qsub splits the line itself (make_argv() in src/cmds/qsub.c): nothing is special inside quotes
     but the closing one. Then it splits what -l holds at commas (pbs_quote_parse()).
@@ -57,14 +57,14 @@ def directive(name: str, value: str | bool) -> str:
 
 
 def option(name: str, value: str | bool) -> list[str]:
-    """The same as words of a command line, which no shell and no make_argv() reads."""
+    """Write a directive as words of a command line, which neither a shell nor make_argv() splits."""
     if len(name) > 1:
         return ["-l", name if value is True else f"{name}={_value(name, one_line(name, str(value)))}"]
     return [f"-{name}"] if value is True else [f"-{name}", one_line(name, str(value))]
 
 
 def _value(name: str, text: str) -> str:
-    """A resource's value, so that a comma or a space in it ends nothing."""
+    """Quote a resource's value, so that a comma or a space does not end it."""
     if "&" in text or not (text.isascii() and text.isprintable()):
         raise ValueError(f"directives.{name}: is {shown(text)}, but PBS takes plain ASCII without & there")
     if not _VALUE_ENDS.search(text):
@@ -78,22 +78,22 @@ def _value(name: str, text: str) -> str:
 def _word(text: str) -> str:
     if PLAIN_DIRECTIVE.fullmatch(text):
         return text
-    # Runs without ' stand in '…', the apostrophes between them in "…".
+    # Text without ' is put in '…', the apostrophes between in "…".
     pieces = re.findall(r"[^']+|'+", text)
     return "".join(f"'{piece}'" if "'" not in piece else f'"{piece}"' for piece in pieces) or "''"
 
 
 def tasks(members: Sequence[int]) -> Sequence[int]:
-    """The indices of members that are all of an array: these, where one range with a step has them; else the
-    places of the members among each other, for qsub takes one range alone.
+    """Return PBS's indices of all members of an array: their numbers if one range with a step holds them,
+    else their positions, since qsub takes only one range.
     """
     steps = {after - before for before, after in pairwise(members)}
     return members if len(steps) < 2 else range(len(members))
 
 
 def one_range(indices: Sequence[int]) -> str:
-    """Indices that are equally far apart, as qsub takes them: it refuses 3-3, but 3-4:2 is 3 alone
-    (chk_Jrange.c of OpenPBS 23).
+    """Write equidistant indices as qsub takes them: it refuses 3-3, but 3-4:2 is 3 alone (chk_Jrange.c of
+    OpenPBS 23).
     """
     first, last = indices[0], indices[-1]
     if len(indices) == 1:
@@ -103,13 +103,15 @@ def one_range(indices: Sequence[int]) -> str:
 
 
 def _is_array(job: Job) -> bool:
-    """PBS makes no array of one that it is not talked into: that of member 0 is a plain job."""
+    """Whether PBS gets an array. It has none of one member, so that an array of member 0 alone is a plain
+    job.
+    """
     array = job.spec.array
     return array is not None and (array.size > 1 or array.own_indices is not None)
 
 
 def _array(job: Job) -> str | None:
-    """An array's indices; None: no array."""
+    """Write an array's indices; None: no array."""
     array = job.spec.array
     if array is None or not _is_array(job):
         return None
@@ -122,29 +124,33 @@ def _inherited(job: Job) -> str | None:
 
 
 def _attributes(job: Job) -> str | None:
-    """What -W says: castoff's, the site's and the job's attributes; null drops the site's."""
+    """Merge -W from castoff's, the site's and the job's attributes; null in the job drops the site's."""
     spec, site, request = job
     of_job = of_scheduler(spec.directives, NAME)
     of_site = of_scheduler(site.directives, NAME), of_scheduler(site.defaults.directives, NAME)
-    given = [one.get("W") for one in (*of_site, of_job)] if of_job.get("W", True) else []
+    texts = [layer.get("W") for layer in (*of_site, of_job)] if of_job.get("W", True) else []
     tolerate = "tolerate_node_failures=all" if request.spare_nodes else None
-    return attributes.merged(f"depend={request.after}" if request.after else None, tolerate, *given)
+    return attributes.merged(f"depend={request.after}" if request.after else None, tolerate, *texts)
 
 
 def _placed(job: Job) -> str | None:
-    """Each chunk gets a host of its own, unless it is a device; beside other forms qsub takes no place."""
+    """Request a host for each chunk, unless chunks are devices; with other forms than select, qsub takes no
+    place.
+    """
     of_nodes = job.site.request_form == "select" and job.request.device_queue is None
     return "scatter" if of_nodes else None
 
 
 def _rerun(job: Job) -> str:
-    """PBS runs a job again after a node failure by default, and insists on it for arrays."""
-    again = _is_array(job) or "preempted" in job.spec.requeue.causes(by_scheduler=True)
-    return "y" if again else "n"
+    """Whether PBS may rerun the job after a node failure: by default it does, and arrays must allow it."""
+    reruns = _is_array(job) or "preempted" in job.spec.requeue.causes(by_scheduler=True)
+    return "y" if reruns else "n"
 
 
 def seconds(text: str) -> int | None:
-    """Seconds of `walltime`: a number, or with minutes, hours and days before it; None: it is none."""
+    """Read a `walltime`, seconds with optional minutes, hours and days before them; None: it is not a
+    duration.
+    """
     parts = text.split(".")[0].split(":")
     if not all(part.isdecimal() for part in parts) or len(parts) > 4:
         return None
@@ -162,14 +168,14 @@ def _walltime(text: str) -> str:
 
 
 def _after(text: str) -> dict[str, list[str]]:
-    """The field `after` of -W."""
+    """Read the field `after` from -W."""
     if not attributes.waits_by_after(text):
         raise NoField
     return after_of(attributes.dependency(text) or "")
 
 
 def _requested(name: str) -> Callable[[Job], Text]:
-    """What is requested of nodes by one resource, in the form that the site takes."""
+    """Return the writer of one resource that is requested of nodes, in the form that the site takes."""
     return lambda job: dict(requested.of(*job)).get(name)
 
 
@@ -181,7 +187,7 @@ FIELDS = (
     Row("q", "queue"),
     Row("p", "nice", text=lambda nice: str(-nice), value=lambda p: -whole_number(p), bounds=(-1023, 1024)),
     decided("select", "select", _requested("select"), covers=("select", "device_type"), follows=_IN_CHUNKS),
-    # Resources of a chunk: qsub refuses them as resources of the job beside a select.
+    # Resources of a chunk: in addition to a select, qsub refuses them as resources of the job.
     decided("nodes", "nodes", _requested("nodes")),
     decided("ncpus", "cores_per_rank", _requested("ncpus")),
     decided("ngpus", "devices_per_rank", _requested("ngpus")),
@@ -201,7 +207,7 @@ FIELDS = (
     decided("r", "requeue.max", _rerun, is_default=True),
     replaceable("place", whole=_placed, is_default=True),
 )
-"""Which directive says a field, in the order in which a person would write them."""
+"""The directives for a job's fields, in the order in which a person would write them."""
 
 DIALECT = Dialect(
     fields=FIELDS,
@@ -224,19 +230,19 @@ DIALECT = Dialect(
 
 
 def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
-    """A job's directives for qsub: one letter is an option, a word is a resource of -l."""
+    """Return a job's directives for qsub: a letter is an option, a word is a resource of -l."""
     job = Job(spec, site, request)
     together = _attributes(job)
-    found = [one for one in layered(DIALECT, job) if one[0] != "W"]
-    if together:  # neither the site's nor the job's alone, which would hide the others'
+    merged = [entry for entry in layered(DIALECT, job) if entry[0] != "W"]
+    if together:  # in place of the last layer's -W, which would hide the others
         rows = [row.directive for row in FIELDS]
         before = {*rows[: rows.index("W")]}
-        found.insert(sum(name in before for name, _ in found), ("W", together))
-    return found
+        merged.insert(sum(name in before for name, _ in merged), ("W", together))
+    return merged
 
 
 def contradictions(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
-    """What a job asks for and this site's PBS is not asked for, or not so."""
+    """Yield what a job asks for and this site's PBS cannot be asked for: fields and messages."""
     yield from requested.problems(spec, site, request)
     word = of_scheduler(spec.directives, NAME).get("W")
     for field in ("after", "requeue.max"):

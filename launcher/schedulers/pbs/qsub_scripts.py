@@ -1,4 +1,4 @@
-"""qsub's directives in scripts that castoff has not written, as qsub(1B) of PBS and of Torque read them."""
+"""Reads qsub's directives in scripts that castoff has not written, as qsub(1B) of PBS and of Torque do."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _EVENTS = {"b": "begin", "e": "end", "a": "fail"}
 
 
 def read(rest: str, asked: Asked) -> None:
-    """What stands behind `#PBS`."""
+    """Read the text after `#PBS`."""
     words = _arguments(rest)
-    at = 0
-    while at < len(words):
-        word = words[at]
-        at += 1
+    position = 0
+    while position < len(words):
+        word = words[position]
+        position += 1
         letter = word[1:2]
         if not word.startswith("-") or not letter:
             asked.refuse(f"{word!r} is no option of qsub")
@@ -43,20 +43,20 @@ def read(rest: str, asked: Asked) -> None:
             continue
         value = word[2:]
         if not value:
-            value = words[at] if at < len(words) else ""
-            at += 1
+            value = words[position] if position < len(words) else ""
+            position += 1
         _letter(letter, value, asked)
 
 
 def _arguments(rest: str) -> list[str]:
-    """Words; a comment behind them begins at a # after a space."""
+    """Split a text into words; a comment begins at a # after a space."""
     try:
         plain = shlex.shlex(rest, posix=True, punctuation_chars="")
         plain.whitespace_split, plain.commenters, plain.escape = True, "", ""
         words = list(plain)
     except ValueError:
         words = rest.split()
-    comment = next((at for at, word in enumerate(words) if word.startswith("#")), len(words))
+    comment = next((position for position, word in enumerate(words) if word.startswith("#")), len(words))
     return words[:comment]
 
 
@@ -131,12 +131,12 @@ def _attributes(text: str, asked: Asked) -> None:
 
 
 def resources(text: str) -> list[tuple[str, str]]:
-    """What `-l` lists: names and values; a comma within a value ends nothing."""
-    found: list[tuple[str, str]] = []
+    """Split the list of `-l` into names and values; a comma within a value ends nothing."""
+    pairs: list[tuple[str, str]] = []
     for part in re.split(r",(?=[A-Za-z_][A-Za-z0-9_]*(?:=|$|,))", text):
         name, _, value = part.partition("=")
-        found.append((name, value))
-    return found
+        pairs.append((name, value))
+    return pairs
 
 
 def _resource(name: str, value: str, asked: Asked) -> None:
@@ -184,16 +184,16 @@ def _select(text: str, asked: Asked) -> None:
     if others:
         asked.is_unclear("select asks for chunks of several kinds")
         asked.nodes = first.number + sum(one.number for one in others)
-        asked.node_cpus = asked.node_devices = asked.ranks_per_node = None  # not the same on each
+        asked.node_cpus = asked.node_devices = asked.ranks_per_node = None  # they differ between nodes
         asked.fields.pop("memory", None)
 
 
 def _chunk(name: str, value: str, asked: Asked, rest: dict[str, Any]) -> None:
-    """What is asked of each chunk; `rest` takes what no other field has."""
+    """Read what is requested of each chunk; `rest` collects what no other field holds."""
     if name == "mem":
-        found = re.fullmatch(r"(\d+)([kmgt]?)[bw]?", value, re.IGNORECASE)
-        if found and int(found[1]) and found[2]:
-            asked.fields["memory"] = f"{int(found[1])}{found[2].upper()}"
+        match = re.fullmatch(r"(\d+)([kmgt]?)[bw]?", value, re.IGNORECASE)
+        if match and int(match[1]) and match[2]:
+            asked.fields["memory"] = f"{int(match[1])}{match[2].upper()}"
         else:
             asked.refuse(f"mem is {value}, which is not a whole number of kb, mb, gb or tb")
     elif name in _SIZES and value != "0":
@@ -203,7 +203,7 @@ def _chunk(name: str, value: str, asked: Asked, rest: dict[str, Any]) -> None:
 
 
 def _torque(text: str, asked: Asked) -> None:
-    """Torque's `nodes=2:ppn=4:gpus=1`, which PBS takes as well."""
+    """Read Torque's `nodes=2:ppn=4:gpus=1`, which PBS accepts as well."""
     asked.memory_is_total = True
     for one in text.split("+"):
         number, *parts = one.split(":")
@@ -223,7 +223,7 @@ def _torque(text: str, asked: Asked) -> None:
 
 
 def _share(memory: str, nodes: int) -> str:
-    """Each node's part of a job's memory, in the next smaller unit where it is not a whole number."""
+    """Return each node's share of a job's memory, in the next smaller unit if it is not a whole number."""
     number, unit = int(memory[:-1]), memory[-1]
     while number % nodes and unit != "K":
         number, unit = number * 1024, "KMGT"["KMGT".index(unit) - 1]
@@ -231,7 +231,7 @@ def _share(memory: str, nodes: int) -> str:
 
 
 def finish(asked: Asked) -> None:
-    """qsub hands a job nothing of the submitter's environment unless a directive says so, as castoff does."""
+    """Apply qsub's defaults: as with castoff, a job inherits no environment unless a directive says so."""
     if asked.memory_is_total and (asked.nodes or 1) > 1 and "memory" in asked.fields:
         asked.fields["memory"] = _share(asked.fields["memory"], asked.nodes or 1)
     asked.nodes = asked.nodes or 1
@@ -245,7 +245,9 @@ def finish(asked: Asked) -> None:
 
 
 def variables(asked: Asked) -> Mapping[str, str | None]:
-    """PBS says how many threads the programs of a chunk may have (start_exec.c of OpenPBS 23)."""
+    """Return OMP_NUM_THREADS, which PBS sets to the threads of a chunk's programs (start_exec.c of OpenPBS
+    23).
+    """
     select = asked.of_ranks.get("select", {})
     return {"OMP_NUM_THREADS": str(select.get("ompthreads") or asked.node_cpus or 1)}
 
@@ -269,4 +271,4 @@ READER = ScriptReader(
     submit_dir="PBS_O_WORKDIR",
     starts_at_home=True,
 )
-"""How qsub's scripts are read."""
+"""The reader of qsub's scripts."""

@@ -46,33 +46,33 @@ _HERE = "resources_available."
 _TYPES = tuple(
     f"{_HERE}{name}" for name in ("accelerator_model", "gpu_type", "gputype", "gpu_model", "gpu_name")
 )
-"""Where sites say which GPUs a node has; PBS itself knows the first alone."""
+"""Resources in which sites name a node's type of GPU; PBS itself knows only the first."""
 
 _AWAY = {"down", "offline", "state-unknown", "stale", "maintenance", "unresolvable"}
-"""Of the states of a node, with commas between them (pbs_node_attributes(7B))."""
+"""States of nodes that get no jobs; a node's states are separated by commas (pbs_node_attributes(7B))."""
 
 _ACCESS = {"acl_users": "users", "acl_groups": "Unix groups", "acl_hosts": "submitting hosts"}
 
 
 def parse(answers: Mapping[str, str]) -> MachineInfo:
-    """What the answers say. See `Machine.parse`."""
-    asked = {name: dict(blocks(iter([answer]))) for name, answer in answers.items()}
-    ((name, server),) = asked["server"].items()
+    """Parse the answers; see `Machine.parse`."""
+    entries = {name: dict(blocks(iter([answer]))) for name, answer in answers.items()}
+    ((name, server),) = entries["server"].items()
     members = server.get("max_array_size")
     return MachineInfo(
         queues={
-            queue: _queue(held, asked["queues"])._replace(passing=bool(_RESERVATION.fullmatch(queue)))
-            for queue, held in asked["queues"].items()
+            queue: _queue(attributes, entries["queues"])._replace(passing=bool(_RESERVATION.fullmatch(queue)))
+            for queue, attributes in entries["queues"].items()
         },
         default_queue=server.get("default_queue"),
         array_count=None if members is None else int(members),
-        nodes=kinds(_nodes(asked.get("nodes", {}), asked["queues"])),
-        away=tuple(_away(asked.get("nodes", {}), asked["queues"])),
+        nodes=kinds(_nodes(entries.get("nodes", {}), entries["queues"])),
+        away=tuple(_away(entries.get("nodes", {}), entries["queues"])),
         counts_threads=True,
         name=name,
         version=server.get("pbs_version"),
         sources=_SOURCES,
-        fields=_fields(server, asked.get("nodes", {})),
+        fields=_fields(server, entries.get("nodes", {})),
         questions=tuple(_questions(server)),
     )
 
@@ -80,16 +80,16 @@ def parse(answers: Mapping[str, str]) -> MachineInfo:
 def _nodes(
     nodes: Mapping[str, Mapping[str, str]], queues: Mapping[str, Mapping[str, str]]
 ) -> Iterator[NodeKind]:
-    for held in nodes.values():
-        if f"{_HERE}ncpus" not in held:
+    for attributes in nodes.values():
+        if f"{_HERE}ncpus" not in attributes:
             continue
         yield NodeKind(
-            cores=int(held[f"{_HERE}ncpus"]),
-            devices=int(held.get(f"{_HERE}ngpus", 0)),
-            device_type=next((held[one] for one in _TYPES if one in held), None),
-            memory=_mebibytes(held.get(f"{_HERE}mem", "")),
-            queues=tuple(_queues_of(held, queues)),
-            whole=held.get("sharing", "")
+            cores=int(attributes[f"{_HERE}ncpus"]),
+            devices=int(attributes.get(f"{_HERE}ngpus", 0)),
+            device_type=next((attributes[resource] for resource in _TYPES if resource in attributes), None),
+            memory=_mebibytes(attributes.get(f"{_HERE}mem", "")),
+            queues=tuple(_queues_of(attributes, queues)),
+            whole=attributes.get("sharing", "")
             in ("default_excl", "default_exclhost", "force_excl", "force_exclhost"),
         )
 
@@ -97,23 +97,23 @@ def _nodes(
 def _away(
     nodes: Mapping[str, Mapping[str, str]], queues: Mapping[str, Mapping[str, str]]
 ) -> Iterator[AwayHost]:
-    for name, held in nodes.items():
-        state = held.get("state", "")
+    for name, attributes in nodes.items():
+        state = attributes.get("state", "")
         if not _AWAY.isdisjoint(state.split(",")):
-            yield AwayHost(name, state, held.get("comment", ""), tuple(_queues_of(held, queues)))
+            yield AwayHost(name, state, attributes.get("comment", ""), tuple(_queues_of(attributes, queues)))
 
 
 def _mebibytes(size: str) -> int | None:
-    """Of a size of PBS: pbs_mom tells kb, and an administrator sets any unit (pbs_resources(7B))."""
-    found = re.fullmatch(r"(\d+)([kmgtp]?)b", size, re.IGNORECASE)
-    return (int(found[1]) << 10 * " kmgtp".index(found[2].lower() or " ")) >> 20 or None if found else None
+    """Read a size in MiB: pbs_mom reports kb, and an administrator uses any unit (pbs_resources(7B))."""
+    match = re.fullmatch(r"(\d+)([kmgtp]?)b", size, re.IGNORECASE)
+    return (int(match[1]) << 10 * " kmgtp".index(match[2].lower() or " ")) >> 20 or None if match else None
 
 
 def _queues_of(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """The queues whose jobs a node takes; none where it takes any queue's.
+    """Yield the queues whose jobs a node takes; none if it takes any queue's.
 
-    Its own attribute ties it to one; else what a queue gives each chunk by default, as a `Qlist` that the
-    node has to have (PBS's guide for administrators, "Associating Vnodes with Multiple Queues").
+    The node's attribute `queue` ties it to one queue. Otherwise a queue's default chunk may demand a resource
+    of the node, such as `Qlist` (PBS's guide for administrators, "Associating Vnodes with Multiple Queues").
     """
     if "queue" in held:
         yield held["queue"]
@@ -123,38 +123,41 @@ def _queues_of(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]])
         return
     for name, queue in queues.items():
         if any(
-            all(value in held.get(f"{_HERE}{one}", "False").split(",") for one, value in wanted[each].items())
-            for each in _routes(queue) or [name]
-            if each in wanted
+            all(
+                value in held.get(f"{_HERE}{resource}", "False").split(",")
+                for resource, value in wanted[destination].items()
+            )
+            for destination in _routes(queue) or [name]
+            if destination in wanted
         ):
             yield name
 
 
 def _routes(queue: Mapping[str, str]) -> list[str]:
-    """The queues that one hands its jobs to."""
+    """Return the queues to which a routing queue sends its jobs."""
     routes = queue.get("route_destinations")
-    return [each.strip().partition("@")[0] for each in routes.split(",")] if routes else []
+    return [name.strip().partition("@")[0] for name in routes.split(",")] if routes else []
 
 
 def _demands(queue: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Resources of a queue's default chunk that a node has or has not, and does not share out."""
+    """Yield the resources in a queue's default chunk that a node has or lacks, and that are not numbers."""
     for name, value in queue.items():
         if name.startswith("default_chunk.") and not re.match(r"[0-9]", value):
             yield name.removeprefix("default_chunk."), value
 
 
 def _fields(server: Mapping[str, str], nodes: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """The file systems that a job may name, where the server lists them: pages about machines get old; and
-    the resource that says which GPUs a node has.
+    """Return the file systems that a job may name, if the server lists them, and the resource that names a
+    node's type of GPU.
     """
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if listed := server.get(f"{_HERE}valid_filesystems"):
         among = [one.strip() for one in listed.split(",")]
-        found["directive_values"] = {"filesystems": {"among": among, "separator": ":"}}
+        fields["directive_values"] = {"filesystems": {"among": among, "separator": ":"}}
     typed = (one for one in _TYPES if any(one in held for held in nodes.values()))
     if name := next(typed, None):
-        found["device_type_resource"] = name.removeprefix(_HERE)
-    return found
+        fields["device_type_resource"] = name.removeprefix(_HERE)
+    return fields
 
 
 def _questions(server: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -187,7 +190,7 @@ def _questions(server: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]
 
 
 def _queue(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> QueueInfo:
-    """A queue; a routing one takes what those take that it hands its jobs to, within limits of its own."""
+    """Describe a queue; a routing queue takes what its destinations take, within limits of its own."""
     names = _routes(held)
     reached = [queues[name] for name in names if name in queues] if names else [held]
 
@@ -223,7 +226,7 @@ def _notes(held: Mapping[str, str]) -> Iterator[str]:
 
 
 def _jobs(held: Mapping[str, str]) -> int | None:
-    """max_queued counts queued and running jobs; otherwise those two have limits of their own."""
+    """Return the limit of queued and running jobs: max_queued, or else the sum of the two separate limits."""
     both, running, waiting = (
         min(map(int, _LIMIT.findall(held.get(name, ""))), default=None)
         for name in ("max_queued", "max_run", "queued_jobs_threshold")
@@ -234,10 +237,10 @@ def _jobs(held: Mapping[str, str]) -> int | None:
 
 
 def _number(text: str | None) -> int | None:
-    """A number, or the seconds of `01:30:00`."""
+    """Read a number, or `01:30:00` in seconds."""
     if text is None:
         return None
-    hours, minutes, rest = [0, 0, *map(int, text.split(":"))][-3:]  # hours as many as there are: 99999:00:00
+    hours, minutes, rest = [0, 0, *map(int, text.split(":"))][-3:]  # any number of hours: 99999:00:00
     return (hours * 60 + minutes) * 60 + rest
 
 

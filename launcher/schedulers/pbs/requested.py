@@ -1,4 +1,4 @@
-"""What PBS is asked for of its nodes, in the form that a site takes: chunks, nodes or totals. Pure."""
+"""Requests PBS's nodes in the form that a site takes: chunks, nodes or totals. Pure."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _FIELDS = {
     "gpus": "devices_per_rank",
     "walltime": "walltime",
 }
-"""Resources that a field of the job covers, by their names in small letters."""
+"""Resources that a field of the job covers, by their names in lower case."""
 
 _OF_JOBS = ("place", "filesystems", "cput")
 """Resources of a whole job, which no chunk can have."""
 
 
 def of(spec: JobSpec, site: Site, request: Request) -> Layer:
-    """The resources of -l that say it."""
+    """Return the resources of -l for the job."""
     groups = _groups(spec, request)
     if request.device_queue:
-        own = {name: _text(value) for name, value in groups[0].resources.items()}
-        return [("select", select_text([Chunk(request.node_devices, own)]))]
+        device = {name: _text(value) for name, value in groups[0].resources.items()}
+        return [("select", select_text([Chunk(request.node_devices, device)]))]
     if site.request_form == "select":
         return [("select", select_text(_chunk(group, site, request) for group in groups))]
     if site.request_form == "nodes":
@@ -44,12 +44,16 @@ def of(spec: JobSpec, site: Site, request: Request) -> Layer:
     if request.layout.nodes > 1:
         total = (request.layout.nodes + request.spare_nodes) * _cores_of_node(site)
     devices = sum(group.nodes * (group.devices_per_node or 0) for group in groups)
-    asked = {"ncpus": str(total), "ngpus": str(devices) if devices else None, "mem": _memory(groups, site)}
-    return [(name, value) for name, value in asked.items() if name in site.requested_resources]
+    resources = {
+        "ncpus": str(total),
+        "ngpus": str(devices) if devices else None,
+        "mem": _memory(groups, site),
+    }
+    return [(name, value) for name, value in resources.items() if name in site.requested_resources]
 
 
 def problems(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
-    """Why PBS cannot be asked for what a job wants there: fields and messages."""
+    """Yield what a job asks for that this site's PBS cannot be asked for: fields and messages."""
     form = f"{site.name} asks PBS by -l {'nodes' if site.request_form == 'nodes' else 'ncpus'}"
     of_job, of_site = (of_scheduler(one.directives, NAME) for one in (spec, site))
     if request.device_queue:
@@ -91,7 +95,7 @@ def _of_memory(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[st
 def _of_device_queue(
     spec: JobSpec, site: Site, request: Request, name: str, place: Resource | None
 ) -> Iterator[tuple[str, str]]:
-    """What cannot be where a chunk is one of a node's devices, with its share of the node."""
+    """Yield what is impossible if each chunk is one of a node's devices, with its share of the node."""
     queue, node = site.queues[name], site.node
     gives = f"{name} gives a job devices of one node, which others share {queue.cited}"
     if spec.exclusive:
@@ -111,7 +115,7 @@ def _of_device_queue(
 
 
 def _of_device_type(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
-    """A type of device that PBS cannot be asked for there, or that `select` says as well."""
+    """Yield device types that this site's PBS cannot be asked for, or that `select` also names."""
     device_type, name = request.device_type, site.device_type_resource
     if device_type is None or not request.any_devices:
         return
@@ -145,7 +149,7 @@ def _of_several_nodes(site: Site, request: Request, form: str) -> Iterator[tuple
 
 
 def _of_resources(spec: JobSpec, site: Site) -> Iterator[tuple[str, str]]:
-    """What is wrong with those of `select`."""
+    """Check the resources in `select`."""
     several = isinstance(spec.select, list)
     alike = [NodeGroup(resources=chunks.resources(spec.select))]
     for number, group in enumerate(chunks.node_groups(spec.select) or alike):
@@ -160,15 +164,15 @@ def _of_resources(spec: JobSpec, site: Site) -> Iterator[tuple[str, str]]:
 
 
 def _wrong(name: str, value: Resource, site: Site, several: bool) -> str | None:
-    text, known = _text(value), name.lower()
-    if field := _FIELDS.get(known):
+    text, lower = _text(value), name.lower()
+    if field := _FIELDS.get(lower):
         if several and field == "devices_per_rank":
             field = "devices_per_node"
         where = "each rank's part" if field.endswith("_per_rank") else "it"
         return f"is {text}, but a field of castoff's says that: write {where} as {field}"
-    if known in _OF_JOBS:
+    if lower in _OF_JOBS:
         return f"is a resource of the whole job, not of a chunk; use `directives: {{{name}: {text}}}`"
-    if several and known == "ompthreads":
+    if several and lower == "ompthreads":
         return f"is {text}, but all ranks have one OMP_NUM_THREADS: write it in env"
     if site.request_form == "nodes" and value is False:
         return f"is false, but {site.name} asks PBS by -l nodes, for features that nodes have: drop it"
@@ -186,7 +190,7 @@ def _memories(spec: JobSpec) -> Iterator[tuple[str, str | None]]:
 
 
 def _groups(spec: JobSpec, request: Request) -> Sequence[NodeGroup]:
-    """Those of the job; of one that has a single group, that."""
+    """Return the job's groups of nodes; all of its nodes as one group if it has no groups."""
     layout, resources = request.layout, chunks.resources(spec.select)
     nodes = layout.nodes + request.spare_nodes
     alike = NodeGroup(nodes, layout.max_per_node, request.cores, request.node_devices, spec.memory, resources)
@@ -220,7 +224,7 @@ def _device_type(group: NodeGroup, site: Site, request: Request) -> dict[str, st
 
 
 def _nodes(groups: Sequence[NodeGroup], site: Site, request: Request) -> str:
-    """As Torque and old PBS take it: a node's share has features, which are names alone."""
+    """Write -l nodes as Torque and old PBS take it: a node's share has features, which are plain names."""
     return "+".join(":".join([str(group.nodes), *_share(group, site, request)]) for group in groups)
 
 
@@ -238,7 +242,7 @@ def _share(group: NodeGroup, site: Site, request: Request) -> Iterator[str]:
 
 
 def _memory(groups: Sequence[NodeGroup], site: Site) -> str | None:
-    """That of all nodes together, in the smallest of their units."""
+    """Return the memory of all nodes together, in the smallest of their units."""
     if "mem" not in site.requested_resources or not any(group.memory for group in groups):
         return None
     unit = min((group.memory[-1] for group in groups if group.memory), key="KMGT".index)

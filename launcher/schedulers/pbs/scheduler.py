@@ -1,4 +1,4 @@
-"""PBS, as the rest of castoff sees it, how qsub is called, and what it answers (qsub(1B) of OpenPBS)."""
+"""PBS as castoff uses it: how to call qsub, and how to read its answers (qsub(1B) of OpenPBS)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ name is also a part of file names."""
 
 
 _OF_BATCH = frozenset({"j", "o", "e", "k", "r", "J", "S", "z", "f"})
-"""Directives that an interactive job cannot have, or that mean nothing to it."""
+"""Directives that an interactive job cannot have, or that have no meaning for it."""
 
 _ID = re.compile(r"[0-9]+(?:\[\])?\.[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -47,7 +47,7 @@ _REMOTE_SETUP = (
     "export HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$castoff_reach OMPI_MCA_plm_rsh_agent=$castoff_reach",
     "export I_MPI_HYDRA_BOOTSTRAP=ssh I_MPI_HYDRA_BOOTSTRAP_EXEC=$castoff_reach",
 )
-"""Lines of a job's setup that have mpiexec reach other hosts by that."""
+"""Setup lines that make mpiexec reach other hosts through `remote_shell`."""
 
 
 class Pbs(QueuedScheduler):
@@ -64,8 +64,8 @@ class Pbs(QueuedScheduler):
     interactive_prompt = (b"(y|[n])?", b"y\n")
     submit_command = ("qsub",)
     directive_mark = "#PBS "
-    # prepare_path() in src/lib/Libcmds.
     attaches_sessions = True
+    # prepare_path() in src/lib/Libcmds.
     forbidden_path_patterns: ClassVar[Mapping[str, str]] = {
         "[^ -~]": "qsub's -o takes a path of plain ASCII",
         r"\\": "qsub -v doubles a backslash",
@@ -112,18 +112,20 @@ class Pbs(QueuedScheduler):
     directives = staticmethod(directives.directives)
 
     def name_problem(self, name: str) -> str | None:
-        """What -N takes."""
+        """See `Scheduler.name_problem`; checks what -N takes."""
         if _NAME.fullmatch(name):
             return None
         rule = "starts with a letter and holds letters, digits, - _ . and +, 200 at the most"
         return f"is {shown(name)}, but a PBS job's name {rule}"
 
     def hands_out_devices(self, site: Site) -> bool:
-        """Only where a chunk asks for ngpus."""
+        """See `Scheduler.hands_out_devices`: only if chunks request ngpus."""
         return "ngpus" in site.requested_resources
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
-        """Slurm's and Grid Engine's qsub share the name, but not the version's text."""
+        """See `Scheduler.found_on`. Slurm's and Grid Engine's qsub share the name, but not the version's
+        text.
+        """
 
         qsub = shutil.which("qsub", path=environ.get("PATH", ""))
         if qsub is None or "pbs" not in version_of(qsub, environ):
@@ -131,26 +133,28 @@ class Pbs(QueuedScheduler):
         return f"{qsub} is on PATH and is PBS's"
 
     def check_reachable(self, environ: Mapping[str, str]) -> None:
-        """A qsub is needed, and none of Slurm's."""
+        """Check that a qsub is on PATH, and that it is not Slurm's."""
         super().check_reachable(environ)
 
-        found = shutil.which("qsub", path=environ.get("PATH"))
-        if found and _is_slurms_own(found):
+        qsub = shutil.which("qsub", path=environ.get("PATH"))
+        if qsub and _is_slurms_own(qsub):
             raise CastoffError(
-                f"{found} is not PBS's, but Slurm's substitute (slurm-wlm-torque): choose a Slurm site with "
+                f"{qsub} is not PBS's, but Slurm's substitute (slurm-wlm-torque): choose a Slurm site with "
                 "--site, or put PBS's commands first on PATH"
             )
 
     def submit_commands(self, request: SubmitRequest, largest: int | None) -> list[SubmitCommand]:
-        """qsub, once for each job of a chain, or for members with the same attempt that one range has."""
+        """Return the qsub commands: one for each job of a chain, or for each range of members with the same
+        attempt.
+        """
         array, passed = request.directive("#PBS -J "), request.directive("#PBS -v ")
         whole, limit, max_concurrent = (array or "").partition("%")
         tasks = {member: member for member in request.begin}
         tasks |= zip(request.members, self.tasks(request.members), strict=True)
         own = all(member == task for member, task in tasks.items())
-        # A member that goes by another number there writes to its own log by itself.
+        # If PBS's index is not the member's number, the script itself writes to the member's log.
         log = "job-0" if array is None else f"{'job' if own else 'pbs'}-^array_index^"
-        found = []
+        commands = []
         for members in _spans(request.begin, tasks):
             for link in request.links:
                 environment = request.variables(request.begin[members[0]], link=link)
@@ -163,15 +167,17 @@ class Pbs(QueuedScheduler):
                 if part and directives.one_range(indices) != whole:
                     most = f"{limit}{max_concurrent}" if len(indices) > 1 else ""
                     words += ["-J", f"{directives.one_range(indices)}{most}"]
-                found.append(SubmitCommand(environment, partial(_command, words, request, link), part, link))
-        return found
+                commands.append(
+                    SubmitCommand(environment, partial(_command, words, request, link), part, link)
+                )
+        return commands
 
     def printed_job(self, line: str) -> str | None:
-        """`3.head` or `7[].head`."""
+        """Read an id such as `3.head` or `7[].head`."""
         return line if _ID.fullmatch(line) else None
 
     def is_array(self, job: str, planned: int | None) -> bool:
-        """PBS knows no array of one."""
+        """See `QueuedScheduler.is_array`; PBS has no arrays of one member."""
         return "[" in job
 
     def script_reader(self) -> ScriptReader:
@@ -187,13 +193,13 @@ class Pbs(QueuedScheduler):
         return MACHINE
 
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
-        """See `QueuedScheduler.queue`; what plans and renders asks nothing, and loads nothing of it."""
+        """See `QueuedScheduler.queue`; imported late, since plans and scripts need no queue."""
         from castoff.launcher.schedulers.pbs.queue import PbsQueue
 
         return PbsQueue(environ, patience)
 
     def interactive_command(self, directives: Directives, program: list[str], terminal: bool) -> list[str]:
-        """qsub -I. It starts the program as a login shell, for the environment is a new one."""
+        """Return a qsub -I command. The program starts as a login shell, since its environment is new."""
         from castoff.launcher.schedulers.pbs.qsub_directives import option
 
         options = [
@@ -212,53 +218,53 @@ class Pbs(QueuedScheduler):
         terminal: bool,
         environ: Mapping[str, str],
     ) -> list[str]:
-        """By ssh; in the job itself by PBS's own pbs_tmrsh."""
+        """Return an ssh command, or within the job itself one of PBS's pbs_tmrsh."""
         from castoff.launcher.schedulers.pbs.allocation import beside_command
 
         return beside_command(job, hosts[number], program, terminal, environ)
 
     def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
-        """By PBS's variables."""
+        """See `QueuedScheduler.allocation`; uses PBS's variables."""
         from castoff.launcher.schedulers.pbs.allocation import find
 
         return find(environ, read_file)
 
 
 def _for_qsub(path: str) -> str:
-    """A path as qsub -v can hand it on: with no quotes, which its script puts back."""
+    """Encode a path for qsub -v, which cannot pass on quotes; the script decodes it."""
     if not re.search("['\"]", path):
         return path
     return "%" + path.replace("%", "%25").replace("'", "%27").replace('"', "%22")
 
 
 def _is_slurms_own(qsub: str) -> bool:
-    """Whether a command is one of those that Debian's slurm-wlm-torque puts on PATH, which are Perl."""
+    """Whether a command is one of Debian's slurm-wlm-torque, which are written in Perl."""
     with contextlib.suppress(OSError), Path(qsub).open("rb") as file:
         return b"\nuse Slurm" in file.read(16384)
     return False
 
 
 def _command(words: list[str], request: SubmitRequest, link: int | None, before: str | None) -> list[str]:
-    """The qsub command. Its -o and -v replace those of the script's directives.
+    """Return the qsub command. Its -o and -v replace those of the script's directives.
 
-    In the foreground (-f): else qsub leaves a process behind that submits for later ones, and would hold the
-    run's lock for a minute (qsub(1B)).
+    -f keeps qsub in the foreground: otherwise it leaves a process behind that serves later qsubs, and would
+    hold the run's lock for a minute (qsub(1B)).
     """
     dependency = request.dependency_of(link, before)
-    waits = ["-W", f"depend={dependency}"] if dependency else []
-    return ["qsub", "-f", *words, *waits, f"{request.run_dir}/job.sh"]
+    wait_option = ["-W", f"depend={dependency}"] if dependency else []
+    return ["qsub", "-f", *words, *wait_option, f"{request.run_dir}/job.sh"]
 
 
 def _spans(begin: Mapping[int, int], tasks: Mapping[int, int]) -> list[list[int]]:
-    """Members that begin with the same attempt, and whose indices are one range: qsub takes no more."""
-    found = []
+    """Group members with the same attempt whose indices form one range, since qsub takes only one range."""
+    spans = []
     for attempt in {*begin.values()}:
         members = sorted(member for member, first in begin.items() if first == attempt)
         by_task = {tasks[member]: member for member in members}
         indices = [*by_task]
         whole = len({after - before for before, after in pairwise(indices)}) < 2
-        found += [[by_task[index] for index in run] for run in ([indices] if whole else runs(indices))]
-    return sorted(found)
+        spans += [[by_task[index] for index in run] for run in ([indices] if whole else runs(indices))]
+    return sorted(spans)
 
 
 SCHEDULER = Pbs()

@@ -1,6 +1,6 @@
-"""The text of -l select: its chunks, and back. Pure.
+"""The chunks in qsub's -l select, read and written. Pure.
 
-As parse_plus_spec_r() and parse_chunk_r() of OpenPBS read it (src/lib/Libifl/grunt_parse.c).
+Read as parse_plus_spec_r() and parse_chunk_r() of OpenPBS do (src/lib/Libifl/grunt_parse.c).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Chunk(msgspec.Struct, frozen=True):
 
     number: int
     resources: Mapping[str, str]
-    """By their names as written; PBS does not tell capitals from small letters in them."""
+    """By their names as written; PBS ignores the case of letters in them."""
 
 
 def parse_select(text: str) -> list[Chunk]:
-    """The chunks of `2:ncpus=8:ngpus=1+1:mem=64gb`.
+    """Read chunks such as `2:ncpus=8:ngpus=1+1:mem=64gb`.
 
     Raises:
         ValueError: qsub would refuse it; the text says where.
@@ -48,30 +48,30 @@ def parse_select(text: str) -> list[Chunk]:
 
 
 def _chunk(text: str) -> Chunk:
-    number, at = 1, 0
-    if found := re.match(_COUNT, text):
-        number, at = int(found.group(1)), found.end()
+    number, position = 1, 0
+    if count := re.match(_COUNT, text):
+        number, position = int(count.group(1)), count.end()
     resources: dict[str, str] = {}
-    while at < len(text) or (at and text[at - 1] == ":"):
-        if (one := re.compile(_RESOURCE).match(text, at)) is None:
+    while position < len(text) or (position and text[position - 1] == ":"):
+        if (match := re.compile(_RESOURCE).match(text, position)) is None:
             raise ValueError(
-                f"{shown(text)} is not a chunk, such as 2:ncpus=8:mem=64gb, from {shown(text[at:])} on"
+                f"{shown(text)} is not a chunk, such as 2:ncpus=8:mem=64gb, from {shown(text[position:])} on"
             )
-        name, *values = one.groups()
+        name, *values = match.groups()
         if name.lower() in map(str.lower, resources):
             raise ValueError(f"{shown(text)} asks for {name} twice")
         resources[name] = next(value for value in values if value is not None).rstrip()
-        at = one.end()
+        position = match.end()
     if not number and not resources:
         raise ValueError(f"{shown(text)} is not a chunk: it asks for nothing")
     return Chunk(number, resources)
 
 
 def select_text(chunks: Iterable[Chunk]) -> str:
-    """Chunks as -l select takes them; qsub's own quotes are still to be put around it.
+    """Write chunks as -l select takes them, without the quotes that qsub itself needs around them.
 
     Raises:
-        ValueError: a value cannot be said there.
+        ValueError: PBS can hold no such value.
     """
     return "+".join(
         ":".join([str(chunk.number), *map(_resource, chunk.resources.items())]) for chunk in chunks
@@ -84,12 +84,12 @@ def _resource(item: tuple[str, str]) -> str:
 
 
 def quoted(value: str) -> str:
-    """A resource's value in a chunk.
+    """Write a resource's value in a chunk, in quotes if it needs them.
 
     Raises:
         ValueError: PBS can hold no such value.
     """
-    if "+" in value:  # seen on 23.06.06 and cd7ab5e: whoever submits it stops all scheduling for a while
+    if "+" in value:  # seen on 23.06.06 and cd7ab5e: such a job stops all scheduling for a while
         raise ValueError(
             f"is {shown(value)}, but PBS's scheduler crashes at a + there, and no job would start"
         )

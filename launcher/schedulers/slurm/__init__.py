@@ -1,10 +1,10 @@
-"""Everything about Slurm."""
+"""Slurm: its directives, commands and answers."""
 
 NAME = "slurm"
-"""As profiles call it."""
+"""The name in profiles."""
 
 JOB_VARIABLES = ("SLURM_JOB_ID", "SLURM_JOBID")
-"""Any of them marks a shell in an allocation."""
+"""Variables of which any marks a shell in an allocation."""
 
 TITLE = "Slurm"
-"""As people call it."""
+"""The name in messages."""

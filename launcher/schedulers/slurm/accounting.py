@@ -1,4 +1,4 @@
-"""What jobs used, by Slurm's accounting: the query to sacct, and how its answer is read.
+"""What jobs used, by Slurm's accounting: the sacct command, and how castoff reads its answer.
 
 https://slurm.schedmd.com/sacct.html (TotalCPU, ReqMem, TRESUsageInTot, TRESUsageInAve); seen on 22.05.
 """
@@ -23,7 +23,7 @@ _UNITS = {unit: 1 << 10 * power for power, unit in enumerate(("", "K", "M", "G",
 
 
 class _Line(NamedTuple):
-    """One line of sacct's answer: a start of a job, or a step of it, which follows it."""
+    """One line of sacct's answer: a start of a job, or one of the steps that follow their start."""
 
     job: str
     start: str
@@ -38,18 +38,20 @@ class _Line(NamedTuple):
 
     @property
     def memory(self) -> int | None:
-        """Bytes of all tasks; of the largest alone where Slurm does not say more."""
+        """Bytes used by all tasks; only by the largest one if Slurm reports no total."""
         return _bytes(_resource(self.total, "mem")) or _bytes(self.largest)
 
     @property
     def device_utilization(self) -> float | None:
-        """The mean over its tasks, as a fraction."""
+        """The mean over the tasks, as a fraction."""
         percent = _resource(self.average, "gres/gpuutil")
         return min(float(percent) / 100, 1.0) if percent and re.fullmatch(r"\d{1,5}", percent) else None
 
 
 def usage_command(jobs: Iterable[str]) -> list[str]:
-    """sacct about what every start of jobs used, with their steps, which alone report memory."""
+    """Return the sacct command for what every start of these jobs used, with steps, which alone report
+    memory.
+    """
     fields = ",".join(_FIELDS)
     return [
         "sacct",
@@ -62,18 +64,18 @@ def usage_command(jobs: Iterable[str]) -> list[str]:
 
 
 class _Start:
-    """A start of a job, and what its steps come to: there may be a million."""
+    """A start of a job, and the totals of its steps, of which there may be a million."""
 
     def __init__(self, line: _Line):
         self.line = line
         self.memory = 0
-        """The most that a step used."""
+        """The most bytes that a step used."""
         self.largest: _Line | None = None
-        """The step that used the CPUs for longest."""
+        """The step with the most CPU time."""
         self._longest = -1.0
 
     def add(self, step: _Line) -> None:
-        """The next step."""
+        """Add the next step."""
         self.memory = max(self.memory, step.memory or 0)
         seconds = _seconds(step.cpu) or 0.0
         if seconds > self._longest:
@@ -81,8 +83,8 @@ class _Start:
 
 
 def parse_usage(page: Page, wanted: Wanted = everything) -> list[JobUsage]:
-    """What each start of a job used, in the order of sacct's answer; incomplete lines are skipped."""
-    found: list[JobUsage | None] = []
+    """Read what each start of a job used, in the order of sacct's answer; incomplete lines are skipped."""
+    usages: list[JobUsage | None] = []
     start: _Start | None = None
     for line in (_Line(*words) for words in lines(page, _FIELDS)):
         base, step, _ = line.job.partition(".")
@@ -91,11 +93,11 @@ def parse_usage(page: Page, wanted: Wanted = everything) -> list[JobUsage]:
                 start.add(line)
             continue
         if start is not None:
-            found.append(_usage(start))
+            usages.append(_usage(start))
         start = _Start(line) if wanted(base.partition("_")[0], "") else None
     if start is not None:
-        found.append(_usage(start))
-    return [one for one in found if one is not None]
+        usages.append(_usage(start))
+    return [usage for usage in usages if usage is not None]
 
 
 def _usage(start: _Start) -> JobUsage | None:
@@ -108,7 +110,7 @@ def _usage(start: _Start) -> JobUsage | None:
     usage = Usage(
         source="sacct",
         elapsed=whole(line.elapsed),
-        # Without a plugin that gathers it, all is 0.
+        # 0 if no plugin gathers it.
         cpu_seconds=_seconds(line.cpu) or None,
         cpus=cpus,
         memory=start.memory or None,
@@ -119,27 +121,27 @@ def _usage(start: _Start) -> JobUsage | None:
 
 
 def _requested(text: str, nodes: int | None, cpus: int | None) -> int | None:
-    """ReqMem in bytes, of the whole job; before 21.08 it ends with n for each node, or c for each CPU."""
+    """Read ReqMem as the whole job's bytes; before 21.08 it ends with n for each node, or c for each CPU."""
     times = {"n": nodes, "c": cpus}.get(text[-1:], 1)
-    found = _bytes(text.rstrip("nc"))
-    return found * times if found and times else None
+    size = _bytes(text.rstrip("nc"))
+    return size * times if size and times else None
 
 
 def _resource(text: str, name: str) -> str | None:
-    """The value of one resource of `cpu=00:00:01,mem=5124K,…`."""
+    """Return one resource's value in `cpu=00:00:01,mem=5124K,…`."""
     return dict(pair.partition("=")[::2] for pair in text.split(",")).get(name)
 
 
 def _bytes(text: str | None) -> int | None:
-    """`5124K`, `1.50G` or `0` in bytes."""
-    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMGTP]?)", text or "")
-    return int(float(found[1]) * _UNITS[found[2]]) if found else None
+    """Read `5124K`, `1.50G` or `0`, in bytes."""
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMGTP]?)", text or "")
+    return int(float(match[1]) * _UNITS[match[2]]) if match else None
 
 
 def _seconds(text: str) -> float | None:
-    """`1-02:03:04`, `02:03:04` or `03:04.567` in seconds."""
-    found = re.fullmatch(r"(?:(?:(\d{1,5})-)?(\d{1,5}):)?(\d{1,5}):(\d{2}(?:\.\d{1,6})?)", text)
-    if found is None:
+    """Read `1-02:03:04`, `02:03:04` or `03:04.567`, in seconds."""
+    match = re.fullmatch(r"(?:(?:(\d{1,5})-)?(\d{1,5}):)?(\d{1,5}):(\d{2}(?:\.\d{1,6})?)", text)
+    if match is None:
         return None
-    days, hours, minutes = (int(part or 0) for part in found.groups()[:3])
-    return ((days * 24 + hours) * 60 + minutes) * 60 + float(found[4])
+    days, hours, minutes = (int(part or 0) for part in match.groups()[:3])
+    return ((days * 24 + hours) * 60 + minutes) * 60 + float(match[4])

@@ -1,4 +1,4 @@
-"""Hosts that Slurm has given: to this shell, by salloc or sbatch, and to a job that a command is to join."""
+"""Allocations of Slurm: the hosts of this shell (salloc, sbatch), and commands that join a running job."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ from castoff.launcher.schedulers.command import PATIENCE, SchedulerUnreachable, 
 from castoff.launcher.schedulers.slurm import NAME, TITLE
 
 _OF_THE_STEP = ("SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION")
-"""Prefixes of variables of the step that this shell is, which an srun in it would obey."""
+"""Prefixes of variables about the step that this shell is in, which an srun in it would obey."""
 
 
 @dataclass(frozen=True)
 class SlurmAllocation(Allocation):
-    """Slurm's; a step's shell has the job's cores for itself unless srun is asked to share them."""
+    """An allocation of Slurm; the shell of a step holds the job's cores unless srun is told to share them."""
 
     scheduler: ClassVar[str] = NAME
     title: ClassVar[str] = TITLE
     reports_end_time: ClassVar[bool] = True
 
     def devices(self, environ: Mapping[str, str], node: Node) -> int | None:
-        """As salloc and sbatch were asked for them; else as scontrol has them, with --gres as well."""
-        asked = environ.get("SLURM_GPUS_PER_NODE", "")
-        kind, _, count = asked.rpartition(":")  # as in a100:2
+        """See `Allocation.devices`: as requested of salloc or sbatch, else, as after --gres, as scontrol
+        reports.
+        """
+        requested = environ.get("SLURM_GPUS_PER_NODE", "")
+        kind, _, count = requested.rpartition(":")  # as in a100:2
         if count.isdecimal() and "," not in kind:
             return int(count)
         try:
@@ -42,7 +44,7 @@ class SlurmAllocation(Allocation):
         return _fewest_devices(shown)
 
     def end(self, environ: Mapping[str, str]) -> float | None:
-        """By its variable; from before Slurm 23.02 by squeue."""
+        """See `Allocation.end`: from SLURM_JOB_END_TIME; before Slurm 23.02, from squeue."""
         end_time = environ.get("SLURM_JOB_END_TIME", "")
         if end_time.isdecimal():
             return float(end_time)
@@ -53,7 +55,7 @@ class SlurmAllocation(Allocation):
             return None
 
     def narrowed(self, nodes: int, environ: Mapping[str, str], run: Path, directory: str) -> dict[str, str]:
-        """Slurm's variables, cut down to the hosts in use."""
+        """Return Slurm's variables, reduced to the hosts in use."""
         changed = {**environ, "SLURM_SUBMIT_DIR": directory, "SLURM_JOB_ID": self.job}
         if nodes < len(self.hosts):
             changed["SLURM_JOB_NODELIST"] = changed["SLURM_NODELIST"] = ",".join(self.hosts[:nodes])
@@ -67,7 +69,7 @@ class SlurmAllocation(Allocation):
 
 
 def find(environ: Mapping[str, str], read_file: Callable[[str], str]) -> SlurmAllocation | None:
-    """The allocation that the environment describes, if it does."""
+    """Return the allocation that the environment describes; None: there is none."""
     around = Around(environ)
     job = job_id(around)
     if not job:
@@ -87,30 +89,32 @@ def find(environ: Mapping[str, str], read_file: Callable[[str], str]) -> SlurmAl
 
 
 def _fewest_devices(shown: str) -> int | None:
-    """By `Nodes=n1 CPU_IDs=0 Mem=2000 GRES=gpu:a100:2(IDX:0-1)`, or `GRES=` alone, of a host or several."""
-    found = re.findall(r"^ *Nodes=.* GRES=(\S*)", shown, re.MULTILINE)
-    counts = [[int(count) for count in re.findall(r"\bgpu:(?:[^,:()]+:)?(\d+)", one)] for one in found]
+    """Count the GPUs of the host with the fewest in `Nodes=n1 CPU_IDs=0 Mem=2000 GRES=gpu:a100:2(IDX:0-1)`,
+    or in `GRES=` alone.
+    """
+    hosts = re.findall(r"^ *Nodes=.* GRES=(\S*)", shown, re.MULTILINE)
+    counts = [[int(count) for count in re.findall(r"\bgpu:(?:[^,:()]+:)?(\d+)", gres)] for gres in hosts]
     return min(map(sum, counts), default=None)
 
 
 _STEP = "srun --nodes=1 --ntasks=1 --cpu-bind=none --mpi=none"
 _SHARES_BY_ITSELF = (20, 11)
-"""Before this version all steps shared, and srun knows no --overlap (its release notes)."""
+"""Before this version all steps share cores, and srun has no --overlap (its release notes)."""
 
 
 def beside_command(
     job: str, host: str, program: list[str], terminal: bool, environ: Mapping[str, str]
 ) -> list[str]:
-    """The srun command.
+    """Return the srun command.
 
     Raises:
-        CastoffError: Slurm does not say which job a member of an array is.
+        CastoffError: Slurm does not report the job id of an array's member.
     """
     version = re.search(r"(\d+)\.(\d+)", version_of("sbatch", environ))
     old = version is not None and (int(version[1]), int(version[2])) < _SHARES_BY_ITSELF
     return [
         *_STEP.split(),
-        "--chdir=/",  # ours may not exist there; the program goes to its rank's
+        "--chdir=/",  # the current folder may not exist on the host; the program changes to its rank's
         *(f"--jobid={_own_id(job, environ)}", f"--nodelist={host}", *([] if old else ["--overlap"])),
         *(["--pty"] if terminal else []),
         *program,
@@ -118,14 +122,14 @@ def beside_command(
 
 
 def _own_id(job: str, environ: Mapping[str, str]) -> str:
-    """The id that srun takes: each member of an array has one of its own."""
+    """Return the id that srun takes: each member of an array has a job id of its own."""
     if "_" not in job:
         return job
-    ask = ["squeue", "--noheader", "--job", job, "--format", "%A"]
+    command = ["squeue", "--noheader", "--job", job, "--format", "%A"]
     try:
-        found = answer_of(ask, PATIENCE, environ).split()
-    except SchedulerUnreachable as why:
-        raise CastoffError(f"Slurm could not be asked about job {job}: {why}") from None
-    if not found:
+        ids = answer_of(command, PATIENCE, environ).split()
+    except SchedulerUnreachable as error:
+        raise CastoffError(f"Slurm could not be asked about job {job}: {error}") from None
+    if not ids:
         raise CastoffError(f"Slurm no longer knows job {job}; it may just have ended")
-    return found[0]
+    return ids[0]

@@ -1,6 +1,6 @@
 """What Slurm reports about jobs: the queries, and how castoff reads the answers.
 
-squeue reports jobs that wait, run, or ended a moment ago (MinJobAge); sacct, older ones, where there is
+squeue reports pending, running and recently ended jobs (MinJobAge); sacct reports older ones, if there is
 accounting. https://slurm.schedmd.com/squeue.html, sacct.html, job_state_codes.html, job_reason_codes.html;
 seen on 22.05, and written for 22.05 to 25.11.
 """
@@ -15,12 +15,12 @@ from castoff.launcher.schedulers.job_info import JobInfo, whole
 from castoff.launcher.schedulers.page import Page, Wanted, everything, records
 
 MAX_QUERIED = 10_000
-"""Jobs in one question to sacct: an argument of a command can be no longer than 128 KiB."""
+"""The most jobs in one query to sacct: an argument of a command can be no longer than 128 KiB."""
 
 _QUEUE_FIELDS = ("%F", "%K", "%T", "%r", "%V", "%S", "%e", "%o")
 _HISTORY_FIELDS = ("JobID", "State", "ExitCode", "Submit", "Start", "End", "SubmitLine")
 _MOST_INDICES = 4_000_001
-"""More than Slurm can have in an array."""
+"""More than the largest index in an array of Slurm."""
 
 
 _STAGES = {
@@ -30,10 +30,10 @@ _STAGES = {
     **dict.fromkeys(("RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT"), "running"),
     **dict.fromkeys(("STOPPED", "SUSPENDED", "UPDATE_DB"), "running"),
 }
-"""Of a job that has not ended."""
+"""castoff's stage for each state of a job that has not ended."""
 
 _UNKNOWN = {"REVOKED": "another cluster of its federation took it"}
-"""What words mean that do not say whether a job has ended."""
+"""The meaning of states that do not show whether a job has ended."""
 
 _ENDINGS = {
     "BOOT_FAIL": ("node-failure", "a node did not boot"),
@@ -47,10 +47,10 @@ _ENDINGS = {
     "REQUEUED": ("preempted", "it was ended to be requeued"),  # in sacct: this start of it is over
     "TIMEOUT": ("walltime", None),
 }
-"""castoff's word, and why."""
+"""castoff's ending and the reason, by state."""
 
 _SCRIPTS_OWN = ("FAILED", "COMPLETED")
-"""The words for a job whose script ended by itself."""
+"""The states of jobs whose script ended by itself."""
 
 _HELD = {
     "JobHeldUser": "it is held",
@@ -60,7 +60,7 @@ _HELD = {
     **dict.fromkeys(("REQUEUE_HOLD", "SPECIAL_EXIT"), "it was requeued, and is held"),
     "RESV_DEL_HOLD": "its reservation is gone, and it is held",
 }
-"""Why a job waits until its owner releases it: Slurm's word for a reason or a state, and ours."""
+"""Why a job is pending until its owner releases it, by Slurm's name for the reason or the state."""
 
 _STUCK = {
     **_HELD,
@@ -83,7 +83,7 @@ _STUCK = {
     ),
     "DeadLine": "it can no longer meet its deadline",
 }
-"""Why a job waits for ever unless somebody does something."""
+"""Why a job is pending for ever unless somebody acts."""
 
 _WAITING = {
     **_STUCK,
@@ -120,7 +120,7 @@ _WAITING = {
     "LAUNCH_FAILED": "its nodes could not start it",
     "RECONFIG_FAIL": "its nodes could not be set up",
 }
-"""Why a job waits, by Slurm's word for the reason (job_reason_codes.html) or for a state that says more."""
+"""Why a job is pending, by Slurm's name for the reason (job_reason_codes.html) or a more precise state."""
 
 
 def _job(job: str, word: str, times: Iterable[str], script: str) -> JobInfo:
@@ -129,7 +129,7 @@ def _job(job: str, word: str, times: Iterable[str], script: str) -> JobInfo:
 
 
 def _is(info: JobInfo, word: str) -> JobInfo:
-    """A job of which that is the word."""
+    """Set a job's state."""
     ending, why = _ENDINGS.get(word, ("unknown", _UNKNOWN.get(word)))
     stage = _STAGES.get(word) or ("unknown" if ending == "unknown" else "ended")
     return info._replace(
@@ -144,7 +144,7 @@ def _is(info: JobInfo, word: str) -> JobInfo:
 
 
 def _waiting(info: JobInfo, reason: str) -> JobInfo:
-    """A job, and why it waits, if it does, or was never started."""
+    """Add to a job why it is pending, or why it was never started."""
     if info.word in _WAITING:
         reason = info.word
     known = _known(reason)
@@ -152,7 +152,7 @@ def _waiting(info: JobInfo, reason: str) -> JobInfo:
         return info._replace(ended_itself=False, why=f"{_STUCK[known]} ({reason})")
     if info.stage != "pending":
         return info
-    # What else it gives as the start of a job that waits for another one, or is held, is no estimate.
+    # Slurm also gives a start for jobs that wait for others or are held; that is not an estimate.
     start = info.start if known not in ("Dependency", info.word, *_STUCK) else None
     words = _waiting_words(info, reason, known)
     info = info._replace(pending_reason=words, is_held=known in _STUCK, start=start)
@@ -160,15 +160,15 @@ def _waiting(info: JobInfo, reason: str) -> JobInfo:
 
 
 def _known(reason: str) -> str:
-    """Slurm's word for a reason, of a text that may hold more."""
+    """Return Slurm's name for a reason, from a text that may hold more."""
     text = (reason or "None").strip("() ")
-    # The nodes that are meant may follow it; in sentences some versions write _ for spaces.
+    # Names of nodes may follow the reason; some versions write sentences with _ for spaces.
     known = re.split(r"[,:(]", text, maxsplit=1)[0].strip().replace(" ", "_")
     return known if known in _WAITING else re.split(r"[ _]", known, maxsplit=1)[0]
 
 
 def _waiting_words(info: JobInfo, reason: str, known: str) -> str:
-    """Why a job waits, in plain words, and with Slurm's own."""
+    """Return why a job is pending: in plain words, with Slurm's."""
     limit = known.startswith(("QOS", "Assoc", "Max"))
     other = "a limit of your account or QOS is reached" if limit else "Slurm has another reason"
     words = _WAITING.get(known, other)
@@ -177,7 +177,7 @@ def _waiting_words(info: JobInfo, reason: str, known: str) -> str:
 
 
 def queue_command(user: str) -> list[str]:
-    """squeue about all jobs of a user, in every partition, with those that ended a moment ago."""
+    """Return the squeue command for all jobs of a user, in every partition, including recently ended ones."""
     # The path, which may hold anything, is last.
     fields = "|".join(_QUEUE_FIELDS)
     return [
@@ -192,19 +192,19 @@ def queue_command(user: str) -> list[str]:
 
 
 def parse_queue(page: Page, wanted: Wanted = everything) -> list[JobInfo]:
-    """The jobs in squeue's answer; incomplete lines are skipped."""
-    found = []
+    """Read the jobs in squeue's answer; incomplete lines are skipped."""
+    infos = []
     for job, index, word, reason, *times, script in lines(page, _QUEUE_FIELDS):
         if wanted(job, script) and job.isdecimal() and word:
             info = _job(job, word, times, script)
-            found += [_waiting(info._replace(task=one), reason) for one in _indices(index)]
-    return found
+            infos += [_waiting(info._replace(task=task), reason) for task in _indices(index)]
+    return infos
 
 
 def history_command(jobs: Iterable[str] = (), *, user: str = "", since: float | None = None) -> list[str]:
-    """sacct about jobs and every start of each, or about all jobs of a user since some time.
+    """Return the sacct command for every start of these jobs, or for all jobs of a user since a time.
 
-    With their steps: of memory that ran out in a step, some versions tell in that step's line alone.
+    By job, it includes the steps: if a step ran out of memory, some versions report this only in its line.
     """
     command = ["sacct", "--noheader", "--parsable2", "--duplicates", f"--format={','.join(_HISTORY_FIELDS)}"]
     if since is not None:
@@ -214,27 +214,27 @@ def history_command(jobs: Iterable[str] = (), *, user: str = "", since: float | 
 
 
 def parse_history(page: Page, wanted: Wanted = everything) -> list[JobInfo]:
-    """The starts of jobs in sacct's answer, in its order; incomplete lines are skipped.
+    """Read the starts of jobs in sacct's answer, in its order; incomplete lines are skipped.
 
-    A step that was out of memory tells how its job ended, unless one that began later failed, too: each
-    attempt of a job that restarts has steps of its own.
+    If a step ran out of memory, so did its job, unless a step that began later failed, too: each attempt of a
+    job that restarts has steps of its own.
     """
-    found: list[JobInfo] = []
-    before: JobInfo | None = None  # the last job without its step that was out of memory
+    infos: list[JobInfo] = []
+    before: JobInfo | None = None  # the last start, as it was before a step ran out of memory
     full = 0.0  # when that step ended
     for job, state, code, *times, script in lines(page, _HISTORY_FIELDS):
         base, is_step, _ = job.partition(".")
         word, _, by = state.partition(" by ")
         word = word.rstrip("+").strip()
         if is_step:
-            if not found or base != _name(found[-1]):
+            if not infos or base != _name(infos[-1]):
                 continue
             step = _job(base, word, times, script)
-            if word == "OUT_OF_MEMORY" and (before or found[-1].word == "FAILED"):
-                before, full = before or found[-1], step.end or 0.0
-                found[-1] = _is(before, word)
+            if word == "OUT_OF_MEMORY" and (before or infos[-1].word == "FAILED"):
+                before, full = before or infos[-1], step.end or 0.0
+                infos[-1] = _is(before, word)
             elif word in ("FAILED", "CANCELLED") and before is not None and (step.start or 0.0) > full:
-                found[-1] = before
+                infos[-1] = before
             continue
         before = None
         number, _, index = base.partition("+")[0].partition("_")  # 7+1 is a part of a heterogeneous job
@@ -242,12 +242,12 @@ def parse_history(page: Page, wanted: Wanted = everything) -> list[JobInfo]:
             continue
         info = _job(number, word, times, script)
         info = info._replace(exit_code=_exit_code(code), cancelled_by=by.strip() or None)
-        found += [info._replace(task=one) for one in _indices(index or "N/A")]
-    return found
+        infos += [info._replace(task=task) for task in _indices(index or "N/A")]
+    return infos
 
 
 def lines(page: Page, fields: Sequence[str]) -> Iterator[list[str]]:
-    """The fields of each complete line: one that ends with a newline and has all fields."""
+    """Yield the fields of each complete line: one that ends with a newline and has all fields."""
     most = len(fields) - 1
     for line in records(page, "\n"):
         words = line.split("|", most)
@@ -256,7 +256,7 @@ def lines(page: Page, fields: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _exit_code(text: str) -> int | None:
-    """`3:0` is what a script exited with, `0:9` the signal that ended it."""
+    """Read an ExitCode: in `3:0` the script's own exit code, in `0:9` the signal that ended it."""
     code, _, signal = map(whole, text.partition(":"))
     return 128 + signal if signal else code
 
@@ -266,20 +266,20 @@ def _name(info: JobInfo) -> str:
 
 
 def _indices(text: str) -> list[int | None]:
-    """The indices of `3`, `[3-9,12%2]`, `[0-8:4]`, or none; Slurm cuts long lists short with dots."""
+    """Read indices such as `3`, `[3-9,12%2]` or `[0-8:4]`, or none; Slurm shortens long lists by dots."""
     if text in ("", "N/A"):
         return [None]
-    found: list[int | None] = []
+    indices: list[int | None] = []
     for part in text.strip("[]").partition("%")[0].split(","):
         ends = re.fullmatch(r"(\d{1,8})(?:-(\d{1,8})(?::(\d{1,8}))?)?", part)
         if ends is None:
             continue
         first, last, step = int(ends[1]), int(ends[2] or ends[1]), int(ends[3] or 1)
         if last < _MOST_INDICES and step:
-            found.extend(range(first, last + 1, step))
-    return found
+            indices.extend(range(first, last + 1, step))
+    return indices
 
 
 def _seconds(text: str) -> float | None:
-    """A time; None for N/A, NONE and Unknown. SLURM_TIME_FORMAT=%s has Slurm write seconds."""
+    """Read a time, which SLURM_TIME_FORMAT=%s makes seconds; None for N/A, NONE and Unknown."""
     return float(text) if re.fullmatch(r"\d{1,11}", text) else None

@@ -26,7 +26,7 @@ from castoff.launcher.schedulers.slurm.queue import SlurmQueue
 QUESTIONS = [
     Question("partitions", ["scontrol", "--all", "show", "partition", "--oneliner"]),
     Question("config", SlurmQueue.config_command),
-    # A line for each kind of node; of each node scontrol says its partitions, and cores kept for the system.
+    # sinfo prints a line for each kind of node; scontrol reports each node's partitions and reserved cores.
     Question("nodes", ["sinfo", "--noheader", "--exact", "--all", "--format=%D|%X|%Y|%c|%m|%G|%f"]),
     Question("hosts", ["scontrol", "--all", "show", "node", "--oneliner"], optional=True),
     Question(
@@ -59,7 +59,7 @@ _NO_LIMIT = {"", "UNLIMITED", "INFINITE", "NONE", "N/A", "NOT_SET", "(NULL)"}
 _OF_KINDS = ("Sockets", "CoresPerSocket", "CPUTot", "RealMemory", "Gres", "AvailableFeatures")
 
 _AWAY = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINT", "NOT_RESPONDING"}
-"""Of the words of a node's state; a `*` says that it does not answer (sinfo(1), NODE STATE CODES)."""
+"""States of nodes that get no jobs; a `*` means that a node does not respond (sinfo(1), NODE STATE CODES)."""
 
 _ACCESS = {
     "AllowAccounts": "for the accounts {}",
@@ -72,27 +72,27 @@ _ACCESS = {
 
 
 def parse(answers: Mapping[str, str]) -> MachineInfo:
-    """What the answers say. See `Machine.parse`."""
+    """Parse the answers; see `Machine.parse`."""
     partitions = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in answers["partitions"].splitlines()]
     config = dict(re.findall(r"^(\w+) *= *(.*?) *$", answers["config"], re.MULTILINE))
     of_partitions = {partition["QoS"] for partition in partitions if partition.get("QoS", "N/A") != "N/A"}
     qos = _qos(answers["qos"], of_partitions) if "qos" in answers else None
-    exclusive = {one["PartitionName"] for one in partitions if one.get("OverSubscribe") == "EXCLUSIVE"}
-    found = kinds([*_kinds(answers["nodes"]), *_hosts(answers.get("hosts", ""))])
-    found = [
-        one._replace(whole=bool(one.queues) and exclusive.issuperset(one.queues))
-        for one in found
-        if one.nodes
+    exclusive = {item["PartitionName"] for item in partitions if item.get("OverSubscribe") == "EXCLUSIVE"}
+    nodes = kinds([*_kinds(answers["nodes"]), *_hosts(answers.get("hosts", ""))])
+    nodes = [
+        item._replace(whole=bool(item.queues) and exclusive.issuperset(item.queues))
+        for item in nodes
+        if item.nodes
     ]
     user = _user(answers["user"]) if "user" in answers else None
-    default = next((one["PartitionName"] for one in partitions if one.get("Default") == "YES"), None)
+    default = next((item["PartitionName"] for item in partitions if item.get("Default") == "YES"), None)
     return MachineInfo(
         queues={fields["PartitionName"]: _partition(fields, qos or {}) for fields in partitions},
         qos=qos,
         lists_all_queues=True,
         default_queue=default,
         array_count=SlurmQueue.read_configuration(answers["config"]).largest_array,
-        nodes=found,
+        nodes=nodes,
         away=tuple(_away(answers.get("hosts", ""))),
         name=config.get("ClusterName"),
         version=config.get("SLURM_VERSION"),
@@ -100,7 +100,7 @@ def parse(answers: Mapping[str, str]) -> MachineInfo:
         enforces_accounts=_enforces_accounts(config),
         sources=_SOURCES,
         lacks=() if "slurmdbd" in config.get("AccountingStorageType", "slurmdbd") else ("qos", "user"),
-        fields=_fields(config, found),
+        fields=_fields(config, nodes),
         questions=tuple(_questions(config, default, user)),
     )
 
@@ -112,34 +112,37 @@ def _kinds(lines: str) -> Iterator[NodeKind]:
 
 
 def _hosts(lines: str) -> Iterator[NodeKind]:
-    """What only the list of hosts says of each node (reserved cores, partitions); the nodes are counted by
-    kind, so each counts as 0 here."""
+    """Yield what only the list of hosts reports: each node's partitions and reserved cores. Each counts as 0
+    nodes, since `_kinds` counts them.
+    """
     for line in lines.splitlines():
-        held = dict(re.findall(r"(\w+)=(\S*)", line))
-        if not held.keys() >= {*_OF_KINDS}:
+        fields = dict(re.findall(r"(\w+)=(\S*)", line))
+        if not fields.keys() >= {*_OF_KINDS}:
             continue
-        yield _kind(*(held[name] for name in _OF_KINDS))._replace(
+        yield _kind(*(fields[name] for name in _OF_KINDS))._replace(
             nodes=0,
-            reserved=int(held.get("CoreSpecCount", 0)),
-            queues=_partitions_of(held),
+            reserved=int(fields.get("CoreSpecCount", 0)),
+            queues=_partitions_of(fields),
         )
 
 
 def _away(lines: str) -> Iterator[AwayHost]:
-    """Those that get no jobs. A reason has spaces, and ends with who gave it and when: `bad GPU [root@…]`."""
+    """Yield the hosts that get no jobs. A reason has spaces, and ends with its author and time: `bad GPU
+    [root@…]`.
+    """
     for line in lines.splitlines():
-        held = dict(re.findall(r"(\w+)=(\S*)", line))
-        state = held.get("State", "")
+        fields = dict(re.findall(r"(\w+)=(\S*)", line))
+        state = fields.get("State", "")
         if _AWAY.isdisjoint(re.findall(r"[A-Z_]+", state)) and "*" not in state:
             continue
         reason = re.search(r" Reason=(.*?)(?: \[[^\s\]]+@[^\s\]]+\]|$)", line)
         yield AwayHost(
-            held["NodeName"], state.lower(), reason[1].strip() if reason else "", _partitions_of(held)
+            fields["NodeName"], state.lower(), reason[1].strip() if reason else "", _partitions_of(fields)
         )
 
 
 def _partitions_of(host: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(one for one in host.get("Partitions", "").split(",") if one)
+    return tuple(name for name in host.get("Partitions", "").split(",") if name)
 
 
 def _kind(sockets: str, each: str, cpus_: str, memory: str, gres: str, features: str) -> NodeKind:
@@ -150,22 +153,22 @@ def _kind(sockets: str, each: str, cpus_: str, memory: str, gres: str, features:
         cores=cores,
         devices=sum(number for _, number, _ in devices),
         device_type=types.pop() if len(types) == 1 else None,
-        memory=_least(memory) if _least(memory) > 1 else None,  # 1 is what slurm.conf says that says none
-        # Where slurm.conf says CPUs alone, Slurm takes each for a socket.
+        memory=_least(memory) if _least(memory) > 1 else None,  # 1 if slurm.conf sets no memory
+        # If slurm.conf sets only CPUs, Slurm counts each as a socket.
         sockets=None if each == "1" and sockets != "1" else int(sockets),
         cpus_per_core=max(_least(cpus_) // cores, 1) if cores else 1,
-        device_sockets=tuple(sorted({at for _, _, those in devices for at in those})),
+        device_sockets=tuple(sorted({socket for _, _, numbers in devices for socket in numbers})),
         features=() if features == "(null)" else tuple(features.split(",")),
     )
 
 
 def _least(number: str) -> int:
-    """A number of nodes that may have several: `64+` is at least 64."""
+    """Read the least value for several nodes: `64+` is at least 64."""
     return int(number.rstrip("+"))
 
 
 def _fields(config: Mapping[str, str], nodes: list[NodeKind]) -> dict[str, Any]:
-    """How jobs ask for devices: of the selecting plugins cons_tres alone knows `--gpus-per-node`."""
+    """Return how jobs request devices: of the selecting plugins, only cons_tres knows `--gpus-per-node`."""
     if not any(node.devices for node in nodes):
         return {}
     knows = config.get("SelectType") == "select/cons_tres"
@@ -201,14 +204,15 @@ def _enforces_accounts(config: Mapping[str, str]) -> bool:
 
 
 def _partition(fields: Mapping[str, str], qos: Mapping[str, QueueInfo]) -> QueueInfo:
-    """A partition; the QOS that hangs on it binds every job in it too. A job of more nodes than it has would
-    wait for ever (PartitionNodeLimit)."""
+    """Describe a partition, with the limits of its QOS, which bind every job in it. Its size is a limit, too:
+    a larger job would wait for ever (PartitionNodeLimit).
+    """
     most, longest = _number(fields["MaxNodes"]), _number(fields["MaxTime"], seconds)
-    there = int(fields.get("TotalNodes", 0))
+    size = int(fields.get("TotalNodes", 0))
     extra = qos.get(fields.get("QoS", ""), QueueInfo())
     return extra._replace(
         min_nodes=max(int(fields["MinNodes"]), extra.min_nodes or 1),
-        max_nodes=min(filter(None, (most, there, extra.max_nodes)), default=None),
+        max_nodes=min(filter(None, (most, size, extra.max_nodes)), default=None),
         max_walltime=min(filter(None, (longest, extra.max_walltime)), default=None),
         offered=fields.get("Hidden") != "YES" and fields.get("RootOnly") != "YES",
         # slurm.conf(5), State: DOWN queues and starts nothing, DRAIN starts what is queued, INACTIVE neither.
@@ -234,11 +238,11 @@ def _notes(fields: Mapping[str, str]) -> Iterator[str]:
 
 
 def _qos(answer: str, of_partitions: set[str]) -> dict[str, QueueInfo]:
-    found = {}
+    limits = {}
     for line in answer.splitlines():
         name, wall, most, least, submitted = line.split("|")
         most_of, least_of = _tres(most), _tres(least)
-        found[name] = QueueInfo(
+        limits[name] = QueueInfo(
             min_nodes=least_of.get("node", 1),
             max_nodes=most_of.get("node"),
             max_walltime=_number(wall, seconds),
@@ -246,13 +250,13 @@ def _qos(answer: str, of_partitions: set[str]) -> dict[str, QueueInfo]:
             max_devices=most_of.get("gres/gpu") if most_of.get("node") == 1 else None,
             offered=name not in of_partitions,
         )
-    return found
+    return limits
 
 
 def _user(answer: str) -> User:
-    """The associations of whoever asks, one a line; none where accounting does not know them."""
+    """Read the associations of the user who asks, one a line; none if accounting does not know the user."""
     rows = [line.split("|") for line in answer.splitlines() if line]
-    qos = [one for _, _, names, _ in rows for one in names.split(",") if one]
+    qos = [name for _, _, names, _ in rows for name in names.split(",") if name]
     usual = {default for *_, default in rows}
     return User(
         accounts=tuple(dict.fromkeys(account for _, account, _, _ in rows if account)),
@@ -263,18 +267,18 @@ def _user(answer: str) -> User:
 
 
 def _tres(text: str) -> dict[str, int]:
-    """`node=8,gres/gpu=2` as numbers, without what has units."""
+    """Read `node=8,gres/gpu=2` as numbers; values with units are left out."""
     return {name: int(number) for name, number in re.findall(r"([^=,]+)=(\d+)(?=,|$)", text)}
 
 
 def _devices(gres: str) -> list[tuple[str, int, list[int]]]:
-    """GPUs of `gpu:a100:4(S:0-1),nic:1`: of each type their number and sockets."""
+    """Read the GPUs in `gpu:a100:4(S:0-1),nic:1`: for each type, the number and the sockets."""
     found = re.findall(r"(?:^|,)gpu(?::([^:,(]+))??:(\d+)(?:\(S:([\d,-]+)\))?(?=[,(]|$)", gres)
     return [(kind, int(number), cpus(sockets) if sockets else []) for kind, number, sockets in found]
 
 
 def _number(text: str, read: Callable[[str], int] = int) -> int | None:
-    """A limit; scontrol and sacctmgr write times as job files have them, `D-HH:MM:SS`."""
+    """Read a limit; scontrol and sacctmgr write times as job files do, `D-HH:MM:SS`."""
     return None if text.upper() in _NO_LIMIT else read(text)
 
 

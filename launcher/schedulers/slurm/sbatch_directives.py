@@ -1,4 +1,4 @@
-"""sbatch's directives: what a job asks for in them, and what a job file may say in them itself.
+"""sbatch's directives: those that castoff writes for a job, and those that a job file may set itself.
 
 https://slurm.schedmd.com/sbatch.html.
 """
@@ -32,7 +32,7 @@ from castoff.launcher.text.quoting import PLAIN_DIRECTIVE, one_line
 
 
 def directive(name: str, value: str | bool) -> str:
-    """An option as sbatch reads it after `#SBATCH`.
+    """Write a directive as sbatch reads it after `#SBATCH`.
 
     sbatch splits the line itself (get_argument() in src/sbatch/opt.c): a backslash keeps the next
     character, also inside quotes, and an unquoted # begins a comment.
@@ -51,11 +51,11 @@ _HETEROGENEOUS = (
     "select takes chunks of several kinds"
 )
 _OF_HETEROGENEOUS = ("hetjob", "het-group", "packjob", "pack-group")
-"""sbatch's and srun's words about jobs of several components: slurm.schedmd.com/heterogeneous_jobs.html."""
+"""Options of sbatch and srun for jobs of several components: slurm.schedmd.com/heterogeneous_jobs.html."""
 
 
 def devices(site: Site, request: Request) -> Directives:
-    """How Slurm is asked for the job's devices: one directive, or none."""
+    """Return the directive that requests the job's devices, if any."""
     if not request.node_devices:
         return []
     per_node = request.gpus(request.node_devices)
@@ -64,12 +64,12 @@ def devices(site: Site, request: Request) -> Directives:
     if site.gpu_request == "gpus-per-task" and not request.whole_nodes:
         return [("gpus-per-task", request.gpus(request.devices))]
     if site.gpu_request == "gpus-per-task" and request.device_type is None:
-        return []  # of whole nodes the job has all, and srun divides them
+        return []  # the job has all devices of whole nodes, and srun divides them
     return [("gpus-per-node", per_node)]
 
 
 def _export(job: Job) -> str:
-    """NIL, unlike NONE, does not make Slurm guess the user's login environment."""
+    """Write --export; NIL, unlike NONE, does not make Slurm guess the user's login environment."""
     spec = job.spec
     if spec.inherit == "all":
         return "ALL"
@@ -78,16 +78,16 @@ def _export(job: Job) -> str:
 
 
 _ASK_FOR_DEVICES = ("gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task")
-"""Options of sbatch that ask for GPUs; gres may ask for other things instead."""
+"""Options of sbatch that request GPUs; gres may request other things instead."""
 
 _PER_NODE = ("gres", "gpus-per-node")
-"""Those that ask for GPUs of each node."""
+"""Options that request GPUs for each node."""
 
 
 def _asks_itself(spec: JobSpec) -> bool:
-    """Whether the job's own directives ask for its devices, in another way than castoff would."""
-    given = of_scheduler(spec.directives, NAME)
-    return any(_number(_gpus(name, str(given[name]))) for name in _PER_NODE if given.get(name))
+    """Whether the job's own directives request GPUs for each node, so that castoff does not."""
+    raw = of_scheduler(spec.directives, NAME)
+    return any(_number(_gpus(name, str(raw[name]))) for name in _PER_NODE if raw.get(name))
 
 
 def _number(gpus: list[tuple[str, int]]) -> int:
@@ -95,18 +95,18 @@ def _number(gpus: list[tuple[str, int]]) -> int:
 
 
 def _gpus(name: str, value: str) -> list[tuple[str, int]]:
-    """The types and numbers of GPUs that a request names; a type of "": any."""
-    found = []
+    """Read the types and numbers of GPUs in a request; an empty type means any."""
+    requests = []
     for part in (part.removeprefix("gres/").split(":") for part in value.split(",")):
         if name == "gres" and part.pop(0) != "gpu":
             continue
         number = part.pop() if part and part[-1].isdecimal() else "1"
-        found.append((part[0] if part else "", int(number)))
-    return found
+        requests.append((part[0] if part else "", int(number)))
+    return requests
 
 
 def _device_rows() -> list[Row]:
-    """The ways to ask for devices, of which a job uses one."""
+    """Return a row for each way to request devices, of which a job uses one."""
 
     def asked(name: str, job: Job) -> str | bool | None:
         return None if _asks_itself(job.spec) else dict(devices(job.site, job.request)).get(name)
@@ -134,11 +134,11 @@ def _is_requeued(job: Job) -> bool:
 
 
 def minutes(text: str) -> int | None:
-    """Seconds of a time as Slurm has it: minutes, minutes:seconds, days-hours …; None: it is none."""
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
-    if found is None:
+    """Read a time limit, in minutes, minutes:seconds, days-hours …, as seconds; None: it is not one."""
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    if match is None:
         return None
-    days, first, second, third = found.groups()
+    days, first, second, third = match.groups()
     if days is not None:
         hours, mins, secs = int(first), int(second or 0), int(third or 0)
     elif third is not None:
@@ -157,12 +157,12 @@ def _walltime(text: str) -> str:
 
 
 def _memory(text: str) -> str:
-    found = re.fullmatch(r"(\d+)([KMGT]?)B?", text, re.IGNORECASE)
-    if found is None:
+    match = re.fullmatch(r"(\d+)([KMGT]?)B?", text, re.IGNORECASE)
+    if match is None:
         raise ValueError("is not a whole number of K, M, G or T")
-    number, unit = int(found[1]), found[2].upper() or "M"
+    number, unit = int(match[1]), match[2].upper() or "M"
     if number == 0:
-        raise NoField  # all of a node's
+        raise NoField  # 0: all memory of a node
     if unit == "M" and number % 1024 == 0:
         number, unit = number // 1024, "G"
     return f"{number}{unit}"
@@ -197,7 +197,7 @@ FIELDS = (
     decided("no-requeue", "requeue.max", lambda job: not _is_requeued(job) or None, is_default=True),
     decided("export", "inherit", _export, is_default=True),
 )
-"""Which directive says a field, in the order in which a person would write them."""
+"""The directives for a job's fields, in the order in which a person would write them."""
 
 DIALECT = Dialect(
     fields=FIELDS,
@@ -230,7 +230,9 @@ DIALECT = Dialect(
 
 
 def contradictions(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
-    """Raw requests for memory or devices that contradict the job's own, and those of heterogeneous jobs."""
+    """Yield raw requests for memory or devices that contradict the job's fields, and those for heterogeneous
+    jobs.
+    """
     for number, word in enumerate(spec.launcher.args):
         if word == ":" or word.partition("=")[0].removeprefix("--") in _OF_HETEROGENEOUS:
             yield f"launcher.args.{number}", f"is {shown(word)}, which {_HETEROGENEOUS}"
@@ -255,7 +257,7 @@ def contradictions(spec: JobSpec, site: Site, request: Request) -> Iterator[tupl
 
 
 def _is_met(name: str, gpus: list[tuple[str, int]], own: Mapping[str, object], request: Request) -> bool:
-    """Whether a directive asks for as many devices as the job's fields do, on each of its nodes."""
+    """Whether a directive requests as many devices as the job's fields do, on each of its nodes."""
     if name in _PER_NODE:
         return _number(gpus) == request.node_devices
     return name in own and _number(gpus) == _number(_gpus(name, str(own[name])))

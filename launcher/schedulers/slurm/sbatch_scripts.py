@@ -1,4 +1,4 @@
-"""sbatch's directives in scripts that castoff has not written, as sbatch(1) reads them."""
+"""Reads sbatch's directives in scripts that castoff has not written, as sbatch(1) does."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _TABLE = Table(
 _COUNTS = {"ntasks": "ranks", "ntasks-per-node": "ranks_per_node", "cpus-per-task": "cpus_per_rank"}
 _COUNTS |= {"cpus-per-gpu": "device_cpus"}
 _AS_WRITTEN = ("output", "error", "open-mode", "input")
-"""Where the script's own output goes: ranks have logs of their own."""
+"""Directives for the script's own input and output: ranks have their own logs."""
 _DROPPED = {
     "no-requeue": "castoff's scripts have it, too",
     **dict.fromkeys(("verbose", "quiet", "parsable", "wait", "ignore-pbs", "test-only"), SUBMITS),
@@ -58,12 +58,12 @@ _SHARES = re.compile(
     r"(?:ntasks|gpus|cpus|sockets|cores|threads)-per-(?!node$|task$)|overcommit$|use-min-nodes|input$|hint$"
     r"|distribution$|\w+-bind$|(?:core|thread)-spec$|nodefile$|extra-node-info$"
 )
-"""Directives about ranks that castoff's fields do not have."""
+"""Directives about ranks that castoff's fields cannot express."""
 _EVENTS = {"BEGIN": "begin", "END": "end", "FAIL": "fail"}
 
 
 def read(rest: str, asked: Asked) -> None:
-    """What stands behind `#SBATCH`."""
+    """Read the text after `#SBATCH`."""
     options, left = _TABLE.read(_arguments(rest))
     for option in options:
         _option(option, asked)
@@ -74,16 +74,18 @@ def read(rest: str, asked: Asked) -> None:
 
 
 def _arguments(rest: str) -> list[str]:
-    """Words as sbatch has them: a backslash works in quotes too, an unquoted # begins a comment."""
-    found: list[str] = []
+    """Split a text into words as sbatch does: a backslash works in quotes too, an unquoted # begins a
+    comment.
+    """
+    words: list[str] = []
     word: list[str] | None = None
-    quote, at = "", 0
-    while at < len(rest):
-        char = rest[at]
-        at += 1
-        if char == "\\" and at < len(rest):
-            word = [*(word or []), rest[at]]
-            at += 1
+    quote, position = "", 0
+    while position < len(rest):
+        char = rest[position]
+        position += 1
+        if char == "\\" and position < len(rest):
+            word = [*(word or []), rest[position]]
+            position += 1
         elif quote:
             if char == quote:
                 quote = ""
@@ -95,11 +97,11 @@ def _arguments(rest: str) -> list[str]:
             break
         elif char.isspace():
             if word is not None:
-                found.append("".join(word))
+                words.append("".join(word))
             word = None
         else:
             word = [*(word or []), char]
-    return found if word is None else [*found, "".join(word)]
+    return words if word is None else [*words, "".join(word)]
 
 
 def _option(option: Option, asked: Asked) -> None:
@@ -165,11 +167,11 @@ def _requeue(_text: str, asked: Asked) -> None:
 
 
 def _signal(text: str, asked: Asked) -> None:
-    found = re.fullmatch(r"(?:([BR]{1,2}):)?(\w+)(?:@(\d+))?", text)
-    if found is None:
+    match = re.fullmatch(r"(?:([BR]{1,2}):)?(\w+)(?:@(\d+))?", text)
+    if match is None:
         asked.refuse(f"--signal is {text}, which is no signal and time")
         return
-    flags, signal, before = found.groups()
+    flags, signal, before = match.groups()
     field = f"{signal}@{before or 60}"
     taken = re.fullmatch(SIGNAL_PATTERN, field) is not None
     if not taken or "R" in (flags or ""):
@@ -199,7 +201,7 @@ _SPECIAL = {
 
 
 def finish(asked: Asked) -> None:
-    """What sbatch does where nothing is said: it hands on the submitter's environment, and chooses nodes."""
+    """Apply sbatch's defaults: it passes on the submitter's environment, and chooses the number of nodes."""
     kinds = asked.fields.pop("mail.on", None)
     if kinds and "ALL" in kinds:
         kinds = [*_EVENTS] if {*kinds} <= {*_EVENTS, "ALL"} else kinds
@@ -222,7 +224,7 @@ def finish(asked: Asked) -> None:
     if (asked.nodes or 1) > 1 and asked.ranks and not asked.ranks_per_node:
         asked.is_unclear(
             "the directives leave the tasks of each node to Slurm"
-        )  # 22.05 gives one node 7 of 8
+        )  # 22.05 gives one node 7 of 8 tasks
     if asked.nodes is None:
         if (asked.ranks or 1) > 1 or (asked.devices or 1) > 1:
             asked.is_unclear(_CHOOSES)
@@ -232,7 +234,9 @@ def finish(asked: Asked) -> None:
 
 
 def _output_there(asked: Asked) -> None:
-    """Write paths as Slurm reads them from the folder of --chdir, which castoff's scripts enter later."""
+    """Write paths relative to the folder of --chdir, as Slurm does, since castoff's scripts enter it only
+    later.
+    """
     folder = PurePosixPath(asked.fields["workdir"].replace("%", "%%"))
     asked.raw.setdefault("output", "slurm-%A_%a.out" if "array" in asked.fields else "slurm-%j.out")
     for name in ("output", "error", "input"):
@@ -244,7 +248,7 @@ _CHOOSES = "the directives leave the number of nodes to Slurm"
 
 
 def variables(asked: Asked) -> Mapping[str, str | None]:
-    """What Slurm's variables will hold, as seen with 22.05."""
+    """Return the values that Slurm's variables will have, as seen with 22.05."""
     ranks = asked.ranks or (asked.ranks_per_node and asked.ranks_per_node * (asked.nodes or 1))
     known: dict[str, int | None] = {
         "SLURM_NNODES": asked.nodes,
@@ -281,4 +285,4 @@ READER = ScriptReader(
     needs_shebang=True,
     requeues=re.compile(r"^[^#\n]*\bscontrol\s+requeue\b", re.MULTILINE),
 )
-"""How sbatch's scripts are read."""
+"""The reader of sbatch's scripts."""

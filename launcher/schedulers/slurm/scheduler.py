@@ -1,4 +1,4 @@
-"""Slurm, as the rest of castoff sees it, how sbatch is called, and what it answers.
+"""Slurm as castoff uses it: how to call sbatch, and how to read its answers.
 
 https://slurm.schedmd.com/sbatch.html.
 """
@@ -33,7 +33,7 @@ _OF_BATCH = frozenset(
         *("ignore-pbs", "wait", "quiet"),
     }
 )
-"""Directives that salloc does not take, or that mean nothing to a shell."""
+"""Directives that salloc does not take, or that have no meaning for a shell."""
 
 _STEP = "srun --interactive --preserve-env"
 _SENTENCE = re.compile(r"(?:sbatch: )?Submitted batch job ([0-9]+)(?: on cluster [\w.-]+)?")
@@ -51,7 +51,7 @@ class Slurm(QueuedScheduler):
     trial_command = ("sbatch", "--test-only")
     directive_mark = "#SBATCH "
     forbidden_path_patterns: ClassVar[Mapping[str, str]] = {
-        # sbatch(1), filename pattern: then no % means anything, and \ is left out.
+        # sbatch(1), filename pattern: a \ is left out itself, and makes every % literal.
         r"\\": "Slurm's log files can have no backslash in their path",
         r"\n": "squeue's lines can show no path with a line break",
     }
@@ -98,28 +98,30 @@ class Slurm(QueuedScheduler):
     contradictions = staticmethod(directives.contradictions)
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
-        """sbatch is Slurm's alone."""
+        """See `Scheduler.found_on`; only Slurm has a command sbatch."""
 
         sbatch = shutil.which("sbatch", path=environ.get("PATH", ""))
         return sbatch and f"{sbatch} is on PATH"
 
     def printed_job(self, line: str) -> str | None:
-        """By --parsable, `id` or `id;cluster`; a sentence where a site's own sbatch drops that."""
-        found = _PARSABLE.fullmatch(line) or _SENTENCE.fullmatch(line)
-        return found and found[1]
+        """Read --parsable's `id` or `id;cluster`; or sbatch's sentence, if the site's own sbatch drops that
+        option.
+        """
+        match = _PARSABLE.fullmatch(line) or _SENTENCE.fullmatch(line)
+        return match and match[1]
 
     def submit_commands(self, request: SubmitRequest, largest: int | None) -> list[SubmitCommand]:
-        """sbatch, once for each attempt and part of an array."""
+        """Return the sbatch commands: one for each attempt and part of an array."""
         array, passed = request.directive("#SBATCH --array="), request.directive("#SBATCH --export=")
         max_concurrent = (array or "").partition("%")[2]
-        found = []
+        commands = []
         for attempt in sorted({*request.begin.values()}):
             members = (member for member in request.begin if request.begin[member] == attempt)
-            for of_it in parts(members, largest or max(request.begin) + 1):
-                part = of_it if array is not None else None
+            for array_part in parts(members, largest or max(request.begin) + 1):
+                part = array_part if array is not None else None
                 environment = request.variables(attempt, part)
                 words = [] if request.keeps_output else [_output(request.run_dir, part)]
-                # Beside ALL, a name would have Slurm read the user's login environment as well (22.05).
+                # A name in addition to ALL would have Slurm read the user's login environment, too (22.05).
                 names = passed if passed == "ALL" else request.names(passed, environment)
                 words.append(f"--export={names}")
                 if request.excluded:
@@ -128,10 +130,10 @@ class Slurm(QueuedScheduler):
                 indices = part and f"{part.indices}%{max_concurrent}".rstrip("%")
                 if indices != array:
                     words.append(f"--array={indices}")
-                found.append(
+                commands.append(
                     SubmitCommand(environment, partial(_command, words, request, bool(max_concurrent)), part)
                 )
-        return found
+        return commands
 
     def script_reader(self) -> ScriptReader:
         """See `QueuedScheduler.script_reader`."""
@@ -146,13 +148,15 @@ class Slurm(QueuedScheduler):
         return MACHINE
 
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
-        """See `QueuedScheduler.queue`; what plans and renders asks nothing, and loads nothing of it."""
+        """See `QueuedScheduler.queue`; imported late, since plans and scripts need no queue."""
         from castoff.launcher.schedulers.slurm.queue import SlurmQueue
 
         return SlurmQueue(environ, patience)
 
     def interactive_command(self, directives: Directives, program: list[str], terminal: bool) -> list[str]:
-        """salloc, and in it the step that salloc itself starts where a site says so (slurm.conf(5))."""
+        """Return a salloc command with the step that salloc itself starts where a site configures it
+        (slurm.conf(5)).
+        """
         options = [
             f"--{name}" if value is True else f"--{name}={value}"
             for name, value in directives
@@ -170,47 +174,49 @@ class Slurm(QueuedScheduler):
         terminal: bool,
         environ: Mapping[str, str],
     ) -> list[str]:
-        """A step of srun that shares what the job has with its other steps."""
+        """Return an srun command whose step shares the job's resources with its other steps."""
         from castoff.launcher.schedulers.slurm.allocation import beside_command
 
         return beside_command(job, hosts[number], program, terminal, environ)
 
     def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
-        """By Slurm's variables."""
+        """See `QueuedScheduler.allocation`; uses Slurm's variables."""
         from castoff.launcher.schedulers.slurm.allocation import find
 
         return find(environ, read_file)
 
 
 def parts(members: Iterable[int], largest: int) -> list[Part]:
-    """Members as arrays that Slurm takes: it bounds the index, so each part counts from 0 again."""
-    found: dict[int, list[int]] = {}
+    """Split members into arrays that Slurm accepts: it limits the index, so that each part counts from 0
+    again.
+    """
+    by_offset: dict[int, list[int]] = {}
     for member in sorted(members):
-        found.setdefault(member // largest * largest, []).append(member)
-    return [Part(these, offset) for offset, these in found.items()]
+        by_offset.setdefault(member // largest * largest, []).append(member)
+    return [Part(these, offset) for offset, these in by_offset.items()]
 
 
 def _output(run_dir: str, part: Part | None) -> str:
     name = "job-0.log"
     if part is not None:
-        # Slurm can add no offset: such a script writes to its member's log by itself.
+        # Slurm cannot add an offset to %a: the script itself writes to the member's log.
         name = "slurm-%A_%a.log" if part.offset else "job-%a.log"
     pattern = run_dir.replace("%", "%%")
     return f"--output={pattern}/logs/{name}"
 
 
 def _command(words: list[str], request: SubmitRequest, in_turn: bool, before: str | None) -> list[str]:
-    """The sbatch command. Its --output, --export and --array replace those of the script's directives.
+    """Return the sbatch command. Its --output, --export and --array replace those of the script's directives.
 
-    `in_turn`: whether it waits for the part before it, too, for Slurm counts those that run at once for
-    each job alone.
+    `in_turn`: whether the job also waits for the part before it, since Slurm limits how many members run at
+    once only within a job.
     """
     own = request.directive("#SBATCH --dependency=") or ""
     dependency = own if request.dependency is None else request.dependency
     if before and in_turn:
         dependency = ",".join(filter(None, [dependency, f"afterany:{before}"]))
-    waits = [] if dependency == own else [f"--dependency={dependency}"]
-    return ["sbatch", "--parsable", *words, *waits, f"{request.run_dir}/job.sh"]
+    wait_option = [] if dependency == own else [f"--dependency={dependency}"]
+    return ["sbatch", "--parsable", *words, *wait_option, f"{request.run_dir}/job.sh"]
 
 
 SCHEDULER = Slurm()
