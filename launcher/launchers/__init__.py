@@ -1,1 +1,1 @@
-"""What starts the ranks."""
+"""Launchers, which start the ranks."""

@@ -1,7 +1,7 @@
-"""What castoff asks of a launcher: one class for each, in `commands`.
+"""What castoff needs from a launcher: a class for each, in `commands`.
 
-All that differs between launchers before a job runs is in their classes: whoever needs it asks the `Launcher`
-of that name, and never compares the name. Under torchrun the launcher starts one process per node.
+All that differs between launchers before a job runs is in their classes: other code asks the `Launcher` of a
+name, and never compares the name. Under torchrun the launcher starts one process per node.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from castoff.launcher.config.site import Site
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """Processes on nodes, block by block."""
+    """How many processes each node has; they are numbered node by node."""
 
     groups: list[tuple[int, int]]
-    """(processes on a node, how many such nodes in a row), in node order."""
+    """In node order: (processes per node, how many consecutive nodes have as many)."""
 
     @classmethod
     def of(cls, processes: int, nodes: int) -> Layout:
@@ -57,7 +57,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def is_uniform(self) -> bool:
-        """Whether every node has the same number."""
+        """Whether every node has the same number of processes."""
         return len(self.groups) == 1
 
     @property
@@ -76,22 +76,22 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What the scheduler and the launcher are asked for."""
+    """What a job requests from the scheduler and the launcher."""
 
     layout: Layout
     cores: int | None
-    """Cores of each process, if they were asked for or are known."""
+    """Cores of each process, if they are requested or known."""
     cpu_lists: list[str]
-    """The CPU list of each process of a node; empty if Slurm binds the processes or nobody does."""
+    """The CPU list of each process on a node; empty if Slurm binds the processes or nothing does."""
     devices: int
     """Devices of each process."""
     node_devices: int
-    """Devices of each node that the job has: all of them if it has the whole node."""
+    """The job's devices on each node: all of them if it has the whole node."""
     site: Site
     own_distribution: OwnDistribution | None = None
-    """Whether the job's own srun flags say where each process starts."""
+    """How the job's own srun flags place the processes; None: they do not."""
     by_list: bool = False
-    """Whether a launcher that binds by its own rules has to bind each process to its CPU list."""
+    """Whether a launcher with its own rules of binding must bind each process to its CPU list."""
     whole_nodes: bool = False
     """Whether the job has whole nodes, with all their devices."""
     name: str = ""
@@ -100,23 +100,23 @@ class Request(msgspec.Struct, frozen=True):
     grace: int = 0
     """The grace period in seconds."""
     device_queue: str | None = None
-    """The queue, if a scheduler that is asked for chunks gives one device per chunk there."""
+    """The queue, if each chunk in it is one device."""
     spare_nodes: int = 0
     """Nodes beyond those of the layout, which replace hosts that fail."""
     node_groups: Sequence[NodeGroup] = ()
     """The groups of `select`, if their chunks differ; each is complete in itself."""
     after: str | None = None
-    """A dependency of scheduler ids only, in the scheduler's words."""
+    """A dependency on job ids alone, in the scheduler's syntax."""
     device_type: str | None = None
-    """The type of the devices, if only one of several types will do."""
+    """The type of the devices, if the job needs a particular one."""
 
     @property
     def any_devices(self) -> bool:
-        """Whether it asks for devices on any node."""
+        """Whether the job requests devices on any node."""
         return bool(self.node_devices) or any(group.devices_per_node for group in self.node_groups)
 
     def gpus(self, count: int) -> str:
-        """The number of devices in the form in which Slurm is asked for them."""
+        """Write a number of devices as Slurm takes it."""
         return f"{self.device_type}:{count}" if self.device_type else str(count)
 
 
@@ -124,7 +124,7 @@ class Launcher(ABC):
     """A launcher: its command line, and what the job script has to do around it."""
 
     reports_node: ClassVar[bool] = False
-    """Whether a rank gets its node's number; otherwise one node is filled after the other."""
+    """Whether it reports its node's number to each rank; otherwise nodes count as filled in turn."""
     survives_rank_failure: ClassVar[bool] = False
     """Whether the other ranks continue when one exits with an error."""
     ends_by_usr1: ClassVar[bool] = False
@@ -136,29 +136,29 @@ class Launcher(ABC):
     reaches_by_ssh: ClassVar[bool] = False
     """Whether it starts ranks on other hosts by ssh, unless its environment names another way."""
     here: ClassVar[bool] = False
-    """Whether it is castoff itself, on this host: it sets each rank's variables, and shows its lines."""
+    """Whether it is castoff's own, on this host: it sets each rank's variables and shows its output."""
     bind_flags: ClassVar[tuple[str, ...]] = ()
     """Its own flags that bind processes to cores."""
     takes_lists: ClassVar[bool] = False
     """Whether it takes a list of cores for each process."""
     bound_by_list: ClassVar[bool] = False
-    """Whether castoff binds its processes by such lists, unless the user or the site does."""
+    """Whether castoff binds its processes by such lists, unless the user or the site binds them."""
     leaves_unbound: ClassVar[bool] = False
     """Whether processes may run anywhere on their host unless castoff binds them."""
     mpi_modules: ClassVar[str] = ""
-    """A pattern for the names of modules of the MPI whose ranks it connects; empty: of any MPI."""
+    """A pattern for the names of modules of the MPI whose ranks it connects; empty: any MPI."""
     comes_with_mpi: ClassVar[bool] = True
-    """Whether it comes with the modules of that MPI; otherwise it is the system's."""
+    """Whether that MPI's modules provide it; otherwise the system does."""
     pmix_flag: ClassVar[str] = ""
-    """The flag by which it offers PMIx to the ranks; empty: it needs none."""
+    """The flag that makes it offer PMIx to the ranks; empty: it needs none."""
     pmix_modules: ClassVar[str] = ""
-    """A pattern for the modules of the MPI whose ranks need that flag, as in `mpi_modules`."""
+    """A pattern for the modules of the MPI whose ranks need `pmix_flag`, as in `mpi_modules`."""
     bound_by_script: ClassVar[bool] = False
     """Whether the script binds each rank, because no flag does so in all of the launcher's versions."""
     most_words: ClassVar[int | None] = None
     """The largest number of words in a command; None: no limit."""
     fills_in: ClassVar[bool] = False
-    """Whether it replaces `{{…}}` in a word."""
+    """Whether it replaces `{{…}}` in the words of a command."""
     cancels_on_int: ClassVar[bool] = False
     """Whether two INTs, rather than TERM, make it end ranks that ignore TERM."""
     fills_nodes: ClassVar[bool] = False
@@ -168,10 +168,10 @@ class Launcher(ABC):
 
     @abstractmethod
     def argv(self, request: Request) -> list[str]:
-        """Its command line, up to the program."""
+        """Return its command line, up to the program."""
 
     def start(self, request: Request, of_site: list[str], of_job: list[str]) -> list[str]:
-        """Its command line with the further flags of the site and the job, of which only one binds."""
+        """Return its command line with the flags of the site and the job; only one of these sources binds."""
         argv = self.argv(request)
         if self.binds(of_job):
             argv, of_site = without(self.bind_flags, argv), without(self.bind_flags, of_site)
@@ -182,25 +182,25 @@ class Launcher(ABC):
         return [*argv, *of_site, *of_job]
 
     def beside(self, request: Request, of_site: list[str]) -> list[str]:
-        """Its command line for processes that run beside the ranks, on the same CPUs and devices."""
+        """Return its command line for processes that use the same CPUs and devices as the ranks."""
         return [*self.argv(request), *without(self.bind_flags, of_site)]
 
     def binds(self, words: Sequence[str]) -> bool:
-        """Whether flags for it say how processes are bound to cores."""
+        """Whether flags for it bind processes to cores."""
         return any(word.partition("=")[0] in self.bind_flags for word in words)
 
     def binding(self, words: Sequence[str]) -> str:
-        """The value of the flag that binds, without words about how much it prints."""
-        found = value_of(self.bind_flags, words) or ""
-        return ",".join(part for part in found.split(",") if part not in ("verbose", "quiet", "v", "q"))
+        """Return the value of the flag that binds, without words about how much it prints."""
+        value = value_of(self.bind_flags, words) or ""
+        return ",".join(part for part in value.split(",") if part not in ("verbose", "quiet", "v", "q"))
 
     def bound(self, words: Sequence[str], ranks: int, usable: Sequence[int]) -> list[list[int]] | None:
-        """The CPUs of each local rank by flags that bind; None if only the launcher knows them.
+        """Return the CPUs of each local rank by flags that bind; None if only the launcher knows them.
 
         `usable`: the physical cores of a node that ranks may have.
 
         Raises:
-            ValueError: that cannot be; the text, read after what the flags say, begins with `which`.
+            ValueError: the flags are wrong; the text begins with `which`, to follow the flags in a sentence.
         """
         kind, _, listed = self.binding(words).partition(":")
         return (
@@ -215,55 +215,55 @@ class Launcher(ABC):
         return None
 
     def own_distribution(self, words: Sequence[str], named: Mapping[str, object]) -> OwnDistribution | None:
-        """Whether flags, or else directives by their names, say where each process starts."""
+        """Return how flags, or else directives by their names, place the processes; None: they do not."""
         return None
 
     def deals_over_sockets(self, words: Sequence[str], named: Mapping[str, object]) -> bool:
-        """Whether these flags and directives have it deal a node's processes out over the sockets in turn."""
+        """Whether it deals a node's processes out over the sockets in turn, by these flags and directives."""
         return False
 
     def shows_devices(self, words: Sequence[str]) -> str | None:
-        """The rule by which flags show each rank some GPUs only, such as `closest` or `map_gpu:0,1`.
+        """Return the rule by which flags show each rank only some GPUs, such as `closest` or `map_gpu:0,1`.
 
-        `none`: it shows each all of them. None: they say nothing of it.
+        `none`: each rank sees all of them. None: the flags have no such rule.
         """
         return None
 
     def shown_devices(self, rule: str, ranks: int) -> list[list[int]] | None:
-        """The GPUs that such a rule names for each local rank; None if it names none."""
+        """Return the GPUs that such a rule names for each local rank; None if it names none."""
         return None
 
     def each_host(self, site: Site, of_site: list[str]) -> list[str]:
-        """The command line that starts one process on each of some hosts, whatever else runs there.
+        """Return the command line that starts one process on each of some hosts, whatever else runs on them.
 
-        Their number and the file that holds them are added in the job.
+        The job adds the number of hosts and the file that lists them.
         """
         return [site.mpiexec, *of_site]
 
     def heeds_cpus(self, argv: Sequence[str]) -> bool:
-        """Whether it refuses more processes on a host of an allocation than it has CPUs there."""
+        """Whether it refuses more processes on a host than an allocation has CPUs on it."""
         return False
 
     def only_on(self, hosts: Sequence[str]) -> list[str]:
-        """The flags that keep it on these hosts of an allocation, if it would otherwise choose any."""
+        """Return the flags that keep it on these hosts of an allocation, if it would otherwise choose any."""
         return []
 
 
 def without(names: Sequence[str], words: Sequence[str]) -> list[str]:
-    """The words of a command line without these flags."""
-    left, after = [], False
+    """Return the words of a command line without these flags and their values."""
+    kept, is_value = [], False
     for word in words:
-        if not after and word.partition("=")[0] not in names:
-            left.append(word)
-        after = not after and word in names  # its value is a word of its own
-    return left
+        if not is_value and word.partition("=")[0] not in names:
+            kept.append(word)
+        is_value = not is_value and word in names  # the flag's value is the next word
+    return kept
 
 
 def value_of(names: Sequence[str], words: Sequence[str]) -> str | None:
-    """The value of the last one of these flags."""
-    found = None
-    for at, word in enumerate(words):
+    """Return the value of the last one of these flags."""
+    last = None
+    for index, word in enumerate(words):
         name, equals, value = word.partition("=")
         if name in names:
-            found = value if equals else next(iter(words[at + 1 :]), "")
-    return found
+            last = value if equals else next(iter(words[index + 1 :]), "")
+    return last

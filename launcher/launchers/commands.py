@@ -1,7 +1,7 @@
-"""The launchers that castoff knows: how a Layout becomes the command line of srun or of an mpiexec.
+"""The launchers that castoff knows, each with the command line that it makes of a Request.
 
-What is known only inside the job, such as its hosts, is not here: a file of templates/machinery/launchers
-adds the host file.
+What is known only inside the job, such as its hosts, is added there: by the files of
+templates/machinery/launchers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from castoff.launcher.config.site import Site
 from castoff.launcher.launchers.base import Launcher, Request, value_of, without
 
 _MEMORY = ("--mem", "--mem-per-cpu", "--mem-per-gpu")
-"""srun's flags that exclude each other."""
+"""srun's flags for memory, which exclude each other."""
 
 
 _OPEN_MPI = r"openmpi|ompi|(?:nvhpc-)?hpcx"
@@ -36,15 +36,15 @@ class Srun(Launcher):
     def argv(self, request: Request) -> list[str]:
         """See `Launcher.argv`."""
         layout, own = request.layout, request.own_distribution
-        # An uneven layout follows the host file, beside which srun 26.05 refuses --nodes.
+        # An uneven layout is in the host file, together with which srun 26.05 refuses --nodes.
         uneven = not (own or layout.is_uniform)
         nodes = [] if uneven or own == "arbitrary" else [f"--nodes={layout.nodes}"]
         argv = ["srun", *nodes, f"--ntasks={layout.processes}"]
         if not own:
             argv.append("--distribution=arbitrary" if uneven else f"--ntasks-per-node={layout.max_per_node}")
         if request.by_list:
-            # Numbers of CPUs as the kernel has them: Slurm takes masks as they are on a job's whole nodes.
-            # With --cpus-per-task the step has so many CPUs, the first ones, and a mask of others ends it.
+            # The masks have the kernel's CPU numbers, which Slurm does not change on a job's whole nodes.
+            # No --cpus-per-task: it would give the step only its first CPUs, and a mask of others ends it.
             argv.append(f"--cpu-bind=mask_cpu:{','.join(_masks(request))}")
         elif request.cores is not None:
             # srun does not inherit it from sbatch since Slurm 22.05.
@@ -52,11 +52,11 @@ class Srun(Launcher):
         return [*argv, *_srun_devices(request), "--kill-on-bad-exit=1", "--wait=0", "--export=ALL"]
 
     def beside(self, request: Request, of_site: list[str]) -> list[str]:
-        """See `Launcher.beside`; where a step has the devices that it asks for, all those of the node."""
+        """See `Launcher.beside`; requests all of the node's devices if a step gets only what it requests."""
         argv = super().beside(request, without(_MEMORY, of_site))
         if request.node_devices and request.site.gpu_request == "gpus-per-task":
             argv.append(f"--gpus-per-node={request.gpus(request.node_devices)}")
-        # Slurm 22.05 refuses a step that asks for memory which another one has, although they may overlap.
+        # Slurm 22.05 refuses a step that requests the memory of another, although they may overlap.
         beside = ["--overlap", "--mem=0", "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0"]
         return [*argv, *beside]
 
@@ -68,49 +68,52 @@ class Srun(Launcher):
         return _in_turn(listed, ranks, _in_mask) if kind == "mask_cpu" else None
 
     def own_distribution(self, words: Sequence[str], named: Mapping[str, object]) -> OwnDistribution | None:
-        """By --distribution or -m."""
-        asked = [
-            f"{flag} {after}"
-            for flag, after in zip_longest(words, words[1:])
+        """See `Launcher.own_distribution`; reads --distribution or -m."""
+        distributions = [
+            f"{flag} {following}"
+            for flag, following in zip_longest(words, words[1:])
             if flag.startswith(("--dist", "-m"))
         ]
-        asked = asked or [str(named[name]) for name in ("distribution", "m") if named.get(name)]
-        if not asked:
+        distributions = distributions or [
+            str(named[name]) for name in ("distribution", "m") if named.get(name)
+        ]
+        if not distributions:
             return None
-        return "arbitrary" if re.search(r"\barb", asked[-1]) else "own"
+        return "arbitrary" if re.search(r"\barb", distributions[-1]) else "own"
 
     def deals_over_sockets(self, words: Sequence[str], named: Mapping[str, object]) -> bool:
-        """Unless flags or directives say how: Slurm's default is cyclic, socket after socket."""
-        said = ("hint", "distribution", "m", *_SAY_HOW)
+        """See `Launcher.deals_over_sockets`: unless flags or directives set another way, Slurm does."""
+        directives = {"hint", "distribution", "m", *_SAY_HOW}
         flags = tuple(f"--{name}" for name in ("hint", "dist", *_SAY_HOW))
-        return not any(word.startswith((*flags, "-m", "-B")) for word in words) and not named.keys() & {*said}
+        has_flag = any(word.startswith((*flags, "-m", "-B")) for word in words)
+        return not has_flag and not named.keys() & directives
 
     def shows_devices(self, words: Sequence[str]) -> str | None:
-        """By --gpu-bind, else by flags that ask for GPUs of each task."""
-        asked = value_of(("--gpu-bind",), words)
-        if asked is not None:
-            return asked.removeprefix("verbose,")
-        each = ("--gpus-per-task", "--ntasks-per-gpu")
-        return "per_task" if any(word.partition("=")[0] in each for word in words) else None
+        """See `Launcher.shows_devices`; reads --gpu-bind, or else flags that request GPUs for each task."""
+        rule = value_of(("--gpu-bind",), words)
+        if rule is not None:
+            return rule.removeprefix("verbose,")
+        per_task_flags = ("--gpus-per-task", "--ntasks-per-gpu")
+        return "per_task" if any(word.partition("=")[0] in per_task_flags for word in words) else None
 
     def shown_devices(self, rule: str, ranks: int) -> list[list[int]] | None:
-        """By map_gpu and mask_gpu, whose lists begin anew where they are shorter than the ranks of a node."""
+        """See `Launcher.shown_devices`. The lists of map_gpu and mask_gpu start again after their end."""
         kind, _, listed = rule.partition(":")
         if kind == "map_gpu":
             return _in_turn(listed, ranks, lambda one: [int(one, 0)])
         return _in_turn(listed, ranks, _in_mask) if kind == "mask_gpu" else None
 
     def heeds_cpus(self, argv: Sequence[str]) -> bool:
-        """Unless `--overcommit` is among its options."""
+        """See `Launcher.heeds_cpus`: it does, unless `--overcommit` is among its options."""
         return not {"-O", "--overcommit"} & {*argv}
 
     def each_host(self, site: Site, of_site: list[str]) -> list[str]:
-        """A step beside others, which one failing process does not end."""
+        """See `Launcher.each_host`; this step overlaps others, and one failing process does not end it."""
         argv = ["srun", "--overlap", "--mem=0", "--ntasks-per-node=1", "--wait=0", "--export=ALL"]
         return [*argv, *without(_MEMORY, of_site)]
 
     def only_on(self, hosts: Sequence[str]) -> list[str]:
-        """It would take whichever hosts are idle, and rank 0 might not be on the first."""
+        """See `Launcher.only_on`; srun would take any idle hosts, and rank 0 might not be on the first."""
         return [f"--nodelist={','.join(hosts)}"]
 
 
@@ -125,49 +128,47 @@ _SAY_HOW = (
     "ntasks-per-core",
     "ntasks-per-socket",
 )
-"""Options of srun and sbatch, beside the distribution, that decide which CPUs each task gets."""
+"""Options of srun and sbatch, other than the distribution, that decide which CPUs each task gets."""
 
 
 def _in_mask(text: str) -> list[int]:
     mask = int(text, 16)
-    return [place for place in range(mask.bit_length()) if mask >> place & 1]
+    return [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
 
 
 _IN_TURN = re.compile(r"(?:0[xX])?[0-9a-fA-F]{1,999}(?:\*[1-9][0-9]{0,3})?")
 
 
 def _in_turn(listed: str, ranks: int, read: Callable[[str], list[int]]) -> list[list[int]]:
-    """What srun gives each local rank: `0x3*2,0xc` gives 0x3 twice, and a list that is too short starts
-    again."""
-    found: list[list[int]] = []
+    """Read srun's list for the local ranks: `0x3*2,0xc` gives 0x3 twice; a short list starts again."""
+    entries: list[list[int]] = []
     for part in listed.split(","):
         entry, _, times = part.partition("*")
         try:
             if not _IN_TURN.fullmatch(part):
                 raise ValueError
-            found += [read(entry)] * int(times or 1)
+            entries += [read(entry)] * int(times or 1)
         except ValueError:
             raise ValueError(f"which has {part!r} where a number or a mask belongs") from None
-    return [found[rank % len(found)] for rank in range(ranks)]
+    return [entries[rank % len(entries)] for rank in range(ranks)]
 
 
 def _of_lists(lists: list[str], ranks: int) -> list[list[int]]:
-    """CPU lists, one for each local rank; there may be more of them."""
-    for one in lists:
-        if not re.fullmatch(CPULIST_PATTERN, one):
-            raise ValueError(f"which has {one!r} where a CPU list such as 0-7 or 0,4 belongs")
-        if part := descending(one):
+    """Read CPU lists, one for each local rank; further lists are ignored."""
+    for cpu_list in lists:
+        if not re.fullmatch(CPULIST_PATTERN, cpu_list):
+            raise ValueError(f"which has {cpu_list!r} where a CPU list such as 0-7 or 0,4 belongs")
+        if part := descending(cpu_list):
             raise ValueError(f"which holds {part}, which descends: write the smaller number first")
     if len(lists) < ranks:
         raise ValueError(
             f"which has {len(lists)} CPU lists, but a node has {ranks} ranks: write one for each"
         )
-    return [cpus(one) for one in lists[:ranks]]
+    return [cpus(cpu_list) for cpu_list in lists[:ranks]]
 
 
 def _srun_devices(request: Request) -> list[str]:
-    """The devices that the step asks for beyond the job's: with --gpus-per-node or --gres it has the
-    job's."""
+    """Return the flags for the step's devices: it has the job's, except with --gpus-per-task."""
     if not request.devices:
         return []
     argv = []
@@ -205,7 +206,7 @@ class Pals(_Mpiexec):
         argv = [request.site.mpiexec, "-n", str(layout.processes), "--ppn", str(layout.max_per_node)]
         if request.cpu_lists:
             argv += ["--cpu-bind", "list:" + ":".join(request.cpu_lists)]
-        return [*argv, "--line-buffer"]  # or lines of several ranks come out mixed
+        return [*argv, "--line-buffer"]  # otherwise lines of several ranks are mixed
 
     def each_host(self, site: Site, of_site: list[str]) -> list[str]:
         """See `Launcher.each_host`."""
@@ -219,12 +220,12 @@ class Pals(_Mpiexec):
         return _blocks(ranks, value_of(("-d", "--depth"), words), usable) if kind == "depth" else None
 
     def shows_devices(self, words: Sequence[str]) -> str | None:
-        """By --gpu-bind."""
+        """See `Launcher.shows_devices`; reads --gpu-bind."""
         return value_of(("--gpu-bind",), words)
 
 
 class Hydra(_Mpiexec):
-    """MPICH's mpiexec; the host file holds the processes of each host."""
+    """MPICH's mpiexec; the host file sets the number of processes on each host."""
 
     says = r"HYDRA|MPICH"
     mpi_modules = r"mpich|mvapich2?"
@@ -233,16 +234,16 @@ class Hydra(_Mpiexec):
     bind_flags = ("-bind-to", "--bind-to")
     takes_lists = True
     leaves_unbound = True
-    # MPICH 4.0.2 takes 999 words and dies of SIGSEGV at one more (HYD_NUM_TMP_STRINGS in its hydra.h);
-    # the three that look for rank.sh, and that itself, are four, and a command with a lone : takes four.
+    # MPICH 4.0.2 takes 999 words and dies of SIGSEGV at one more (HYD_NUM_TMP_STRINGS in its hydra.h).
+    # rank.sh and the words that look for it are four of them, and a command with a lone : takes four more.
     most_words = 991
 
     def argv(self, request: Request) -> list[str]:
         """See `Launcher.argv`."""
         argv = [request.site.mpiexec, "-n", str(request.layout.processes)]
         if request.by_list:  # seen on MPICH 4.0.2: an entry for each process of a host
-            own = ["+".join(map(str, cpus(cpu_list))) for cpu_list in request.cpu_lists]
-            argv += ["-bind-to", f"user:{','.join(own)}"]
+            entries = ["+".join(map(str, cpus(cpu_list))) for cpu_list in request.cpu_lists]
+            argv += ["-bind-to", f"user:{','.join(entries)}"]
         return argv
 
     def _bound(
@@ -254,7 +255,7 @@ class Hydra(_Mpiexec):
 
 
 class IntelMpi(_Mpiexec):
-    """Intel MPI's mpiexec, a Hydra; the machine file holds the processes of each host."""
+    """Intel MPI's mpiexec, a Hydra; the machine file sets the number of processes on each host."""
 
     says = r"Intel\(R\) MPI"
     mpi_modules = r"impi|intel-?mpi|intel-oneapi-mpi"
@@ -273,7 +274,7 @@ class IntelMpi(_Mpiexec):
 
 
 class OpenMpi(_Mpiexec):
-    """Open MPI's mpiexec. Its own binding, to one core each, would starve loader workers."""
+    """Open MPI's mpiexec. Its default binding, to one core each, would starve loader workers."""
 
     says = r"OpenRTE|Open MPI|PRRTE"
     mpi_modules = _OPEN_MPI
@@ -290,7 +291,7 @@ class OpenMpi(_Mpiexec):
 
 
 class FluxRun(Launcher):
-    """flux run in the instance that a batch job is: https://flux-framework.readthedocs.io, flux-run(1)."""
+    """flux run in the instance of a batch job: https://flux-framework.readthedocs.io, flux-run(1)."""
 
     fills_in = True
     cancels_on_int = True
@@ -300,31 +301,31 @@ class FluxRun(Launcher):
         layout, site = request.layout, request.site
         argv = ["flux", "run", f"--nodes={layout.nodes}", f"--ntasks={layout.processes}"]
         if request.cores is None:
-            argv.append("--exclusive")  # all that the job has of its nodes
+            argv.append("--exclusive")  # all of the job's share of its nodes
         else:
             argv += [f"--cores-per-task={request.cores}", "--setopt=cpu-affinity=per-task"]
         if request.devices and site.gpu_request == "gpus-per-task":
             argv += [f"--gpus-per-task={request.devices}", "--setopt=gpu-affinity=per-task"]
         else:
-            argv.append("--setopt=gpu-affinity=off")  # or it would hide those that it was not asked for
-        # It would let the others run on for 30 s, and then kill them, even if the first has done well.
+            argv.append("--setopt=gpu-affinity=off")  # otherwise it hides devices that were not requested
+        # By default, flux kills the other ranks 30 s after one has ended, even if that one did well.
         return [*argv, "--setopt=exit-on-error", "--setopt=exit-timeout=none"]
 
     def each_host(self, site: Site, of_site: list[str]) -> list[str]:
-        """By the brokers themselves, which need no cores for it."""
+        """See `Launcher.each_host`; the brokers themselves start the processes, and need no cores for it."""
         return ["flux", "exec", "--noinput"]
 
     def heeds_cpus(self, argv: Sequence[str]) -> bool:
-        """Always: a job for more cores than the instance has is refused."""
+        """See `Launcher.heeds_cpus`: a job for more cores than the instance has is refused."""
         return True
 
     def only_on(self, hosts: Sequence[str]) -> list[str]:
-        """It would take whichever hosts are idle."""
+        """See `Launcher.only_on`; flux run would take any idle hosts."""
         return [f"--requires=host:{','.join(hosts)}"]
 
 
 class Here(Launcher):
-    """castoff's own launcher, on one host, also where that host is part of an allocation."""
+    """castoff's own launcher, on one host, which may be part of an allocation."""
 
     reports_node = True
     here = True
@@ -340,12 +341,11 @@ class Here(Launcher):
 
 
 def _blocks(ranks: int, width: str | None, usable: Sequence[int]) -> list[list[int]] | None:
-    """Consecutive cores for one rank after the other; None if they are not known, or too few without
-    threads."""
-    each = int(width) if width and width.isdecimal() else 1
-    if len(usable) < ranks * each:
+    """Give each rank the next `width` cores; None if the cores are not known, or too few."""
+    per_rank = int(width) if width and width.isdecimal() else 1
+    if len(usable) < ranks * per_rank:
         return None
-    return [[*usable[rank * each : (rank + 1) * each]] for rank in range(ranks)]
+    return [[*usable[rank * per_rank : (rank + 1) * per_rank]] for rank in range(ranks)]
 
 
 LAUNCHERS: dict[LauncherName, Launcher] = {
@@ -361,8 +361,11 @@ LAUNCHERS: dict[LauncherName, Launcher] = {
 
 
 def named_by(version: str) -> LauncherName | None:
-    """The mpiexec that identifies itself in this text; None: none of these."""
-    return next((name for name, one in LAUNCHERS.items() if one.says and re.search(one.says, version)), None)
+    """Return the mpiexec that identifies itself in a version's text; None: it is none of these."""
+    return next(
+        (name for name, launcher in LAUNCHERS.items() if launcher.says and re.search(launcher.says, version)),
+        None,
+    )
 
 
 MERGING = frozenset(name for name, launcher in LAUNCHERS.items() if launcher.here)

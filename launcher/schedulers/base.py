@@ -91,9 +91,8 @@ class Scheduler(ABC):
 
     def directives(self, spec: JobSpec, site: Site, request: Request) -> Directives:
         """A job's directives, in the order in which a person would write them."""
-        from castoff.launcher.schedulers.dialect import (
-            layered,
-        )  # late, since `castoff launch` needs no directives
+        # Imported late, since `castoff launch` needs no directives.
+        from castoff.launcher.schedulers.dialect import layered
         from castoff.launcher.schedulers.table import Job
 
         return layered(self.dialect, Job(spec, site, request)) if self.dialect else []

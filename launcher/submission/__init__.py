@@ -1,1 +1,1 @@
-"""What acts on runs: submit, resubmit, launch, cancel."""
+"""Actions on runs: submit, resubmit and cancel."""

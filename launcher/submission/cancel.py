@@ -1,7 +1,7 @@
-"""Ending runs: castoff asks their schedulers, and checks that nothing is left; or asks ranks to stop early.
+"""Ends runs through their schedulers and checks that nothing is left; or asks their ranks to stop early.
 
-However many they are, each scheduler gets one question, one command to end as many jobs as fit, and then one
-question after the other about all of them.
+However many runs there are, each scheduler gets one query, as few commands as possible to cancel their jobs,
+and then repeated queries about all of them until they are gone.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class CancelRequest:
     """The scheduler's queue that was asked; None: castoff's own scheduler, or none."""
     jobs: set[str] = field(default_factory=set)
     refusal: str | None = None
-    """The scheduler's words of refusal, which count if its jobs are still there."""
+    """The scheduler's message if it refused to cancel jobs; it counts only if they still exist."""
 
     @property
     def patience(self) -> float:
-        """Seconds within which the whole run should be gone."""
+        """Seconds within which the whole run should have ended."""
         return self.queue.cancel_patience if self.queue else _PATIENCE
 
 
@@ -62,8 +62,8 @@ def end(runs: Iterable[RunDirectory]) -> list[CancelRequest]:
     Raises:
         CastoffError: something in their directories cannot be read.
     """
-    found = list(runs)
-    requests = [CancelRequest(run, before) for run, before in zip(found, statuses(found), strict=True)]
+    run_list = list(runs)
+    requests = [CancelRequest(run, before) for run, before in zip(run_list, statuses(run_list), strict=True)]
     _ask(requests)
     begun = looked = clock.now()
     _look(requests)
@@ -83,40 +83,40 @@ def end(runs: Iterable[RunDirectory]) -> list[CancelRequest]:
 
 def _conclude(requests: list[CancelRequest]) -> None:
     """Record each run's status after its cancellation, and a problem for each that is not over yet."""
-    for request, now in zip(requests, statuses(request.run for request in requests), strict=True):
-        request.after = now
+    for request, run_status in zip(requests, statuses(request.run for request in requests), strict=True):
+        request.after = run_status
         if request.is_active:
-            why = f"; {now.reason}" if now.reason else ""
-            request.problem = f"{now.id}: still not over after {request.patience:g} s{why}"
+            reason = f"; {run_status.reason}" if run_status.reason else ""
+            request.problem = f"{run_status.id}: still not over after {request.patience:g} s{reason}"
 
 
 def _ask(requests: list[CancelRequest]) -> None:
     """Ask the schedulers of runs to end them. A problem with one run does not affect the others."""
-    theirs: dict[str, list[CancelRequest]] = {}
+    by_scheduler: dict[str, list[CancelRequest]] = {}
     for request in requests:
-        run, now = request.run, request.before
-        if now.state == "ended":
+        run, run_status = request.run, request.before
+        if run_status.state == "ended":
             continue
-        ours = owns_latest_submission(run)
-        if queued(now.scheduler) and not ours:
-            theirs.setdefault(now.scheduler, []).append(request)
-        elif run.submission() is None or not (ours or is_own(now.scheduler)):
-            request.problem = _by_hand(now)
-        elif now.state != "unknown" or other_host(run) is not None:
+        is_local = owns_latest_submission(run)
+        if queued(run_status.scheduler) and not is_local:
+            by_scheduler.setdefault(run_status.scheduler, []).append(request)
+        elif run.submission() is None or not (is_local or is_own(run_status.scheduler)):
+            request.problem = _by_hand(run_status)
+        elif run_status.state != "unknown" or other_host(run) is not None:
             try:
                 cancel(run)
                 request.asked = request.is_active = True
             except CastoffError as error:
                 request.problem = str(error)
-    for scheduler, some in theirs.items():
-        _query_queue(queued_of(scheduler).queue(), some)
+    for scheduler, queued_requests in by_scheduler.items():
+        _query_queue(queued_of(scheduler).queue(), queued_requests)
 
 
 def _query_queue(queue: Queue, requests: list[CancelRequest]) -> None:
     """Ask Slurm or PBS to end runs, with one query and one command for all."""
     runs = [RunRecords(request.run) for request in requests]
-    here = [records for records in runs if not queue.elsewhere(records.clusters)]
-    answer = queue.ask({job for records in here for job in records.jobs})
+    reachable = [records for records in runs if not queue.elsewhere(records.clusters)]
+    answer = queue.ask({job for records in reachable for job in records.jobs})
     for request, records in zip(requests, runs, strict=True):
         try:
             request.jobs = _jobs_of(request, records, queue, answer)
@@ -131,16 +131,16 @@ def _query_queue(queue: Queue, requests: list[CancelRequest]) -> None:
 
 
 def cancel_jobs(queue: Queue, jobs_of: Mapping[RunDirectory, Collection[str]]) -> dict[str, str]:
-    """Have jobs of runs ended, and write down that castoff did: their scheduler may forget them at once.
+    """Cancel jobs of runs, and first record that castoff did: the scheduler may forget the jobs at once.
 
-    Returns the jobs that the scheduler does not end, each with its words.
+    Return the jobs that the scheduler does not cancel, each with its message.
 
     Raises:
         CastoffError: a run directory is not to be trusted.
     """
     for run, jobs in jobs_of.items():
         _record(run, RunRecords(run).cancelled.union(jobs))
-    # The newest first: the end of one may let go another that waits for it.
+    # The newest first: when a job ends, another that depends on it may start.
     ordered = sorted({job for jobs in jobs_of.values() for job in jobs}, key=lambda job: (len(job), job))
     refused = queue.cancel(ordered[::-1])
     for run, jobs in jobs_of.items():
@@ -150,33 +150,35 @@ def cancel_jobs(queue: Queue, jobs_of: Mapping[RunDirectory, Collection[str]]) -
 
 
 def _record(run: RunDirectory, jobs: Collection[str]) -> None:
-    # A full disk keeps nobody from ending what fills it.
+    # A full disk must not prevent cancelling the job that fills it.
     with contextlib.suppress(OSError):
         run.write(CANCELLED, Cancelled(sorted(jobs)))
 
 
 def _jobs_of(request: CancelRequest, records: RunRecords, queue: Queue, answer: Answer) -> set[str]:
-    """The jobs of a run that have to be ended; raises if they cannot be known."""
-    run, now = request.run, request.before
+    """Return the jobs of a run that have to be cancelled; raises if they are not known."""
+    run, run_status = request.run, request.before
     if is_alive(run):
-        raise CastoffError(f"{now.id}: it is just being submitted; cancel it when it has been")
+        raise CastoffError(f"{run_status.id}: it is just being submitted; cancel it when it has been")
     elsewhere, silence = queue.elsewhere(records.clusters), answer.silence_on(sorted(records.jobs))
     if silence and not elsewhere and run.submission() is None:
-        raise CastoffError(_by_hand(now))  # whose job it is cannot be confirmed
-    if why := elsewhere or silence:
+        raise CastoffError(_by_hand(run_status))  # nothing confirms that the job is this run's
+    if reason := elsewhere or silence:
         title = queue.title
-        raise CastoffError(f"{now.id}: {title} could not be reached; the run is still active: {why}")
+        raise CastoffError(
+            f"{run_status.id}: {title} could not be reached; the run is still active: {reason}"
+        )
     left = answer.left.values()
     if run.submission() is not None:
         script = str(run.script)
-        jobs = {one.job for one in left if one.runs(script)}
+        jobs = {info.job for info in left if info.runs(script)}
     else:
-        own = [one for one in left if one.job == now.job]
-        if not all(queue.is_of(one, run) for one in own):
-            raise CastoffError(_by_hand(now))
-        jobs = {one.job for one in own}
-    if not jobs and now.unsettled:
-        raise CastoffError(f"{now.id}: {now.reason}")
+        infos = [info for info in left if info.job == run_status.job]
+        if not all(queue.is_of(info, run) for info in infos):
+            raise CastoffError(_by_hand(run_status))
+        jobs = {info.job for info in infos}
+    if not jobs and run_status.unsettled:
+        raise CastoffError(f"{run_status.id}: {run_status.reason}")
     return jobs
 
 
@@ -203,31 +205,33 @@ def _look(requests: list[CancelRequest]) -> None:
 
 
 def _by_hand(now: RunStatus) -> str:
-    """How the user can end a run that castoff cannot end."""
+    """Return the message that tells the user how to end a run that castoff cannot end."""
     scheduler = queued(now.scheduler)
     job = shlex.quote(now.job) if now.job else "its job"
-    who = "end the process that runs its script"
+    advice = "end the process that runs its script"
     if scheduler is not None:
-        who = " ".join([*scheduler.queue().cancel_command, job])
-    return f"{now.id}: castoff did not submit it, so it cannot end it; {who}"
+        advice = " ".join([*scheduler.queue().cancel_command, job])
+    return f"{now.id}: castoff did not submit it, so it cannot end it; {advice}"
 
 
 def stop(runs: Sequence[RunDirectory]) -> set[str]:
-    """Ask those runs to stop that are not over; return the directories of the runs that were asked.
+    """Ask the runs that are not over to stop; return the directories of these runs.
 
     Raises:
         CastoffError: something in their directories cannot be read or written.
     """
-    left = [run for run, now in zip(runs, statuses(runs), strict=True) if not _is_over(run, now)]
+    left = [
+        run for run, run_status in zip(runs, statuses(runs), strict=True) if not _is_over(run, run_status)
+    ]
     for run in left:
         request_stop(run)
     return {str(run.path) for run in left}
 
 
 def _is_over(run: RunDirectory, now: RunStatus) -> bool:
-    """Whether nothing of the run is running or can still begin; False if that cannot be known here."""
-    if not is_own(now.scheduler):  # which was asked
+    """Whether nothing of the run is running or can still begin; False if this host cannot know."""
+    if not is_own(now.scheduler):  # then the state is the scheduler's answer
         return now.state == "ended" and (run.submission() is not None or now.ending != "resume")
-    if run.submission() is None:  # a script at work by hand may run anywhere
+    if run.submission() is None:  # a script that was started by hand may run on any host
         return now.state == "ended" and all(member.ending != "resume" for member in now.members)
     return now.over and (now.state == "ended" or other_host(run) is None)

@@ -20,11 +20,11 @@ def resolve(
 ) -> tuple[dict[str, list[str]], str | None]:
     """Resolve `after`: the directories of its runs by condition, and the dependency that is still open.
 
-    The dependency is written as Slurm and PBS share it, with job ids; empty if all of it holds already,
-    None if there is none. Without a `scheduler`, castoff's own waits for the runs itself.
+    The dependency is in the syntax that Slurm and PBS share, with job ids; empty if all conditions hold
+    already, None if there are none. Without a `scheduler`, castoff's own waits for the runs itself.
 
     Raises:
-        CastoffError: one is not there, can never hold, or is nothing that this scheduler can wait for.
+        CastoffError: a run does not exist, a condition can never hold, or the scheduler cannot wait for it.
     """
     if not after:
         return {}, None
@@ -35,15 +35,15 @@ def resolve(
         try:
             if run := _run(name, scheduler, index):
                 runs.setdefault(condition, []).append(str(run.path))
-            if scheduler and (found := _jobs(scheduler, condition, run, environ) if run else [name]):
-                jobs.setdefault(condition, []).extend(found)
+            if scheduler and (open_jobs := _jobs(scheduler, condition, run, environ) if run else [name]):
+                jobs.setdefault(condition, []).extend(open_jobs)
         except CastoffError as error:
             raise CastoffError(f"after.{condition}: {error}") from error
     return runs, dependency_words(jobs)
 
 
 def _run(name: str, scheduler: QueuedScheduler | None, index: Index) -> RunDirectory | None:
-    """The run of that name; None if it is a job id."""
+    """Return the run of that name; None if it is a job id."""
     try:
         return index.find(name)
     except CastoffError:
@@ -55,25 +55,27 @@ def _run(name: str, scheduler: QueuedScheduler | None, index: Index) -> RunDirec
 def _jobs(
     scheduler: QueuedScheduler, condition: str, run: RunDirectory, environ: Mapping[str, str]
 ) -> list[str]:
-    """The jobs of a run for which the condition is still open; raises if they cannot be waited for."""
+    """Return a run's jobs for which the condition is still open; raises if they cannot be waited for."""
     holds = condition_holds(condition, run)
     if holds is False:
         raise CastoffError(f"{run.id} is over, and not as {condition} asks: this would wait for ever")
     if holds:
         return []
-    planned, submission, theirs = run.facts(), run.submission(), RunRecords(run)
-    why = None
+    planned, submission, records = run.facts(), run.submission(), RunRecords(run)
+    reason = None
     if planned.scheduler != scheduler.name:
-        why = f"it is a run of {title_of(planned.scheduler)}"
-    elif theirs.queued and (elsewhere := scheduler.queue(environ).elsewhere(theirs.clusters)):
-        why = elsewhere
+        reason = f"it is a run of {title_of(planned.scheduler)}"
+    elif records.queued and (elsewhere := scheduler.queue(environ).elsewhere(records.clusters)):
+        reason = elsewhere
     elif most := planned.requeue_max:
-        why = f"it may be requeued (requeue.max {most}), and a job that depends on its job may begin before"
-    if why:
-        what = f"{scheduler.title} cannot wait for {run.id}"
-        raise CastoffError(f"{what}: {why}; submit this when `castoff wait {run.id}` returns")
+        reason = (
+            f"it may be requeued (requeue.max {most}), and a job that depends on its job may begin before"
+        )
+    if reason:
+        problem = f"{scheduler.title} cannot wait for {run.id}"
+        raise CastoffError(f"{problem}: {reason}; submit this when `castoff wait {run.id}` returns")
     jobs = [send.job for send in submission.sends if send.job] if submission else []
-    if submission is None and (job := status(run).job):  # of a script that stood alone
+    if submission is None and (job := status(run).job):  # a script that was submitted without castoff
         jobs = [job]
     if not jobs:
         raise CastoffError(f"{run.id} has no job: see `castoff status {run.id}`")
@@ -86,10 +88,10 @@ def condition_holds(condition: str, run: RunDirectory, poller: Poller | None = N
         run.reopened()
     except CastoffError:
         return False
-    now = status(run, poller)
+    run_status = status(run, poller)
     if condition == "after":
-        return True if now.state in ("running", "ended") or now.over else None
-    if not now.over:
+        return True if run_status.state in ("running", "ended") or run_status.over else None
+    if not run_status.over:
         return None
-    well = now.ending == "done"
-    return condition == "afterany" or well == (condition == "afterok")
+    is_done = run_status.ending == "done"
+    return condition == "afterany" or is_done == (condition == "afterok")

@@ -35,12 +35,12 @@ class Orphans(NamedTuple):
 
     @property
     def gone(self) -> str:
-        """What is certain about it."""
+        """The part of the message that is certain."""
         return f"{self.id}: its directory {self.path} is gone"
 
     @property
     def words(self) -> str:
-        """What was found, and what the user can do."""
+        """The message: which jobs were found, and what the user can do."""
         parts = [
             f"{queue.title} still has its {_jobs_words(jobs)}; `castoff cancel {shlex.quote(self.id)}` or "
             f"`{_by_hand(queue, jobs)}` ends {'it' if len(jobs) == 1 else 'them'}"
@@ -65,9 +65,9 @@ def look_for(entry: Entry) -> Orphans:
     for queue in _queues(entry.scheduler):
         try:
             jobs = _jobs_of(queue, path)
-        except SchedulerUnreachable as why:
+        except SchedulerUnreachable as error:
             by_hand = f"end a job of {RunDirectory(path).script} with {shlex.join(queue.cancel_command)}"
-            orphans.silent.append(f"{queue.title} could not be asked for its jobs ({why}): {by_hand}")
+            orphans.silent.append(f"{queue.title} could not be asked for its jobs ({error}): {by_hand}")
         else:
             orphans.asked.append(queue.title)
             if jobs:
@@ -79,7 +79,7 @@ def end(orphans: Orphans) -> str:
     """End the jobs that were found, wait until they are gone, and return what was done.
 
     Raises:
-        CastoffError: there are none, or one is left.
+        CastoffError: there are no jobs, or one is left.
     """
     if not orphans.found or orphans.silent:
         raise CastoffError(orphans.words)
@@ -88,12 +88,12 @@ def end(orphans: Orphans) -> str:
         begun = clock.now()
         while left := _left(queue, orphans.path):
             if refused or clock.now() - begun > queue.cancel_patience:
-                why = (
+                reason = (
                     "; ".join(dict.fromkeys(refused.values()))
                     or f"not over {queue.cancel_patience:g} s later"
                 )
                 raise CastoffError(
-                    f"{orphans.gone}, and {queue.title} still has its {_jobs_words(left)}: {why}; "
+                    f"{orphans.gone}, and {queue.title} still has its {_jobs_words(left)}: {reason}; "
                     f"try `{_by_hand(queue, left)}`"
                 )
             clock.sleep(_POLL)
@@ -104,17 +104,17 @@ def end(orphans: Orphans) -> str:
 def _left(queue: Queue, path: Path) -> list[JobInfo]:
     try:
         return _jobs_of(queue, path)
-    except SchedulerUnreachable as why:
+    except SchedulerUnreachable as error:
         raise CastoffError(
-            f"{path.name}: {queue.title} could not be asked whether its jobs are over: {why}"
-        ) from why
+            f"{path.name}: {queue.title} could not be asked whether its jobs are over: {error}"
+        ) from error
 
 
 def _queues(scheduler: str | None) -> Iterator[Queue]:
     """The queues to ask; if the scheduler is unknown, all those whose commands exist here."""
     if scheduler is not None:
-        own = queued(scheduler)
-        yield from [own.queue()] if own else []
+        known = queued(scheduler)
+        yield from [known.queue()] if known else []
         return
     for name in HAVE_DIRECTIVES:
         queue = queued_of(name).queue()
@@ -123,16 +123,18 @@ def _queues(scheduler: str | None) -> Iterator[Queue]:
 
 
 def _jobs_of(queue: Queue, path: Path) -> list[JobInfo]:
-    """This user's jobs with exactly this script: its path holds the run's id, so it belongs to no other run.
+    """Return this user's jobs with exactly this script: its path contains the id of the run.
 
     Raises:
-        SchedulerUnreachable: nothing answers.
+        SchedulerUnreachable: the scheduler does not answer.
     """
     script = str(RunDirectory(path).script)
-    found = [
-        one for one in queue.unfinished(script) if one.script == script or one.script.endswith(f" {script}")
+    infos = [
+        info
+        for info in queue.unfinished(script)
+        if info.script == script or info.script.endswith(f" {script}")
     ]
-    return [*{one.job: one for one in found}.values()]
+    return [*{info.job: info for info in infos}.values()]
 
 
 def _jobs_words(jobs: list[JobInfo]) -> str:

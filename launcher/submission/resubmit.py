@@ -34,7 +34,7 @@ from castoff.launcher.submission.dependencies import resolve
 from castoff.launcher.submission.send import send, unrecorded
 
 _PATIENCE = 20.0
-"""Seconds in which the scheduler has to say what became of an earlier submission."""
+"""Seconds to find out, from the scheduler, what became of an earlier submission."""
 
 _POLL = 1.0
 
@@ -47,15 +47,15 @@ def resubmit(
     all_hosts: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> dict[int, int]:
-    """Start the members of a run that are not done, and return the attempt that each begins with.
+    """Start the members of a run that are not done; return the number of the attempt that each begins with.
 
-    `members`: these alone. `include_done`: also those that are done. `all_hosts`: also on hosts that its jobs
-    have set aside, which its scheduler keeps it out of otherwise, if it can. `environ` is the submitter's
-    environment (default: this process's). The script is the one in the directory, whatever castoff
-    would render now; what the run waited for once is not waited for again.
+    `members`: start only these. `include_done`: also start those that are done. `all_hosts`: also use hosts
+    that earlier jobs of the run have set aside; otherwise the scheduler excludes them, if it can. `environ`
+    is the submitter's environment (default: this process's). The script is the one in the directory, whatever
+    castoff would render now. A dependency that has held once does not count again.
 
     Raises:
-        CastoffError: it still runs, there is nothing to start, or it cannot be submitted from here.
+        CastoffError: it still runs, there is nothing to start, or it cannot be submitted from this host.
     """
     environ = os.environ if environ is None else environ
     run = run.reopened()
@@ -77,17 +77,17 @@ def resubmit(
         with run.locked(patience=0.5) as lock:
             _check_over(run, scheduler, environ)
             begin = _next_attempts(run, plan, members, include_done)
-            record = _renewed(run, run.submission() or before, begin)  # what was unclear may be settled
-            # All that can be wrong with them is said before anything has changed.
+            record = _renewed(run, run.submission() or before, begin)  # `_check_over` may have settled it
+            # Build the commands first: their errors must come before anything has changed.
             submit_commands: list[SubmitCommand] = []
             if scheduler is not None:
                 if scheduler.excludes_hosts and not all_hosts:
                     record.excluded = [host.host for host in set_aside_hosts(run.path)]
                 _check_none_left(run, scheduler, environ)
-                here = scheduler.queue(environ).configuration()
-                record.cluster = here.cluster or record.cluster
+                configuration = scheduler.queue(environ).configuration()
+                record.cluster = configuration.cluster or record.cluster
                 submit_commands = _submit_commands(
-                    run, script, plan, scheduler, record, here.largest_array, environ
+                    run, script, plan, scheduler, record, configuration.largest_array, environ
                 )
                 _end_earlier_attempts(run, begin)
             _renew_secrets(run, plan.env_from, environ)
@@ -118,13 +118,13 @@ def _check_over(run: RunDirectory, scheduler: QueuedScheduler | None, environ: M
         if (mark := mark_of(run)) and mark in marked():
             raise CastoffError(_still(run))
         return
-    (now,) = judge([RunRecords(run, held=True)])
-    if now.unsettled:
+    (run_status,) = judge([RunRecords(run, held=True)])
+    if run_status.unsettled:
         settle(run, scheduler.queue(environ), patience=_PATIENCE)
-        (now,) = judge([RunRecords(run, held=True)])
-    if now.unsettled:
-        raise CastoffError(f"{run.id}: {now.reason}; members that may be running are not restarted")
-    if not now.over:
+        (run_status,) = judge([RunRecords(run, held=True)])
+    if run_status.unsettled:
+        raise CastoffError(f"{run.id}: {run_status.reason}; members that may be running are not restarted")
+    if not run_status.over:
         raise CastoffError(_still(run))
 
 
@@ -137,17 +137,17 @@ def _check_none_left(run: RunDirectory, scheduler: QueuedScheduler, environ: Map
 
     def none_left() -> bool:
         """Whether the queue has no job with the run's script, whose path no other run has."""
-        left[:] = sorted({one.job for one in queue.unfinished(str(run.script))})
+        left[:] = sorted({info.job for info in queue.unfinished(str(run.script))})
         return not left
 
     try:
         if records.queued and (elsewhere := queue.elsewhere(records.clusters)):
             raise SchedulerUnreachable(elsewhere)
-        # A job that has just ended is still being cleared away.
+        # A job that has just ended may be listed for a while.
         clock.until(none_left, _POLL, _PATIENCE)
-    except SchedulerUnreachable as why:
+    except SchedulerUnreachable as error:
         raise CastoffError(
-            f"{run.id}: {scheduler.title} could not be asked whether a job of it is left: {why}; "
+            f"{run.id}: {scheduler.title} could not be asked whether a job of it is left: {error}; "
             "a run that may be active is not restarted"
         ) from None
     if left:
@@ -177,12 +177,12 @@ def _submit_commands(
     largest: int | None,
     environ: Mapping[str, str],
 ) -> list[SubmitCommand]:
-    """The commands that start members again, in arrays no larger than the scheduler allows."""
-    dependency = None  # what its script's own directive says
+    """Return the commands that start members again, in arrays no larger than the scheduler allows."""
+    dependency = None  # the script's own directive applies
     if record.after:
         _, dependency = resolve(record.after, scheduler, environ)
     elif _has_begun(run):
-        dependency = ""  # it has held once, and those jobs may be forgotten
+        dependency = ""  # it has held once, and the scheduler may have forgotten the jobs
     scheduler.check_run_dir(str(run.path))
     request = SubmitRequest.of(plan, head_of(script), str(run.path), dependency, record.begin)
     return scheduler.submit_commands(msgspec.structs.replace(request, excluded=record.excluded), largest)
@@ -191,13 +191,13 @@ def _submit_commands(
 def _next_attempts(
     run: RunDirectory, plan: Facts, members: Collection[int], include_done: bool
 ) -> dict[int, int]:
-    """The members to start, and the attempt that each begins with."""
-    there = plan.members
+    """Return the members to start, each with the number of its next attempt."""
+    planned = plan.members
     last = {member: (attempt, folder) for member, attempt, folder in run.attempts()}
-    if unknown := sorted({*members} - {*there}):
-        raise CastoffError(f"{run.id}: no member {unknown[0]}; members are {members_range(there)}")
+    if unknown := sorted({*members} - {*planned}):
+        raise CastoffError(f"{run.id}: no member {unknown[0]}; members are {members_range(planned)}")
     begin = {}
-    for member in sorted(members) or there:
+    for member in sorted(members) or planned:
         attempt, folder = last.get(member, (-1, None))
         record = None if folder is None else ending_of(folder)
         if record is None and (host := other_host(run)):
@@ -216,7 +216,7 @@ def _renew_secrets(run: RunDirectory, names: list[str], environ: Mapping[str, st
     value."""
     path = run.path / SECRETS
     if path.exists() and any(name not in environ for name in names):
-        os.utime(path)  # it is this submission's now, so whoever ended before it does not count
+        os.utime(path)  # it belongs to this submission now: endings before it must not remove it
     elif names:
         try:
             files.replace(path, secrets(names, environ))
@@ -225,13 +225,13 @@ def _renew_secrets(run: RunDirectory, names: list[str], environ: Mapping[str, st
 
 
 def _renewed(run: RunDirectory, before: Submission, begin: dict[int, int]) -> Submission:
-    """The record of the new submission; the previous one moves to its history."""
+    """Return the record of the new submission; the previous one moves to its history."""
     return msgspec.structs.replace(
         before,
         time=time.time(),
         job=None,
         error=None,
-        after={} if _has_begun(run) else before.after,  # what it waited for has held once
+        after={} if _has_begun(run) else before.after,  # its dependency has held once
         begin=begin,
         excluded=[],
         sends=[],
@@ -245,29 +245,30 @@ def _has_begun(run: RunDirectory) -> bool:
 
 FENCE_TIME = 10.0
 """Seconds after which every process that reads a fence has read it and ended: twice a script's
-`castoff_fence_every`."""
+`castoff_fence_every`.
+"""
 
 
 def raise_fences(run: RunDirectory, members: Collection[int]) -> float:
-    """Tell everything that may still run of these members to end itself, and return how many seconds that may
-    take.
+    """Tell all processes that may still run for these members to end; return how many seconds that may take.
 
-    The run is locked, and its scheduler has no job of it.
+    The caller holds the run's lock, and the scheduler has no job of the run.
 
     Raises:
-        CastoffError: their folder cannot be read.
+        CastoffError: the folder of the attempts cannot be read.
         OSError: the lock file or a fence cannot be written.
     """
     (run.path / LOCK).touch()
-    now = (run.path / LOCK).stat().st_mtime  # by the clock that dates the fences, too
+    now = (run.path / LOCK).stat().st_mtime  # the file system's clock, which also dates the fences
     folders = [folder for member, _, folder in run.attempts() if member in members]
     return max((_raise(folder, now) for folder in folders), default=0.0)
 
 
 def _raise(attempt: Path, now: float) -> float:
-    """How many seconds processes of an attempt may still run: 0 if it has no fence, or has recorded their
-    end."""
-    with contextlib.suppress(FileNotFoundError):  # anything else says nothing about what may still run
+    """Raise an attempt's fence; return how many seconds its processes may still run: 0 if there is no
+    fence, or it shows that they ended.
+    """
+    with contextlib.suppress(FileNotFoundError):  # other errors leave open what may still run
         descriptor = os.open(attempt / "fence", os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "r+b", buffering=0) as fence:
             word = fence.read(8)

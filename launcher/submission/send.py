@@ -1,9 +1,9 @@
 """Submits a script exactly once: the only module that runs a submit command.
 
-Before a command runs, its submission stands in submission.json without a job; afterwards with it. A
-command that gives no clear answer, or a process that is killed in between, leaves it without one: then
-only the queue knows (`castoff.launcher.schedulers.base_queue`), and nothing is sent again before it was
-asked.
+Before a command runs, submission.json records its submission without a job; afterwards, with the job. If the
+command gives no clear answer, or castoff is killed in between, the job stays unrecorded. Then only the queue
+knows about it (`castoff.launcher.schedulers.base_queue`), and castoff submits nothing again before it has
+queried the queue.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PATIENCE = 5.0
 """Seconds to wait for the scheduler's answer after the user has pressed Ctrl-C."""
 
 _SLOW = 10.0
-"""Seconds without an answer after which castoff says that it waits."""
+"""Seconds without an answer after which castoff reports that it is waiting."""
 
 _LONGEST_ANSWER = 1 << 20
 """Number of bytes kept of a submit command's answer; the job's id is among the first."""
@@ -117,16 +117,16 @@ def send(
     environ: Mapping[str, str],
     limit: float,
 ) -> None:
-    """Run each command once, from the submission's directory, and write its job down.
+    """Run each command once, from the submission's directory, and record its job.
 
-    `limit`: seconds for a command's answer. Without a `scheduler` castoff's own takes the run, and
+    `limit`: seconds to wait for a command's answer. Without a `scheduler` castoff's own takes the run, and
     `submit_commands` is empty.
 
     Raises:
-        NotSent: a scheduler refuses one; those before it are cancelled, and the refusal is written down.
-        Unclear: one gives no clear answer; those after it have not been sent.
-        CastoffError: somebody interrupted this; what was sent until then is written down.
-        OSError: it cannot be written down; `record` holds the refusal, if that is what it was.
+        NotSent: the scheduler refuses a command; the jobs before it are cancelled, the refusal is recorded.
+        Unclear: a command gives no clear answer; the commands after it have not run.
+        CastoffError: the user interrupted this; what was submitted until then is recorded.
+        OSError: a record cannot be written; `record` contains the refusal, if there was one.
     """
     try:
         if scheduler is None:
@@ -142,7 +142,7 @@ def send(
 
 
 def unrecorded(run: RunDirectory, record: Submission, error: OSError) -> CastoffError:
-    """The error to raise if a submission could not be recorded, for example because the disk is full."""
+    """Return the error for a submission that could not be recorded, for example because the disk is full."""
     words = f"{run.path}: cannot be written: {error.strerror}"
     if record.sends:
         job = record.sends[-1].job
@@ -168,7 +168,7 @@ def _send_all(
         try:
             run.write_submission(record)
         except OSError:
-            sends.pop()  # nor is it sent
+            sends.pop()  # the command does not run either
             raise
         variables = {**cleaned, **part_of_run.environment}
         try:
@@ -196,8 +196,9 @@ def _job(
     answer: _Answer,
     environ: Mapping[str, str],
 ) -> str:
-    """The job that a submit command created; if its answer does not tell, the queue is queried."""
-    streams = [answer.output, *([answer.words] if answer.code == 0 else [])]  # some wrappers use stderr alone
+    """Return the job that a submit command created; if its answer does not tell, query the queue."""
+    # Some wrappers print only to stderr.
+    streams = [answer.output, *([answer.words] if answer.code == 0 else [])]
     job = scheduler.parse_submit(*streams)
     if job is not None and (answer.code == 0 or not scheduler.plain_ids):
         return job
@@ -211,18 +212,18 @@ def _job(
             raise NotSent(run, command, answer.code, answer.message, scheduler.title)
         raise Unclear(run, command, answer.message)
     settled = run.submission()
-    found = settled.sends[-1] if settled else Send()
-    if found.job is None:
-        message = found.error or answer.message
+    settled_send = settled.sends[-1] if settled else Send()
+    if settled_send.job is None:
+        message = settled_send.error or answer.message
         remedy = scheduler.remedy(message)
         if record.excluded and not remedy:
             remedy = f"castoff resubmit --all-hosts does not exclude {', '.join(record.excluded)}"
         raise NotSent(run, command, answer.code, message, remedy=remedy)
-    return found.job
+    return settled_send.job
 
 
 def send_of(part_of_run: SubmitCommand) -> Send:
-    """The record of a command that is about to run."""
+    """Make the record of a command that is about to run."""
     part = part_of_run.part
     if part is None:
         return Send(time=time.time(), link=part_of_run.link)
@@ -244,13 +245,13 @@ def _withdraw(
 
 
 def _send_to_local(run: RunDirectory, lock: IO[str], environ: Mapping[str, str]) -> None:
-    """Run the local scheduler's command, once; it inherits the run's lock."""
-    marks = (local.MARK, GUARDED)  # of a run that submits this
+    """Run the local scheduler's command once; it inherits the run's lock."""
+    marks = (local.MARK, GUARDED)  # those of an enclosing run
     environ = {name: value for name, value in environ.items() if name not in marks}
     command = local.submit_command(str(run.path))
-    # From the run directory: a folder named launcher where the user works would win over ours.
+    # In the run directory: a folder `castoff` in the working directory would be imported instead of ours.
     answer = _answer(run, command, environ, str(run.path), [], stdin=lock)
-    # The scheduler writes its id down before it lets go of our pipes: so it is certain by now.
+    # The local scheduler records its id before it closes our pipes, so that the record is complete by now.
     if local.parse_submit(answer.output) is None and run.job is None:
         raise NotSent(run, command, answer.code, answer.message.removeprefix("castoff: "))
     if answer.interrupted:
@@ -268,11 +269,11 @@ def _answer(
 ) -> _Answer:
     """Run a command to its end, or for at most `limit` seconds."""
     try:
-        # In a session of its own: an interrupt at the terminal is not for it.
+        # In a new session, which Ctrl-C at the terminal does not reach.
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env=environ if folder is None else {**environ, "PWD": folder},  # or it would name another
+            env=environ if folder is None else {**environ, "PWD": folder},  # PWD would name another folder
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -281,8 +282,8 @@ def _answer(
         )
     except OSError as error:
         gone = folder is not None and not Path(folder).is_dir()
-        why = f"{folder} is gone, from which it is submitted" if gone else str(error)
-        raise NotSent(run, command, 126, why) from error
+        reason = f"{folder} is gone, from which it is submitted" if gone else str(error)
+        raise NotSent(run, command, 126, reason) from error
     interrupted, given_up = False, None
     answering = Answering(process, _LONGEST_ANSWER)
     try:
@@ -298,7 +299,7 @@ def _answer(
 
 
 def _await(answering: Answering, name: str, limit: float | None) -> None:
-    """Wait until a command has ended, and say so if that takes long.
+    """Wait until a command has ended, and report that castoff is waiting if it takes long.
 
     Raises:
         subprocess.TimeoutExpired: it takes more than `limit` seconds.

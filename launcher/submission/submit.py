@@ -1,7 +1,7 @@
 """submit(spec, site): makes a run directory and submits its script once.
 
-Whoever kills it, and when: before the run directory has its name there is no run; afterwards there is
-a whole one, which is started once or says that it never was.
+It may be killed at any time: before the run directory has its name, there is no run; afterwards there is a
+complete one, which is started once or records that it was not.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ from castoff.launcher.submission.send import send, unrecorded
 from castoff.launcher.text.quoting import visible_word
 
 _PLACEHOLDER = f"/{os.urandom(16).hex()}"
-"""A stand-in for the run directory, which exists only after a real submission. It is random, so that no text
-of a job can contain it; output always shows `$CASTOFF_RUN_DIR` in its place."""
+"""A stand-in for the run directory, which exists only after a real submission. It is random, so that no
+text of a job can contain it; output always shows `$CASTOFF_RUN_DIR` in its place.
+"""
 
 
 class DryRun(NamedTuple):
@@ -53,8 +54,9 @@ class DryRun(NamedTuple):
     plan: Plan
     rendered: Script
     command: str
-    """The scheduler's command line, with the run directory as `$CASTOFF_RUN_DIR`; a line for each job of a
-    chain, or part of an array that Slurm takes in parts only, where JOB stands for the job before."""
+    """The scheduler's command line, with the run directory as `$CASTOFF_RUN_DIR`. Chains, and arrays that
+    Slurm accepts only in parts, have a line for each job, with JOB for the id of the job before it.
+    """
 
     @property
     def script(self) -> str:
@@ -63,23 +65,26 @@ class DryRun(NamedTuple):
 
 
 def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
-    """What `submit` would do: touches nothing.
+    """Return what `submit` would do, without any effect.
 
     Raises:
-        InvalidInput: the job cannot run there.
+        InvalidInput: the job cannot run at this site.
     """
-    decided, own = decide(spec, site, function=function)
-    script = rendered(decided, own)
-    scheduler = own if isinstance(own, QueuedScheduler) else None
+    decided, site_scheduler = decide(spec, site, function=function)
+    script = rendered(decided, site_scheduler)
+    scheduler = site_scheduler if isinstance(site_scheduler, QueuedScheduler) else None
     commands: list[tuple[dict[str, str], list[str]]] = [({}, local.submit_command(_PLACEHOLDER))]
     if scheduler is not None:
         dependency = None
-        if decided.after and own_dependency(decided.after) is None:  # names stand for ids
-            dependency = dependency_words(decided.after)
+        if decided.after and own_dependency(decided.after) is None:
+            dependency = dependency_words(decided.after)  # with runs' names in place of their jobs' ids
         request = SubmitRequest.of(decided, head_of(script.text), _PLACEHOLDER, dependency)
         largest = site.array.max_count if site.array else None
         submit_commands = enumerate(scheduler.submit_commands(request, largest))
-        commands = [(one.environment, one.argv("JOB" if number else None)) for number, one in submit_commands]
+        commands = [
+            (submit_command.environment, submit_command.argv("JOB" if number else None))
+            for number, submit_command in submit_commands
+        ]
     lines = (
         [*(f"{name}={_shown(value)}" for name, value in environment.items()), *map(_shown, command)]
         for environment, command in commands
@@ -88,9 +93,9 @@ def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
 
 
 def _shown(word: str) -> str:
-    """A word of the command line, quoted, with the run directory as `$CASTOFF_RUN_DIR`.
+    """Quote a word of the command line, with the run directory as `$CASTOFF_RUN_DIR`.
 
-    All other text in such a word is castoff's own, and needs no further quotes.
+    All other text in a word with the run directory is castoff's, and needs no further quotes.
     """
     if _PLACEHOLDER in word:
         return '"' + word.replace(_PLACEHOLDER, "$CASTOFF_RUN_DIR") + '"'
@@ -110,39 +115,39 @@ def submit(
 ) -> RunDirectory:
     """Make the run directory, submit the script once, and return the run.
 
-    `environ` is the submitter's environment (default: this process's). With `function`, the job runs
-    what submitit has pickled: `prepare` is called with the directory, to put it there before anything
-    is sent. `run_id`: the run's id, which was chosen before. `is_code`: all that is in the working directory
-    was chosen as code before, so a snapshot leaves nothing out.
+    `environ` is the submitter's environment (default: this process's). With `function`, the job runs what
+    submitit has pickled: `prepare` is called with the directory, to put it there before the submission.
+    `run_id`: the run's id, if it is already chosen. `is_code`: everything in the working directory has been
+    chosen as code, so that a snapshot leaves nothing out.
 
     Raises:
         RunExists: there is a run of that id.
-        InvalidInput: the job cannot run there, or a file that it names is missing.
+        InvalidInput: the job cannot run at this site, or a file that it names is missing.
         NotSent: the scheduler refuses it, or cannot be reached.
-        Unclear: nobody knows yet whether the scheduler took it; `castoff status` finds out.
-        CastoffError: it cannot be submitted from here.
+        Unclear: it is not known whether the scheduler accepted it; `castoff status` finds out.
+        CastoffError: it cannot be submitted from this host.
     """
     environ = os.environ if environ is None else environ
-    decided, own = decide(spec, site, function=function)
-    script = rendered(decided, own)
+    decided, site_scheduler = decide(spec, site, function=function)
+    script = rendered(decided, site_scheduler)
     check_syntax(decided, script)
     directory = working_directory()
     check_present(spec, site, decided, Path(directory), environ)
-    scheduler = own if isinstance(own, QueuedScheduler) else None
+    scheduler = site_scheduler if isinstance(site_scheduler, QueuedScheduler) else None
     if scheduler is not None:
         scheduler.check_reachable(environ)
         scheduler.check_run_dir(str((runs_dir or runs_folder(environ)).resolve()))
     after, dependency = resolve(decided.after, scheduler, environ)
     if (dependency or None) == own_dependency(decided.after):
-        dependency = None  # the script's own
-    here = scheduler.queue(environ).configuration() if scheduler is not None else Configuration()
+        dependency = None  # the script's own directive says the same
+    configuration = scheduler.queue(environ).configuration() if scheduler is not None else Configuration()
     record = Submission(
         scheduler=decided.scheduler,
         directory=directory,
         time=time.time(),
         after=after,
         node_hours=decided.node_hours,
-        cluster=here.cluster,
+        cluster=configuration.cluster,
     )
     with recorded(
         spec,
@@ -157,14 +162,14 @@ def submit(
     ) as draft:
         run = draft.final
         request = SubmitRequest.of(decided, head_of(script.text), str(run.path), dependency)
-        largest = here.largest_array or (site.array.max_count if site.array else None)
+        largest = configuration.largest_array or (site.array.max_count if site.array else None)
         submit_commands = scheduler.submit_commands(request, largest) if scheduler else []
         try:
             send(run, record, scheduler, submit_commands, draft.lock, environ, decided.submit_timeout)
         except OSError as error:
             if record.error is None:
                 raise unrecorded(run, record, error) from error
-            draft.withdraw()  # a refusal that cannot be written down, as where the disk is full
+            draft.withdraw()  # the refusal cannot be recorded, for example because the disk is full
             raise CastoffError(f"{record.error}\nnothing was started, and nothing of it is left") from error
     return run
 
@@ -182,14 +187,14 @@ def recorded(
     run_id: str | None = None,
     is_code: bool = False,
 ) -> Iterator[Draft]:
-    """Make the directory of a new run, with all that it holds before it begins, and list it in the index.
+    """Make the directory of a new run, with all its files, and add the run to the index.
 
-    `prepare` is called with it before it gets its name, which is `run_id` if that is given. Its lock is held
-    as long as this lasts. If anything fails on the way, nothing is left.
+    `prepare` is called with the directory before that gets its name, which is `run_id` if given. The run's
+    lock is held within the context. If anything fails before, nothing is left.
 
     Raises:
         RunExists: there is a run of that id.
-        CastoffError: it cannot be made; or a variable that `env_from` names is not set.
+        CastoffError: the directory cannot be made; or a variable that `env_from` names is not set.
     """
     texts = {"job.yaml": _job_file(spec), "plan.json": encode(decided) + "\n"}
     if hidden := secrets(decided.env_from, environ):
@@ -228,14 +233,14 @@ def recorded(
 
 
 def _job_file(spec: JobSpec) -> str:
-    """The job as a file that renders to the same script from every folder."""
-    if spec.templates is not None:  # which counts from the job file's folder
+    """Write the job as a file that renders to the same script from every folder."""
+    if spec.templates is not None:  # it is relative to the job file's folder
         spec = msgspec.structs.replace(spec, templates=str(Path(spec.templates).absolute()))
     return str(yaml.safe_dump(msgspec.to_builtins(spec), sort_keys=False))
 
 
 def working_directory() -> str:
-    """The working directory.
+    """Return the working directory.
 
     Raises:
         CastoffError: it was removed.

@@ -1,1 +1,1 @@
-"""Command lines of launchers as people write them in their scripts, read. Pure."""
+"""Reads command lines of launchers as people write them in their scripts. Pure."""

@@ -9,7 +9,7 @@ Fate: TypeAlias = "Literal['dropped', 'not expressed', 'note']"
 
 
 class Remark(NamedTuple):
-    """What became of something that no job field holds, or a note about one that does."""
+    """What became of something that no job field expresses, or a note about something that one does."""
 
     fate: Fate
     text: str
@@ -33,26 +33,26 @@ class Asked:
     fields: dict[str, Any] = field(default_factory=dict)
     """Fields by their paths, such as `launcher.args`."""
     of_ranks: dict[str, Any] = field(default_factory=dict)
-    """Fields that count for a job whose ranks castoff starts, not for one that keeps its script."""
+    """Fields that count if castoff starts the job's ranks, but not if the job keeps its script."""
     env: dict[str, str] = field(default_factory=dict)
     exports: dict[str, str] = field(default_factory=dict)
-    """Variables whose values only the shell knows, as they are written."""
+    """Variables whose values only the shell knows, as written."""
     directives: dict[str, str | bool] = field(default_factory=dict)
     """Directives that no field covers."""
     raw: dict[str, str | bool] = field(default_factory=dict)
-    """All directives about size and output, as they are written, and those that no field covers."""
+    """All directives about size and output, and those that no field covers, as written."""
     shell: str = ""
-    """The shell that a directive names for a script without a first line that does."""
+    """The shell that a directive names, for a script whose first line names none."""
     unclear: str = ""
     """Why castoff cannot request the same itself; empty: it can."""
     remarks: list[Remark] = field(default_factory=list)
 
     def drop(self, why: str) -> None:
-        """Note that castoff does the same itself, or that it has no meaning there."""
+        """Note an option that castoff replaces itself, or that has no meaning in a job file."""
         self.remarks.append(Remark("dropped", why))
 
     def refuse(self, why: str) -> None:
-        """Note that no job file can express it."""
+        """Note something that no job file can express."""
         self.remarks.append(Remark("not expressed", why))
 
     def note(self, words: str) -> None:
@@ -60,7 +60,7 @@ class Asked:
         self.remarks.append(Remark("note", words))
 
     def count(self, name: str, text: str | None, what: str) -> bool:
-        """Set a number; one that is not plain cannot be expressed."""
+        """Set a number and return True; refuse a text that is not a plain number."""
         plain = (text or "").strip()
         if plain.isascii() and plain.isdecimal() and 0 < int(plain) < 10_000_000:
             setattr(self, name, int(plain))
@@ -69,5 +69,5 @@ class Asked:
         return False
 
     def is_unclear(self, why: str) -> None:
-        """Note that fields alone cannot request the same; the first reason counts."""
+        """Note that fields alone cannot request the same; only the first reason counts."""
         self.unclear = self.unclear or why

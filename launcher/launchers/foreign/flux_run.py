@@ -1,4 +1,4 @@
-"""The command line of flux run."""
+"""Reads the command line of flux run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FLUX = Table(
 
 
 def read_flux(words: list[str]) -> Launch | None:
-    """What it asks for."""
+    """Read what a flux run requests; None: it is another flux command."""
     rest = words[1:]
     if rest[:1] == ["mini"]:
         rest = rest[1:]

@@ -1,4 +1,4 @@
-"""A launcher's command line, read; and why some of its options have no place in a job file."""
+"""The content of a launcher's command line; and why some options are left out of a job file."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ LABELS = "castoff logs shows which rank a line is from"
 
 
 class Launch(NamedTuple):
-    """A command line of a launcher, read."""
+    """The content of a launcher's command line."""
 
     launcher: str
-    """What it is called by."""
+    """The name by which the launcher is called."""
     asked: Asked
     program: list[str]
     own: LauncherName | None = None
-    """castoff's name of it, if one scheduler alone has it; its ranks are then the job's tasks by default."""
+    """castoff's name for it, if only one scheduler has it; by default, its ranks are then the job's tasks."""
     goes_on: str = ""
-    """Its option to let the other ranks continue when one fails, if it does; castoff would end them."""
+    """Its option that lets the other ranks continue when one fails, if they do; castoff would end them."""
 
 
 def variable(text: str, asked: Asked) -> None:
-    """A variable that the launcher sets for the ranks, as `NAME=value`."""
+    """Note a variable that the launcher sets for the ranks, written as `NAME=value`."""
     name, equals, value = text.partition("=")
     if not equals:
         asked.drop(f"the variable {name}: ranks see all that setup exports")

@@ -1,6 +1,6 @@
-"""The line that starts a script's ranks: which launcher, what it asks for, and the program behind it. Pure.
+"""Reads the line that starts a script's ranks: the launcher, what it requests, and the program. Pure.
 
-Words are as the shell would hand them over where that is known, and as they are written where it is not.
+Words are as the shell would pass them, if that is known, or else as they are written.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _READERS: dict[str, Callable[[list[str]], Launch | None]] = {
 }
 
 NAMES = frozenset(_READERS) - {"flux"}
-"""What starts ranks by its name alone, whatever stands behind it."""
+"""Commands that start ranks, whatever their arguments are."""
 
 
 def read(words: list[str]) -> Launch | None:
-    """What such a line asks for; None: its first word is no launcher."""
+    """Read such a line; None: its first word is not a launcher."""
     program = PurePosixPath(words[0]).name if words else ""
     reader = _READERS.get(program)
     if reader is None:

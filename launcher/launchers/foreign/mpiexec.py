@@ -1,4 +1,4 @@
-"""The command line of an mpiexec: PALS, MPICH, Intel MPI and Open MPI share much of it."""
+"""Reads the command line of an mpiexec: PALS, MPICH, Intel MPI and Open MPI share much of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MPIEXEC = Table(
 
 
 def read_mpiexec(words: list[str]) -> Launch:
-    """What it asks for."""
+    """Read what an mpiexec requests."""
     asked = Asked()
     options, program = _MPIEXEC.read(_pairs(words[1:]))
     signs: set[LauncherName] = set()
@@ -47,26 +47,26 @@ def read_mpiexec(words: list[str]) -> Launch:
 
 
 def _pairs(words: list[str]) -> list[str]:
-    """Words where those options that take two values have one: `-mca NAME VALUE`, `-genv NAME VALUE`."""
-    found: list[str] = []
-    at = 0
-    while at < len(words):
-        word = words[at]
-        if word.lstrip("-") in ("mca", "genv", "env") and word.startswith("-") and at + 1 < len(words):
-            two = "=" not in words[at + 1] and at + 2 < len(words)
-            joined = f"{words[at + 1]}={words[at + 2]}" if two else words[at + 1]
-            found.append(f"--{word.lstrip('-')}={joined}")
-            at += 3 if two else 2
+    """Join the two values of `-mca NAME VALUE` and `-genv NAME VALUE` into one."""
+    joined_words: list[str] = []
+    position = 0
+    while position < len(words):
+        word = words[position]
+        if word.lstrip("-") in ("mca", "genv", "env") and word.startswith("-") and position + 1 < len(words):
+            two = "=" not in words[position + 1] and position + 2 < len(words)
+            joined = f"{words[position + 1]}={words[position + 2]}" if two else words[position + 1]
+            joined_words.append(f"--{word.lstrip('-')}={joined}")
+            position += 3 if two else 2
             continue
-        found.append(word)
-        at += 1
-        if not word.startswith("-") and not (found[-2:-1] and found[-2].startswith("-")):
-            return found + words[at:]
-    return found
+        joined_words.append(word)
+        position += 1
+        if not word.startswith("-") and not (joined_words[-2:-1] and joined_words[-2].startswith("-")):
+            return joined_words + words[position:]
+    return joined_words
 
 
 _SIGNS: tuple[LauncherName, ...] = ("pals", "openmpi", "hydra")
-"""In the order in which flags that only one of them has are believed."""
+"""If flags point to several of them, the first in this order counts."""
 
 
 def _mpiexec_option(option: Option, asked: Asked, words: list[str], signs: set[LauncherName]) -> None:
@@ -128,10 +128,10 @@ def _mpiexec_option(option: Option, asked: Asked, words: list[str], signs: set[L
 
 
 def _as_given(name: str, value: str, option: Option, words: list[str]) -> list[str]:
-    """An option in the words in which it was given, as an mpiexec minds how many dashes it has."""
-    spelled = {word.partition("=")[0]: word for word in words if word.lstrip("-").partition("=")[0] == name}
-    spelling = next(iter(spelled), None)
-    if spelling is None:  # by another of its names
+    """Return an option as it was written, since an mpiexec distinguishes one dash from two."""
+    spellings = {word.partition("=")[0]: word for word in words if word.lstrip("-").partition("=")[0] == name}
+    spelling = next(iter(spellings), None)
+    if spelling is None:  # it was written with another of its names
         others = [word for word in words if _MPIEXEC.meant.get(word.lstrip("-").partition("=")[0]) == name]
         spelling = others[0].partition("=")[0] if others else f"--{name}"
     if option.value is None:

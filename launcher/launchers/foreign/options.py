@@ -1,4 +1,4 @@
-"""Options of a command line as getopt_long(3) and its like read them. Pure."""
+"""Reads the options of a command line as getopt_long(3) and similar functions do. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ class Option(NamedTuple):
     """One option of a command line."""
 
     name: str
-    """Its long name, or its letter if it has no other; as it was written if nobody knows it."""
+    """Its long name, or its letter if it has no other; as written if the table does not have it."""
     value: str | None
     known: bool
 
 
 class Table:
-    """Which options a program has."""
+    """The options of a program."""
 
     def __init__(self, *, values: str, flags: str, optional: str = "", one_dash: bool = False):
-        """Names in words: `nodes,N` are one option. `one_dash`: long names may follow a single one."""
+        """Each word is one option, such as `nodes,N`. `one_dash`: long names may follow a single dash."""
         self.takes: dict[str, str] = {}
         self.meant: dict[str, str] = {}
         self.one_dash = one_dash
@@ -30,36 +30,36 @@ class Table:
 
     def read(self, words: list[str]) -> tuple[list[Option], list[str]]:
         """Split words into leading options and the rest."""
-        found: list[Option] = []
-        at = 0
-        while at < len(words):
-            word = words[at]
-            at += 1
+        options: list[Option] = []
+        position = 0
+        while position < len(words):
+            word = words[position]
+            position += 1
             if word == "--":
                 break
             if not word.startswith("-") or word == "-":
-                at -= 1
+                position -= 1
                 break
             name, equals, value = word.lstrip("-").partition("=")
             letter = not word.startswith("--") and not (self.one_dash and self._long(name) in self.takes)
             if letter and not (self.one_dash and word[1:2] not in self.meant):
-                at = self._letters(word[1:], words, at, found)
+                position = self._letters(word[1:], words, position, options)
                 continue
             meant = self._long(name)
             kind = self.takes.get(meant)
             if kind == "value" and not equals:
-                value = words[at] if at < len(words) else ""
-                at += 1
+                value = words[position] if position < len(words) else ""
+                position += 1
             has_value = bool(equals) or kind == "value"
-            found.append(Option(meant, value if has_value else None, kind is not None))
-        return found, words[at:]
+            options.append(Option(meant, value if has_value else None, kind is not None))
+        return options, words[position:]
 
     def _long(self, name: str) -> str:
-        """The option's full name; an unambiguous beginning is enough."""
+        """Return an option's full name; an unambiguous beginning is enough."""
         if name in self.meant:
             return self.meant[name]
-        begun = {self.meant[one] for one in self.meant if len(one) > 1 and one.startswith(name)}
-        return begun.pop() if len(begun) == 1 and len(name) > 1 else name
+        matches = {self.meant[known] for known in self.meant if len(known) > 1 and known.startswith(name)}
+        return matches.pop() if len(matches) == 1 and len(name) > 1 else name
 
     def _letters(self, letters: str, words: list[str], at: int, found: list[Option]) -> int:
         while letters:
@@ -73,7 +73,7 @@ class Table:
                     at += 1
                 found.append(Option(meant, value, True))
                 return at
-            if kind == "optional" and letters:  # its value stands right behind it, or nowhere
+            if kind == "optional" and letters:  # an optional value follows the letter at once
                 found.append(Option(meant, letters, True))
                 return at
             found.append(Option(meant, None, kind is not None))

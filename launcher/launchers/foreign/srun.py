@@ -1,4 +1,4 @@
-"""srun's command line, as srun(1) reads it."""
+"""Reads srun's command line as srun(1) does."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ ALONE = "--gpus-per-task hides the other GPUs of its node from each rank"
 
 
 def read_srun(words: list[str]) -> Launch:
-    """What it asks for."""
+    """Read what an srun requests."""
     options, program = _SRUN.read(words[1:])
     asked = Asked()
     for option in options:
@@ -79,7 +79,7 @@ def read_srun(words: list[str]) -> Launch:
     if ":" in program:
         asked.refuse("several programs joined by :, and a job file has one program in all ranks")
         program = program[: program.index(":")]
-    ends = [one.value != "0" for one in options if one.name == "kill-on-bad-exit"]
+    ends = [option.value != "0" for option in options if option.name == "kill-on-bad-exit"]
     goes_on = "" if ends and ends[-1] else "--kill-on-bad-exit=0"
     return Launch("", asked, program, own="srun", goes_on=goes_on)
 
@@ -105,8 +105,8 @@ def _srun_option(option: Option, asked: Asked) -> None:
     elif name == "chdir":
         asked.fields["workdir"] = value
     elif name in ("multi-prog", "het-group"):
-        why = "starts different programs" if name == "multi-prog" else "is of a heterogeneous job"
-        asked.refuse(f"--{name} {why}, and a job file has one program in all ranks")
+        reason = "starts different programs" if name == "multi-prog" else "is of a heterogeneous job"
+        asked.refuse(f"--{name} {reason}, and a job file has one program in all ranks")
     else:
         asked.drop(f"--{name}: {_SRUN_DROPPED.get(name, OF_THE_JOB)}")
 
@@ -117,7 +117,7 @@ def _written(option: Option) -> str:
 
 
 def devices(name: str, value: str, asked: Asked) -> None:
-    """A request for GPUs, as in `gpu:a100:4`, `a100:2` or `4`; of --gres other things may be asked, too."""
+    """Read a request for GPUs, such as `gpu:a100:4`, `a100:2` or `4`; --gres may be for other things."""
     field = {"gpus": "devices", "gpus-per-task": "rank_devices"}.get(name, "node_devices")
     setattr(asked, field, None)
     for part in value.split(","):

@@ -17,23 +17,23 @@ from castoff.launcher.launchers.preload.words import python_command
 from castoff.launcher.ranks import is_stale
 
 _PATIENCE = 5.0
-"""Seconds in which an agent without ranks ends after TERM."""
+"""Seconds to wait until an agent without ranks ends after TERM."""
 
 _OF_OWNERS: list[subprocess.Popen[bytes]] = []
-"""Agents that this process has started and does not end."""
+"""Agents that this process has started for an owner, and does not end."""
 
 
 def modules_of(
     command: Sequence[str], ranks: int, workdir: Path | None, asked: Sequence[str] | None
 ) -> Sequence[str]:
-    """The modules that an agent has to import for these ranks; empty: each rank starts on its own."""
+    """Return the modules that an agent imports for these ranks; empty: the ranks start without an agent."""
     if asked is None:
         return ["torch"] if ranks > 1 and imports_torch(command, workdir or Path()) else []
     return asked if python_command(command) else []
 
 
 class Agent(NamedTuple):
-    """An agent of this host."""
+    """An agent on this host."""
 
     pid: int
     client: list[str]
@@ -62,22 +62,22 @@ def agent_of(
     by_default: bool,
     owner: int | None,
 ) -> Agent:
-    """The owner's agent, which serves all starts of that process and ends with it; otherwise one for this
+    """Return the owner's agent, which serves all starts of that process and ends with it; or one for this
     start.
 
-    One that is started gets the environment of a rank but for what says which, and listens at an address of
-    this host alone, which has no file and is gone with it.
+    A new agent gets the environment of a rank, without the variables that identify the rank. It listens at an
+    address of this host alone, which has no file and disappears with it.
 
     Raises:
         OSError: the command's Python cannot be started.
     """
     name = _name_for(owner) if owner else None
-    if name and (found := _listening_at(name)):
-        return Agent(found, client_command(f"@{name}", command), None)
+    if name and (pid := _listening_at(name)):
+        return Agent(pid, client_command(f"@{name}", command), None)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         try:
             listener.bind(f"\0{name or _own_name()}")
-        except OSError:  # somebody else is there
+        except OSError:  # the name is taken
             name = None
             listener.bind(f"\0{_own_name()}")
         listener.listen(4096)
@@ -103,23 +103,23 @@ def _own_name() -> str:
 
 
 def _name_for(owner: int) -> str | None:
-    """The address at which an agent of this owner listens; None if it could not notice the owner's end."""
+    """Return the address of this owner's agent; None if it could not notice the owner's end."""
     try:
         os.close(os.pidfd_open(owner))
         began = Path(f"/proc/{owner}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, AttributeError):  # a kernel or a Python before that, or the owner is gone
+    except (OSError, AttributeError):  # the kernel or Python is too old, or the owner is gone
         return None
     return f"castoff-{os.getuid()}-{owner}-{began}"
 
 
 def _listening_at(name: str) -> int | None:
-    """This user's process that listens there; it is continued in case somebody has stopped it."""
+    """Return this user's process that listens at `name`; it is continued in case somebody has stopped it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(f"\0{name}")
             if peer_user(connection) != os.getuid():
                 return None
-            os.kill(found := peer_process(connection), signal.SIGCONT)
+            os.kill(pid := peer_process(connection), signal.SIGCONT)
         except OSError:  # there is none, or it has just ended
             return None
-    return found
+    return pid

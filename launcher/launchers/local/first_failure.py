@@ -1,6 +1,6 @@
 """The record of a start's first failure, as each scheduler's script keeps it.
 
-Imported once a rank has failed: most jobs do well, and json would cost each of their starts.
+Imported only when a rank has failed: most ranks do not fail, and json would delay all their starts.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ Failure = dict[str, object]
 
 
 def recorded(path: Path | None, failure: Failure) -> tuple[Failure, str | None]:
-    """The failure that counts, which is `failure` unless another is recorded already; and why it could not be
-    written.
+    """Record a failure if it is the first; return the first, and why it could not be written.
 
-    Under torchrun, which is one rank here, the record is that of a rank of its own.
+    torchrun counts as one rank; under it, the existing record is that of one of its own ranks.
     """
     if path is None:
         return failure, None
@@ -27,7 +26,7 @@ def recorded(path: Path | None, failure: Failure) -> tuple[Failure, str | None]:
             file.write(json.dumps(failure) + "\n")
     except OSError as error:
         trouble = f"cannot write {path}: {error.strerror}"
-        with contextlib.suppress(OSError):  # half of it must not keep another from writing its own
+        with contextlib.suppress(OSError):  # half a record must not keep another rank from writing its own
             path.unlink()
     return _read(path) or failure, trouble
 

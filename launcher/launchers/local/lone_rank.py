@@ -1,8 +1,8 @@
-"""Whether a job's only rank waits for others, which nobody starts.
+"""Detects that a job's only rank waits for others, which nobody starts.
 
-Libraries that count devices do, as Lightning with `devices=2` where RANK is set: they wait in torch's
-rendezvous, in silence. torch names its threads: the store's is there as soon as ranks meet, a process group's
-once all have met.
+Libraries that count devices cause this, such as Lightning with `devices=2` if RANK is set: they wait in
+torch's rendezvous, without a message. torch names its threads: the store's exists from the beginning of the
+rendezvous, a process group's from its end.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from castoff.launcher.launchers.local.processes import children
 
 FIRST_LOOK = 2.0
 """Seconds from the rank's start to the first look; each further look waits twice as long."""
-_LONGEST = 16.0  # that a look waits
-_AGAIN = 4.0  # and one after what may wait for others
+_LONGEST = 16.0  # seconds at most between two looks
+_AGAIN = 4.0  # seconds to the next look if a process may be waiting for others
 
 _STORE = "pt_tcpstore"
 _GROUPS = ("pt_gloo", "pt_nccl", "pt_xccl", "pt_mpi")
@@ -43,27 +43,28 @@ class LoneRank:
         """When to look next; None: never again."""
 
     def look(self, now: float) -> str | None:
-        """The message for the user, once."""
+        """Return the message for the user, once."""
         waiting = {pid: cpu_seconds(pid) for pid in meeting(self._rank)}
         most = _IDLE * self._wait
-        found = any(waiting[pid] - self._before[pid] <= most for pid in waiting.keys() & self._before.keys())
+        pids = waiting.keys() & self._before.keys()
+        is_waiting = any(waiting[pid] - self._before[pid] <= most for pid in pids)
         self._before, self._wait = waiting, _AGAIN if waiting else min(2 * self._wait, _LONGEST)
-        self.due = None if found else now + self._wait
-        return HINT if found else None
+        self.due = None if is_waiting else now + self._wait
+        return HINT if is_waiting else None
 
 
 def meeting(rank: int) -> list[int]:
-    """The processes of a rank that have begun a rendezvous and are in no process group yet.
+    """Return the processes of a rank that have begun a rendezvous and are in no process group yet.
 
-    One with children that run the same program is not meant: torchrun keeps a store for its own ranks. Other
-    children, such as Open MPI's orted where mpi4py is loaded, or wandb's, are no ranks.
+    Processes with children that run the same program are left out: torchrun keeps a store for its own ranks.
+    Other children, such as Open MPI's orted if mpi4py is loaded, or wandb's, are not ranks.
     """
     return [pid for pid in _tree(rank) if _meets(_threads(pid)) and not any(_workers(pid))]
 
 
 def _meets(threads: Collection[str]) -> bool:
     return any(thread.startswith(_STORE) for thread in threads) and not any(
-        one.startswith(_GROUPS) for one in threads
+        thread.startswith(_GROUPS) for thread in threads
     )
 
 
@@ -74,11 +75,12 @@ def _tree(pid: int) -> Iterator[int]:
 
 
 def _workers(pid: int) -> Iterator[int]:
-    """Its children that run the same interpreter, except Python's resource tracker."""
+    """Yield a process's children that run the same interpreter, except Python's resource tracker."""
     for child in children(pid):
-        its = Path(f"/proc/{child}")
+        folder = Path(f"/proc/{child}")
         with contextlib.suppress(OSError):  # it has ended
-            if (its / "exe").samefile(f"/proc/{pid}/exe") and _TRACKER not in (its / "cmdline").read_bytes():
+            is_same = (folder / "exe").samefile(f"/proc/{pid}/exe")
+            if is_same and _TRACKER not in (folder / "cmdline").read_bytes():
                 yield child
 
 

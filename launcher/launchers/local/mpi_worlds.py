@@ -1,7 +1,7 @@
-"""Whether ranks use MPI, which castoff's own launcher does not start: each is then a world of size 1.
+"""Detects ranks that use MPI, which castoff's own launcher does not start: each is then a world of size 1.
 
-Such a program computes the same in every rank, and ends well. The kernel shows which libraries a process has
-loaded, and an mpiexec marks those that it starts by variables.
+Such a program computes the same in every rank, and ends without an error. The kernel shows which libraries a
+process has loaded, and an mpiexec sets variables in the processes that it starts.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _LIBRARY = re.compile(r"/(libmpi(?:ch)?(?:_\w+)?\.so[.\d]*)$", re.MULTILINE)
 _TORCH = "/libtorch"
 _MPI4PY = "/mpi4py/"
 _OF_MPIEXEC = (b"PMI_RANK=", b"PMIX_RANK=", b"OMPI_COMM_WORLD_RANK=")
-_SPARSER = 1.5  # so that a flood of output costs but a few looks
+_SPARSER = 1.5  # factor between the times of two looks at output: a flood of it costs only a few looks
 
 
 class MpiWorlds:
     """Looks at several ranks' processes until one is known to use MPI.
 
-    Besides those that are due, whatever a rank writes and the first exit are occasions, so that short
-    programs are seen, too.
+    In addition to the looks that are due, it looks when a rank writes something and at the first exit, so
+    that short programs are seen, too.
     """
 
     def __init__(self, world_size: int, ranks: Mapping[int, int], now: float):
@@ -41,15 +41,14 @@ class MpiWorlds:
         """When to look next; None: never again."""
 
     def look(self, now: float) -> str | None:
-        """The message for the user, once."""
+        """Return the message for the user, once."""
         if self.due is not None and self.due <= now:
             self._wait *= 2
             self.due = now + self._wait
         return next(filter(None, map(self._look_at, self._ranks)), None)
 
     def hear(self, rank: int, now: float) -> str | None:
-        """Take note that this rank has written something. The more lines there are, the fewer are looked
-        at."""
+        """Look at a rank that has written something, ever more rarely; return the message for the user."""
         if now - self._began < _SPARSER * (self._heard - self._began):
             return None
         self._heard = now
@@ -68,13 +67,12 @@ class MpiWorlds:
 
 
 def mpi_of(rank: int) -> str | None:
-    """The MPI library that a process of this rank has loaded without an mpiexec."""
+    """Return the MPI library that a process of this rank has loaded without an mpiexec, if any."""
     return next(filter(None, map(_loaded, _below(program_of(rank) or rank))), None)
 
 
 def _launcher_of(library: str) -> str:
-    """The launcher that belongs to a process's MPI library: Open MPI numbers its libraries from 20 on, MPICH
-    and Intel 12."""
+    """Return the launcher for an MPI library: Open MPI numbers its libraries from 20 on, others 12."""
     number = re.search(r"libmpi(?:_\w+)?\.so\.(\d+)", library)
     return "openmpi" if number and int(number[1]) >= 20 else "hydra"
 
@@ -82,12 +80,12 @@ def _launcher_of(library: str) -> str:
 def _loaded(pid: int) -> str | None:
     with contextlib.suppress(OSError):  # it has ended, or is somebody else's
         maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
-        found = _LIBRARY.search(maps)
-        # torch and what it loads may be linked to MPI without anybody using it.
-        if found is None or (_TORCH in maps and _MPI4PY not in maps):
+        library = _LIBRARY.search(maps)
+        # torch and the libraries that it loads may be linked to MPI without using it.
+        if library is None or (_TORCH in maps and _MPI4PY not in maps):
             return None
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        return None if any(variable.startswith(_OF_MPIEXEC) for variable in variables) else found[1]
+        return None if any(variable.startswith(_OF_MPIEXEC) for variable in variables) else library[1]
     return None
 
 

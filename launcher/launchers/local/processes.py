@@ -1,13 +1,13 @@
 """Descendants of the ranks: castoff finds and ends all of them.
 
-Three things together leave nobody behind. The launcher is the sub-reaper of its descendants (Linux),
-so a program that makes itself a daemon becomes its child instead of escaping to init. Trees are
-ended by TERM, then KILL, looking again until nobody is left. And an orphan reaper, a shell that waits in
-a read, ends the ranks should the launcher itself be killed: no code of its own can do that then, and
-PR_SET_PDEATHSIG would need code between fork and exec, which is neither safe nor fast in Python.
+Three mechanisms together leave no process behind. The launcher is the sub-reaper of its descendants (Linux),
+so that a program that makes itself a daemon becomes its child instead of escaping to init. Trees are ended by
+TERM, then KILL, again and again until no process is left. And an orphan reaper, a shell that waits in a read,
+ends the ranks if the launcher itself is killed: its own code cannot do that, and PR_SET_PDEATHSIG would need
+code between fork and exec, which is neither safe nor fast in Python.
 
-This file is also what the orphan reaper runs at that moment, by its path: it imports only the standard
-library and psutil.
+The orphan reaper then runs this file by its path, which is why it imports only the standard library and
+psutil.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # imported late: it would be a tenth of a start's time
     import psutil
 
 GRACE = 3.0
-"""Seconds between TERM and KILL: what has to be over within 5 s is over then."""
+"""Seconds between TERM and KILL, so that everything is over within 5 s."""
 
 _KILL_PATIENCE = 10.0
 """Seconds after which processes that were sent KILL are gone, unless they hang in the kernel."""
@@ -49,12 +49,12 @@ GUARDED = "CASTOFF_GUARDED"
 class OrphanReaper:
     """Ends the ranks if this process dies without doing so itself.
 
-    It lives in a session of its own and reads from a pipe that only this process writes to; at the
-    pipe's end it looks for what lives in the ranks' sessions, has its mark, or descends from them.
+    It has its own session and reads from a pipe that only this process writes to. When the pipe ends, it ends
+    all processes that are in the ranks' sessions, have its mark, or descend from one of these.
     """
 
     def __init__(self) -> None:
-        """Start it.
+        """Start the reaper.
 
         Raises:
             OSError: /bin/sh cannot be started.
@@ -97,9 +97,8 @@ class OrphanReaper:
 class ProcessTree:
     """All descendants of the ranks.
 
-    A process that was a child of this one before counts as somebody else's; one that turns up
-    later counts as the ranks' own. So a program that starts ranks should start nothing else
-    meanwhile.
+    Earlier children of this process do not count as the ranks' descendants; all later ones do. So a program
+    that starts ranks should not start other processes meanwhile.
     """
 
     def __init__(self) -> None:
@@ -108,8 +107,7 @@ class ProcessTree:
         self.ranks: set[int] = set()
         """Children that this process waits for itself."""
         self.agent: int | None = None
-        """The process of which the ranks are copies, if there is one; each copy has a client among
-        `ranks`."""
+        """The process of which the ranks are copies, if any; each copy has a client among `ranks`."""
         self.copies: set[int] = set()
         """The copies whose clients `members` has seen."""
         self._was_subreaper = become_subreaper()
@@ -129,7 +127,7 @@ class ProcessTree:
                 with contextlib.suppress(ChildProcessError):
                     ended = os.waitpid(pid, os.WNOHANG)[0] == pid
                     alive, reaped = alive or not ended, reaped or ended
-            if not reaped:  # else one that has ended may have left a child since they were listed
+            if not reaped:  # otherwise look again: a process that ended may have left a child
                 return alive
 
     def members(self) -> list[psutil.Process]:
@@ -140,20 +138,22 @@ class ProcessTree:
         """
         import psutil
 
-        found = {process.pid: process for process in psutil.Process().children(recursive=True)}
-        for pid in self.foreign & found.keys():
-            for process in [found[pid], *descendants(found[pid])]:
-                found.pop(process.pid, None)
+        processes = {process.pid: process for process in psutil.Process().children(recursive=True)}
+        for pid in self.foreign & processes.keys():
+            for process in [processes[pid], *descendants(processes[pid])]:
+                processes.pop(process.pid, None)
         if self.agent and (agent := process_of(self.agent)):
-            self.copies.update(filter(None, map(program_of, self.ranks & found.keys())))
-            found |= {process.pid: process for process in descendants(agent)}
-            copies = children(agent.pid) if self.ranks & found.keys() else set()
-            found = {pid: process for pid, process in found.items() if pid not in {agent.pid, *copies}}
-        return [process for process in found.values() if _lives(process)]
+            self.copies.update(filter(None, map(program_of, self.ranks & processes.keys())))
+            processes |= {process.pid: process for process in descendants(agent)}
+            copies = children(agent.pid) if self.ranks & processes.keys() else set()
+            processes = {
+                pid: process for pid, process in processes.items() if pid not in {agent.pid, *copies}
+            }
+        return [process for process in processes.values() if _lives(process)]
 
 
 def program_of(client: int) -> int | None:
-    """The process that runs a client's program. The client has named itself after it."""
+    """Return the process that runs a client's program, from the name that the client has given itself."""
     with contextlib.suppress(OSError, ValueError):
         return int(Path(f"/proc/{client}/comm").read_text().partition("castoff:")[2])
     return None
@@ -188,19 +188,17 @@ def descendants(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _guarded(leaders: Collection[int], mark: str) -> Iterator[psutil.Process]:
-    """The processes in the sessions of `leaders`, with an orphan reaper's mark, or descended from one of
-    them."""
+    """Yield the processes in the sessions of `leaders` or with the mark, and their descendants."""
     import psutil
 
     for process in psutil.process_iter():
-        with contextlib.suppress(OSError, psutil.Error):  # gone, or none of our business
+        with contextlib.suppress(OSError, psutil.Error):  # gone, or another user's
             if os.getsid(process.pid) in leaders or process.environ().get(GUARDED) == mark:
                 yield from (process, *descendants(process))
 
 
 def children(parent: int | None = None) -> set[int]:
-    """The children of this process or another, including dead ones; without psutil where possible, because it
-    is slow."""
+    """Return the children of this process or another, also dead ones; psutil is slow, and a last resort."""
     tasks = Path(f"/proc/{parent or 'self'}/task")
     try:
         texts = [(task / "children").read_text() for task in tasks.iterdir()]
@@ -239,7 +237,7 @@ def become_subreaper(adopts: bool = True) -> bool:
 def on_cores(cores: Collection[int]) -> Iterator[None]:
     """Run this thread, and what it starts meanwhile, on `cores` only; empty: no change.
 
-    Only as far as the system allows these cores: it may have taken some away a moment ago.
+    Cores that the system does not allow are left out: it may have taken some away a moment ago.
     """
     before = os.sched_getaffinity(0)
     with contextlib.suppress(OSError):  # slow is better than not at all
@@ -251,10 +249,10 @@ def on_cores(cores: Collection[int]) -> Iterator[None]:
 
 
 def shares(most: int, needed: int) -> list[list[int]]:
-    """The cores of as many programs as fit side by side on this machine.
+    """Divide this machine's cores among as many programs as fit side by side.
 
-    `most`: no more programs than these, of which each needs `needed` cores; one always fits. Empty lists
-    where nothing is to be bound.
+    `most`: the most programs. Each needs `needed` cores, but one always fits. Empty lists: the programs need
+    not be bound.
     """
     cores = allowed_cores()
     usable = min(len(cores), _quota(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")))
@@ -264,12 +262,11 @@ def shares(most: int, needed: int) -> list[list[int]]:
 
 
 def _quota(root: Path, own: Path) -> int:
-    """Number of cores whose time the control groups (version 2) allow this process, as in containers; at
-    least 1."""
+    """Return for how many cores the control groups (version 2) give this process time; at least 1."""
     allowed = [sys.maxsize]
     with contextlib.suppress(OSError):
         name = own.read_text().rpartition("0::/")[2].strip()
-        for folder in (root / name, *(root / name).parents):  # the narrowest counts; all of them hold
+        for folder in (root / name, *(root / name).parents):  # all limits hold, so the lowest counts
             with contextlib.suppress(OSError, ValueError):  # there is none, or it says `max`
                 quota, period = map(int, (folder / "cpu.max").read_text().split())
                 allowed.append(max(1, quota // period))
@@ -282,7 +279,7 @@ def allowed_cores() -> list[int]:
 
 
 def _place(cpu: int) -> tuple[int, int, int]:
-    """The place of `cpu`: its socket, the first hardware thread of its core, and itself."""
+    """Return the sort key of a CPU: its socket, the first hardware thread of its core, and itself."""
     topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
     try:
         socket = int((topology / "physical_package_id").read_text())
@@ -308,7 +305,7 @@ def end_all(find: Callable[[], Collection[psutil.Process]], grace: float) -> boo
 
 
 def _end_ranks(grace: float, mark: str, leaders: Collection[int]) -> None:
-    """End the processes in the sessions of `leaders` or with the mark: the orphan reaper's last act."""
+    """End the processes in the sessions of `leaders` or with the mark, when the orphan reaper calls this."""
     known: set[psutil.Process] = set()
 
     def find() -> list[psutil.Process]:

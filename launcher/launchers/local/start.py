@@ -1,7 +1,7 @@
-"""castoff's own launcher: the ranks of a job on this one host, with no scheduler and no MPI.
+"""castoff's own launcher: starts the ranks of a job on this one host, with no scheduler and no MPI.
 
-`start_ranks` decides where each rank runs and what it is given, starts all of them and hands them to
-`castoff.launcher.launchers.local.supervision`, which sees them to their end.
+`start_ranks` decides on each rank's cores and environment, starts all ranks and passes them to
+`castoff.launcher.launchers.local.supervision`, which watches them to their end.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ class StartRequest(NamedTuple):
     cores_per_rank: int | None
     """Cores of each rank; None divides the cores that this process may use evenly."""
     devices_per_rank: int | None
-    """1: each rank's CASTOFF_DEVICE is its local rank, or 0 if it sees one alone; more: each sees its own
-    alone, where this host's GPUs or a mask are known."""
+    """1: each rank's CASTOFF_DEVICE is its local rank, or 0 if it sees only one device. More: each rank
+    sees only its own devices, if this host's GPUs or a mask are known.
+    """
     environment: Mapping[str, str]
     """The ranks' environment without the variables that say which rank it is."""
     job_id: str
@@ -69,19 +70,18 @@ class StartRequest(NamedTuple):
     failure_file: Path | None = None
     """The file that records the first rank that failed; an existing record stays."""
     hosts: Hosts | None = None
-    """The hosts; None: only this one, and the port is found here."""
+    """The hosts; None: only this one, and castoff finds a free port on it."""
     inherited: Sequence[int] = ()
     """Open files that each rank inherits, such as the lock of its run."""
     preload: Sequence[str] | None = None
     """Modules that one process imports for all ranks. None: torch, if there are several and the command is a
     script that imports it."""
     agent_for: int | None = None
-    """The process whose starts the preloading process serves, one after the other, until it ends; None: only
-    this start."""
+    """The process whose starts the preloading process serves until it ends; None: only this start."""
     walltime: int | None = None
     """Seconds after which the ranks are ended: by TERM, and by KILL if that does not end them."""
     driver: bool = False
-    """The program is no rank: it starts its own workers, and sees everything that this host has."""
+    """Whether the program is not a rank: it starts its own workers, and sees all of this host."""
 
     @property
     def first_rank(self) -> int:
@@ -174,7 +174,7 @@ def _meeting_port(request: StartRequest) -> int:
 
 
 def rank_environment(request: StartRequest, local: int, port: int, cores: int) -> dict[str, str]:
-    """The whole environment of this host's rank `local`. `cores`: how many it has."""
+    """Return the whole environment of this host's rank `local`. `cores`: how many it has."""
     rank = request.first_rank + local
     environment = {name: value for name, value in request.environment.items() if not is_stale(name)}
     environment.setdefault("PYTHONUNBUFFERED", "1")
@@ -200,7 +200,7 @@ def rank_environment(request: StartRequest, local: int, port: int, cores: int) -
 
 
 def _of_driver(request: StartRequest, port: int, cores: int) -> dict[str, str]:
-    """The variables that tell a driver about its hosts: here only this one."""
+    """Return the variables that describe a driver's hosts: only this one."""
     return {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
@@ -212,10 +212,10 @@ def _of_driver(request: StartRequest, port: int, cores: int) -> dict[str, str]:
 
 
 def divide_cores(allowed: list[int], ranks: int, per_rank: int | None) -> list[list[int]]:
-    """The cores of each rank: blocks of `allowed`, or round robin where there are too few.
+    """Return the cores of each rank: blocks of `allowed`, or round robin if there are too few.
 
-    Evenly means the same number for each, since ranks of unequal speed wait for the slowest; the
-    cores that are left over stay idle.
+    All ranks get the same number, since faster ranks would wait for the slowest; cores that are left over
+    stay idle.
     """
     width = min(per_rank or max(1, len(allowed) // ranks), len(allowed))
     return [[allowed[(rank * width + core) % len(allowed)] for core in range(width)] for rank in range(ranks)]
@@ -229,13 +229,13 @@ def _check(request: StartRequest) -> None:
         if value is not None and value < 1:
             raise CastoffError(f"{name}={value}: must be 1 or more")
     if request.devices_per_rank == 1:
-        within(request.environment, request.ranks - 1)  # the last one's, before any is started
+        within(request.environment, request.ranks - 1)  # checks the last rank before any is started
     elif request.devices_per_rank and not request.driver:
         share_of(request.environment, request.ranks - 1, request.devices_per_rank)
     workdir = request.workdir
     if workdir is not None and not (workdir.is_dir() and os.access(workdir, os.X_OK)):
-        what = "cannot be entered" if workdir.is_dir() else "is not a folder on this host"
-        raise CannotStart(f"workdir={workdir}: it {what}; create it or name another", NOT_STARTED)
+        problem = "cannot be entered" if workdir.is_dir() else "is not a folder on this host"
+        raise CannotStart(f"workdir={workdir}: it {problem}; create it or name another", NOT_STARTED)
 
 
 def _agent(request: StartRequest, modules: Sequence[str], environment: Mapping[str, str]) -> Agent:
@@ -297,30 +297,32 @@ def _explained(
     number = error.errno if isinstance(error, OSError) else None
     if number in (errno.ENOENT, errno.ENOTDIR):
         return CannotStart(_not_found(request, environment), NOT_FOUND)
-    why = f"{error} in a word of it" if number is None else os.strerror(number)
+    reason = f"{error} in a word of it" if number is None else os.strerror(number)
     fix = f"; {_FIXES[number]}" if number in _FIXES else ""
     program = request.command[0]
     if number in (errno.EACCES, errno.ENOEXEC) and program.endswith(".py"):
         fix = f"; {_INTERPRETED} {program}"
-    return CannotStart(f"cannot start rank {rank} of {request.ranks}: {program!r}: {why}{fix}", NOT_STARTED)
+    return CannotStart(
+        f"cannot start rank {rank} of {request.ranks}: {program!r}: {reason}{fix}", NOT_STARTED
+    )
 
 
 def _not_found(request: StartRequest, environment: Mapping[str, str]) -> str:
     program = request.command[0]
-    here = (request.workdir or Path()) / program
+    path = (request.workdir or Path()) / program
     if os.sep in program:
-        if here.is_file():
+        if path.is_file():
             return f"cannot start {program!r}: the interpreter its first line names does not exist"
-        return f"cannot find the program {program!r} (looked at {here.absolute()}); correct its path"
+        return f"cannot find the program {program!r} (looked at {path.absolute()}); correct its path"
     searched = os.pathsep.join(os.get_exec_path(environment))
     fix = "add its folder to PATH or write its whole path"
     name, equals, _ = program.partition("=")
-    if program.endswith(".py") and here.is_file():
+    if program.endswith(".py") and path.is_file():
         fix = f"{_INTERPRETED} {program}"
     elif program.endswith(".py"):
-        looked = f"looked at {here.absolute()}, and on PATH"
+        looked = f"looked at {path.absolute()}, and on PATH"
         return f"cannot find the program {program!r} ({looked}); correct its path"
-    elif here.is_file():
+    elif path.is_file():
         fix += f"; if you mean the one in the working folder, write ./{program}"
     elif equals and name.isidentifier():
         fix = f"a variable goes before castoff, or is set by --set env.{program}"
@@ -328,21 +330,23 @@ def _not_found(request: StartRequest, environment: Mapping[str, str]) -> str:
 
 
 def _announcement(request: StartRequest, host: str, cores: list[list[int]], port: int) -> str:
-    each = len(cores[0])
+    cores_each = len(cores[0])
     lists = [cpulist(sorted(mine)) for mine in cores]
     if len(lists) > 8:
         lists = [*lists[:3], "…", lists[-1]]
-    where = f" ({' | '.join(lists)})"
+    shares = f" ({' | '.join(lists)})"
     distinct = len({core for mine in cores for core in mine})
-    if distinct < request.ranks * each:
-        where += f", shared: {distinct} in all"
+    if distinct < request.ranks * cores_each:
+        shares += f", shared: {distinct} in all"
     parts = [
         f"{_started(request)} on {host}",
-        f"{counted(each, 'core')}{' each' if request.ranks > 1 else ''}{where}",
+        f"{counted(cores_each, 'core')}{' each' if request.ranks > 1 else ''}{shares}",
     ]
-    given = request.environment.get("OMP_NUM_THREADS")
-    if given is not None or not request.driver:
-        parts.append(f"OMP_NUM_THREADS={each}" if given is None else f"OMP_NUM_THREADS={given} (given)")
+    threads = request.environment.get("OMP_NUM_THREADS")
+    if threads is not None or not request.driver:
+        parts.append(
+            f"OMP_NUM_THREADS={cores_each}" if threads is None else f"OMP_NUM_THREADS={threads} (given)"
+        )
     parts.append(
         f"port {port}" if request.hosts is None else f"meeting at {request.hosts.master_addr}:{port}"
     )
@@ -356,7 +360,7 @@ def _started(request: StartRequest) -> str:
 
 
 def _among(request: StartRequest) -> str:
-    """Which ranks these are, if other hosts have some, too."""
+    """Return which ranks these are, if other hosts have some, too."""
     hosts, first = request.hosts, request.first_rank
     if hosts is None:
         return ""

@@ -1,8 +1,8 @@
-"""What the ranks write: raw into a log for each rank, and as whole, prefixed lines into one stream.
+"""The ranks' output: unchanged in a log for each rank, and as whole, prefixed lines in one stream.
 
-The merged stream is for people, the logs are the record. So a log gets every byte as it was
-written, and the merged stream may shorten progress bars and, where logs exist, skip lines that
-nobody reads; it says so when it does.
+The merged stream is for people, the logs are the record. So a log gets every byte as it was written, while
+the merged stream may shorten progress bars and, if there are logs, skip lines that nobody reads; it reports
+when it does.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ BACKLOG_LIMIT = 1024 * 1024
 """Bytes waiting for a stream's reader above which the ranks have to wait."""
 STALL = 10.0
 """Seconds without any reading after which a reader no longer delays ranks that have logs."""
-_PIECE = 16 * 1024  # of one write; small, so that a slow reader is seen to read
+_PIECE = 16 * 1024  # bytes in one write; small, so that even a slow reader makes progress
 
 
 PLAIN = b"\x1b[0m"
 """Ends all colours."""
 
 _CONTROL = re.compile(
-    rb"[\x00-\x08\x0b-\x1f\x7f\xc2](?:"  # what all begin with: `re` skips other text ten times as fast so
+    rb"[\x00-\x08\x0b-\x1f\x7f\xc2](?:"  # the first byte of all: `re` skips other text ten times as fast
     rb"(?<=\x1b)(?:(?P<colour>\[[0-9;:]*m)"
     rb"|\[[0-?]*[ -/]*[@-~]"  # any other CSI: moves the cursor, clears the screen
     rb"|[\]PX^_][^\n]*?(?:\x07|\x1b\\|$)"  # strings: titles, clipboards
@@ -225,7 +225,7 @@ class Sink:
         """Number of skipped lines that the stream itself has not reported yet."""
         self._lossy = lossy
         self._stream = stream  # held, because its file must not be closed before the thread ends
-        stream.flush()  # and past its buffer: bytes in it that nobody will ever read fail at Python's exit
+        stream.flush()  # writes bypass its buffer: bytes left in it may fail at Python's exit
         self._file = stream.fileno()
         self._queue: deque[bytes] = deque()
         self._backlog = 0

@@ -27,10 +27,10 @@ from castoff.launcher.launchers.local.processes import GRACE, OrphanReaper, Proc
 from castoff.launcher.launchers.local.streams import RankLines, RankLog, Sink
 from castoff.launcher.text.words import counted
 
-_READ = 32 * 1024  # bytes of one pipe at a time, so that a flood leaves the others their turn
-_POLL = 0.05  # seconds between looks at processes that nothing tells us about
+_READ = 32 * 1024  # bytes of one pipe at a time, so that a flood in it does not delay the others
+_POLL = 0.05  # seconds between looks at processes whose end causes no event
 _SETTLE = 0.3  # seconds in which helpers of a rank that has ended may end by themselves
-_GIVE_UP = 5.0  # seconds after KILL after which a process counts as one that cannot be ended
+_GIVE_UP = 5.0  # seconds after which a process that survives KILL is given up
 _ECHO = 0.2  # seconds within which a repeated signal is a wrapper's copy (timeout, uv run)
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _QUIET = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
@@ -49,7 +49,7 @@ class Report(NamedTuple):
 class Rank:
     """One started rank: its process, the reading end of its pipe, and its log; or a second pipe of a rank.
 
-    No dataclass: importing what makes one would cost a start a tenth of its time.
+    Not a dataclass: importing `dataclasses` would take a tenth of a start's time.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Rank:
 def _caught_signals() -> Iterator[int]:
     """A pipe with the number of each signal that arrives meanwhile; ignored signals stay ignored.
 
-    Handlers rather than SIG_IGN for those that are not passed on: the ranks would inherit that.
+    Signals that are not passed on get handlers too, since the ranks would inherit SIG_IGN.
     """
     pipe, writing = os.pipe()
     os.set_blocking(pipe, False)
@@ -123,7 +123,7 @@ class Supervision:
         self._stop: signal.Signals | None = None
         self._stop_time = 0.0
         self._stopped = False  # a rank died of the signal that was passed on
-        self._ending = False  # the ranks' own endings do not count any more
+        self._ending = False  # the ranks' exit codes no longer count
         self._settled: float | None = None  # when the last rank's helpers should have ended
         self._end_time: float | None = None
         self._kill_time: float | None = None
@@ -178,7 +178,7 @@ class Supervision:
         self._selector.register(pipe, selectors.EVENT_READ, partial(self._read, rank))
 
     def run(self) -> int:
-        """Watch until all is over; returns the exit code of the whole: that of the first failure, or 0.
+        """Watch until all is over; return the exit code of the whole: that of the first failure, or 0.
 
         It is EX_IOERR (74) if every rank did well, but a log did not get all of their output.
         """
@@ -290,7 +290,7 @@ class Supervision:
             self.report(f"cannot write the ranks' output here ({self._output.error.strerror}): {rest}")
 
     def _finish_output(self) -> None:
-        """Wait for the reader: if logs exist as long as it reads, otherwise until a signal."""
+        """Wait for the reader: if there are logs, as long as it reads, otherwise until a signal."""
         for sink in self._shown:
             while not sink.settle(_POLL):
                 if self._report.log_dir is not None and sink.stalled(2.0):
@@ -323,7 +323,7 @@ class Supervision:
         if returncode == 0 or self._ending:
             return
         if returncode == -signal.SIGTERM and self._stop is None:
-            # Somebody may have sent TERM to all of the job's processes; ours is then on its way.
+            # Somebody may have sent TERM to all of the job's processes; then it reaches this one, too.
             with selectors.DefaultSelector() as waiter:
                 waiter.register(self._signals, selectors.EVENT_READ)
                 waiter.select(0.1)
@@ -347,11 +347,11 @@ class Supervision:
         """Record a rank's exit: if the others hang, this one is not missing. Read by
         templates/machinery/hang.sh."""
         if self._report.failure_file is not None:
-            with contextlib.suppress(OSError):  # a job that looks out for hangs has this folder
+            with contextlib.suppress(OSError):  # only jobs that detect hangs have this folder
                 (self._report.failure_file.with_name("ended") / str(rank.number)).touch()
 
     def _report_failure(self, rank: Rank, code: int, killer: str | None) -> None:
-        from castoff.launcher.launchers.local import first_failure  # late: most jobs do well
+        from castoff.launcher.launchers.local import first_failure  # late, since most jobs do well
         from castoff.launcher.text.failure import OUT_OF_MEMORY, failure_words
 
         record = {"rank": rank.number, "host": self._report.host, "code": code, "signal": killer}
@@ -387,7 +387,7 @@ class Supervision:
     def _stop_requested(self, number: signal.Signals) -> None:
         now = time.monotonic()
         if self._stop is None or (self._stop == signal.SIGHUP and number != signal.SIGHUP):
-            # TERM after HUP is how a session ends, not a second wish.
+            # A session that ends sends HUP and then TERM, which is not a second request.
             self._stop, self._stop_time = number, now
             if self._alive and not self._ending:
                 for rank in self._alive.values():
@@ -429,13 +429,14 @@ class Supervision:
         if self._kill_time is None or now < self._kill_time:
             return False
         targets = self._tree.members()
-        self._killed |= {process.pid for process in targets} - self._tree.copies  # else a rank would be two
+        pids = {process.pid for process in targets}
+        self._killed |= pids - self._tree.copies  # a copy and its client count once
         send(targets, signal.SIGKILL)
         if now < self._kill_time + _GIVE_UP:
             return False
         left = ", ".join(str(process.pid) for process in targets)
         self.report(f"gave up on processes that KILL does not end: {left}")
-        if self._report.failure_file is not None:  # a script starts no further attempt beside them
+        if self._report.failure_file is not None:  # then the script starts no further attempt
             with contextlib.suppress(OSError):
                 self._report.failure_file.with_name("left").write_text(f"{left}\n")
         return True

@@ -13,7 +13,8 @@ from castoff.launcher.ranks.visible import MASKS, shown_by
 
 
 def free_port(job_id: str) -> int:
-    """The port derived from `job_id`, or the next one that is free here now. torch binds it later.
+    """Return the port derived from `job_id`, or the next one that is free now; torch binds it
+    later.
 
     Raises:
         CastoffError: every port of the range is taken.
@@ -44,14 +45,14 @@ def is_free(port: int) -> bool:
 
 
 def gpus_here(environ: Mapping[str, str], root: Path = Path("/")) -> int:
-    """NVIDIA's and AMD's; fewer where a mask hides some; 0 where none is known of."""
-    found = [_nvidia(root) or _amd(root)]
-    found += [shown_by(environ[name]) for name in MASKS if environ.get(name)]
-    return min(found)
+    """Count NVIDIA's and AMD's GPUs; fewer if a mask hides some; 0 if none are known."""
+    counts = [_nvidia(root) or _amd(root)]
+    counts += [shown_by(environ[name]) for name in MASKS if environ.get(name)]
+    return min(counts)
 
 
 def masked(environ: Mapping[str, str], root: Path = Path("/")) -> dict[str, str]:
-    """A mask of all GPUs, where there are some and no mask shows which of them to use."""
+    """Return a mask of all GPUs; empty if there are none, or if a mask already shows which of them to use."""
     if any(environ.get(name) for name in MASKS):
         return {}
     for name, count in (("CUDA_VISIBLE_DEVICES", _nvidia(root)), ("ROCR_VISIBLE_DEVICES", _amd(root))):
@@ -67,7 +68,7 @@ def _nvidia(root: Path) -> int:
 
 
 def _amd(root: Path) -> int:
-    """Nodes of the topology that compute by SIMD units, which its CPUs do not."""
+    """Count the nodes of the topology that have SIMD units, which its CPUs lack."""
     count = 0
     with contextlib.suppress(OSError):
         for node in (root / "sys/class/kfd/kfd/topology/nodes").iterdir():

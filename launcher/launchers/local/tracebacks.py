@@ -1,6 +1,6 @@
 """Shows a traceback of several ranks in full once, and only its last line for the others.
 
-That goes for what people read. A rank's own log keeps every line of it.
+This applies to the merged output. A rank's own log keeps every line.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ _HEADERS = (_HEADER, b"Original " + _HEADER)
 _LABEL = re.compile(rb"(?:\[(?P<shown>\d+)\] )?(?:\[rank(?P<of_torch>\d+)\]: )?")
 """The prefix that castoff's launcher and torch.distributed put before each line of a rank."""
 _LONGEST = 1000
-"""Number of lines of a traceback that are held back until its end has come."""
+"""The most lines of a traceback that are held back until it is complete."""
 _MANY = 1000
 """Number of tracebacks remembered: ranks that fail together are among the last ones."""
 _ABOVE = b"shown above"
 
 
 class SeenErrors:
-    """The tracebacks that have been shown, each with words that say where."""
+    """The tracebacks that have been shown, each with words for where."""
 
     def __init__(self) -> None:
         self._where: dict[bytes, bytes] = {}
 
     def first(self, traceback: bytes, where: bytes) -> bytes:
-        """Where a traceback was shown first: `where` if it is new."""
+        """Return where a traceback was shown first: `where` if it is new."""
         if len(self._where) >= _MANY:
             del self._where[next(iter(self._where))]
         return self._where.setdefault(traceback, where)
@@ -58,14 +58,14 @@ class ErrorLines(RankLines):
         seen: SeenErrors,
         where: bytes | None = None,
     ):
-        """`seen`: what the ranks have shown together.
+        """`seen`: the tracebacks that all ranks have shown.
 
-        `where`: words for the place of these lines; without them, the lines themselves name their rank.
+        `where`: words for where these lines are shown; None: the prefix of each line names its rank.
         """
         super().__init__(prefix, patience, terminal=terminal)
         self._seen = seen
         self._where = where
-        self._held: dict[bytes, list[bytes]] = {}  # by what stands before each line
+        self._held: dict[bytes, list[bytes]] = {}  # by the prefix of their lines
         self._grown = 0.0
 
     def feed(self, data: bytes, now: float) -> bytes:
@@ -85,17 +85,17 @@ class ErrorLines(RankLines):
         return held if due is None else min(due, held)
 
     def flush(self) -> bytes:
-        """See `RankLines`; a traceback is shown as far as it has come."""
+        """See `RankLines`; an incomplete traceback is shown as it is."""
         shown = self._without_seen(super().flush())
         held, self._held = self._held, {}
         return shown + _joined(line for lines in held.values() for line in lines)
 
     def _without_seen(self, block: bytes) -> bytes:
-        """Whole lines, without those that are held back."""
+        """Return the whole lines to show now, without those that are held back."""
         shown: list[bytes] = []
         for line in block.split(b"\n")[:-1]:
-            found = _LABEL.match(line)
-            label = found[0] if found else b""
+            match = _LABEL.match(line)
+            label = match[0] if match else b""
             words = line[len(label) :]
             held = self._held.get(label)
             if words in _HEADERS:
@@ -111,7 +111,7 @@ class ErrorLines(RankLines):
         return _joined(shown)
 
     def _shortened(self, label: bytes, lines: list[bytes]) -> list[bytes]:
-        """A traceback, or only the line that names the exception if it was shown before."""
+        """Return a traceback, or only the line that names the exception if it was shown before."""
         where = self._where or _place(label)
         first = self._seen.first(b"\n".join(line[len(label) :] for line in lines), where)
         if first == where:
@@ -120,8 +120,8 @@ class ErrorLines(RankLines):
 
 
 def _place(label: bytes) -> bytes:
-    found = _LABEL.match(label)
-    rank = found and (found["shown"] or found["of_torch"])
+    match = _LABEL.match(label)
+    rank = match and (match["shown"] or match["of_torch"])
     return b"as on rank " + rank if rank else b"as before"
 
 

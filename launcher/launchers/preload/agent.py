@@ -1,17 +1,18 @@
 """`python OPTIONS agent.py AGENT OWNER HOW MODULES -- COMMAND`: imports once, and runs each rank's program.
 
-There is one on each node. It has one thread, forks for each client, and each child returns from `served` with
-the program to run: below the program's own frames this file's last one remains alone.
+Each node has one agent. It has a single thread and forks for each client. Each child returns from `served`
+with the program to run, so that a traceback has only one frame of castoff's below the program's own.
 """
 
 import sys
 
 _at_start = {*sys.modules}
-_template = {name: value for name, value in globals().items() if name.startswith("__")}  # what a script has
+# The names that a script's `__main__` has.
+_template = {name: value for name, value in globals().items() if name.startswith("__")}
 
 if __name__ == "__main__":
     if not getattr(sys.flags, "safe_path", False):
-        del sys.path[0]  # this folder, where a program has its own
+        del sys.path[0]  # this folder; a program has its own in its place
     _package = sys.modules["castoff_preload"] = type(sys)("castoff_preload")  # see client.py
     _package.__path__ = [__file__.rpartition("/")[0]]
     _serving = __import__("castoff_preload.serving", fromlist=["served"])

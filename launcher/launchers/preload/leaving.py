@@ -12,11 +12,10 @@ _TAKEN_APART = ("torch.distributed",)
 
 
 class Imported:
-    """The modules that are left whole when a process of this kind ends.
+    """Imported modules, which a process does not tear down when it ends.
 
-    Python takes modules apart as it ends: a quarter of a second for torch, in which each page that is touched
-    is copied. Meanwhile other ranks have seen this one's connections close, and may have failed for it and
-    ended before it has.
+    Python tears modules down as it ends. For torch this takes a quarter of a second, in which each page that
+    is touched is copied. Meanwhile other ranks see this one's connections close, and may fail and end first.
     """
 
     def __init__(self) -> None:
@@ -34,7 +33,7 @@ class Imported:
     def _leave_whole(self) -> None:
         import ctypes
 
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._kept))  # nobody will ever let go of it
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._kept))  # it is never released
         for module in self._kept:
             if sys.modules.get(module.__name__) is module:
                 sys.modules[module.__name__] = None  # type: ignore[assignment] # as Python does a moment later
@@ -43,13 +42,13 @@ class Imported:
 def leave_libraries_whole() -> None:
     """Make this process end without running the destructors of the libraries that are loaded by now.
 
-    What a program registers from here on runs before these, in the order that exit(3) has.
+    Functions that the program registers later run before these, in the order of exit(3).
     """
     import ctypes
     import os
 
-    if os.environ.get("LD_PRELOAD"):  # a profiler writes what it has seen as it is destroyed
+    if os.environ.get("LD_PRELOAD"):  # a profiler writes its results in a destructor
         return
     libc = ctypes.CDLL(None)
-    libc.on_exit(libc._exit, None)  # is passed the exit code first, which is all that _exit takes
-    libc.on_exit(libc.fcloseall, None)  # before that one; writes what C has buffered
+    libc.on_exit(libc._exit, None)  # its first argument is the exit code, the only one that _exit takes
+    libc.on_exit(libc.fcloseall, None)  # runs before `_exit`; writes C's buffers

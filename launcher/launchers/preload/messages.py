@@ -1,7 +1,7 @@
 """Messages between an agent and its node's clients: values over a Unix socket.
 
-The agent's greeting has its Python's version and place, so both ends are the same Python by the time a client
-sends anything, and `marshal` reads on one end what it wrote on the other.
+The agent's greeting names its Python's version and path. A client sends something only if its own Python is
+the same, so that `marshal` can read at one end what it wrote at the other.
 """
 
 import marshal
@@ -50,11 +50,11 @@ def send(connection: socket, value: "Any", files: "Sequence[int]" = ()) -> None:
 
 
 def receive(connection: socket) -> "tuple[Any, list[int]]":
-    """The next value and the files that came with it.
+    """Receive the next value, and the files that came with it.
 
     Raises:
         EOFError: the other end is gone.
-        ValueError: that is none of ours.
+        ValueError: it is not a message of an agent or a client.
     """
     files: list[int] = []
     head = _exactly(connection, _HEAD, files)
@@ -67,12 +67,12 @@ def receive(connection: socket) -> "tuple[Any, list[int]]":
 def _exactly(connection: socket, size: int, files: list[int]) -> bytes:
     data = b""
     while len(data) < size:
-        # As many bytes as asked for at most, so that a message's files come with its own head.
+        # Never read beyond this message, so that the next one's files come with its own head.
         part, rights, _, _ = connection.recvmsg(size - len(data), 8 * _INT + MOST_FILES * _INT)
-        for level, kind, held in rights:
+        for level, kind, rights_data in rights:
             if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
-                places = range(0, len(held) - len(held) % _INT, _INT)
-                files += [int.from_bytes(held[at : at + _INT], _order()) for at in places]
+                places = range(0, len(rights_data) - len(rights_data) % _INT, _INT)
+                files += [int.from_bytes(rights_data[place : place + _INT], _order()) for place in places]
         if not part:
             raise EOFError
         data += part

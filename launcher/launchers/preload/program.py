@@ -15,17 +15,18 @@ if TYPE_CHECKING:
 
 
 class Program:
-    """The program that a child has to run."""
+    """The program that a child runs."""
 
     def __init__(
         self, command: "Sequence[bytes]", template: "Mapping[str, Any]", at_start: "Collection[str]"
     ):
-        """Have this process be the Python of that command.
+        """Make this process the Python that `command` would start.
 
-        `template`: what `__main__` of a script has; `at_start`: what Python loads before any program.
+        `template`: the names that a script's `__main__` has. `at_start`: the modules that Python loads before
+        any program.
 
         Raises:
-            Unfit: Python itself has to say what is wrong with the command, or would load other files.
+            Unfit: Python itself has to report what is wrong with the command, or would load other files.
         """
         words = [*map(os.fsdecode, command)]
         python = python_command(words)
@@ -40,7 +41,7 @@ class Program:
         sys.orig_argv = words
         before, main = sys.modules["__main__"], type(sys)("__main__")
         for name in [name for name, module in sys.modules.items() if module is before]:
-            sys.modules[name] = main  # multiprocessing has it by another name, too
+            sys.modules[name] = main  # multiprocessing also registers it by another name
         main.__dict__.update(template, __doc__=None)
         if "__annotations__" in template:
             main.__annotations__ = {}
@@ -55,17 +56,17 @@ class Program:
 
         def shown(kind: "type[BaseException]", error: BaseException, trace: "TracebackType | None") -> None:
             sys.excepthook = hook
-            own = trace.tb_next if trace is not None else None
+            program_trace = trace.tb_next if trace is not None else None
             if hasattr(sys, "last_traceback"):
-                sys.last_traceback = own
-            hook(kind, error.with_traceback(own), own)
+                sys.last_traceback = program_trace
+            hook(kind, error.with_traceback(program_trace), program_trace)
 
         if callable(hook):
             sys.excepthook = shown
 
 
 def _folder(python: "PythonCommand") -> str:
-    """The first entry of sys.path; empty: the current folder of the process."""
+    """Return the first entry of sys.path; empty: the current folder of the process."""
     if python.letter:
         return os.getcwd() if python.letter == "m" else ""
     return os.path.dirname(os.path.realpath(python.target))
@@ -118,7 +119,7 @@ def _refuse_shadowing(folder: str, loaded: "Collection[str]") -> None:
         if name not in loaded or name in sys.builtin_module_names:
             continue
         path = os.path.join(folder, entry)
-        package = not dot and any(one.startswith("__init__.") for one in _entries(path))
+        package = not dot and any(file.startswith("__init__.") for file in _entries(path))
         if package or kind == "py" or kind == "pyc" or kind.endswith("so"):
             module = getattr(sys.modules[name], "__file__", None)
             if module is None or os.path.dirname(module) not in (folder, path):

@@ -1,5 +1,6 @@
-"""The process that stands for a rank beside its program: it hands over what it has, passes signals on, and
-ends as the program does."""
+"""The process that represents a rank: it hands over what it has to the rank's program, passes signals on,
+and ends as the program does.
+"""
 
 import errno
 import os
@@ -22,7 +23,7 @@ else:
 APPEARS = 60.0
 """Seconds to wait for the node's agent to appear: a launcher starts it just before the ranks."""
 READY = 900
-"""Seconds after which the agent has imported everything. A plain start would need the same time."""
+"""Seconds to wait until the agent has imported everything. A plain start would need the same time."""
 _POLL = 0.02
 
 _KEPT = frozenset(
@@ -48,8 +49,8 @@ class PlainStart(Exception):
 def main(agent: str, gone: str, command: "Sequence[str]") -> "NoReturn":
     """Have an agent run the command.
 
-    `agent`: its address, with @ for the NUL of an abstract one; `gone`: a file that is there once no agent
-    will come any more, or nothing.
+    `agent`: its address, with @ for the NUL of an abstract one. `gone`: a file that exists once no agent will
+    appear any more; empty: none.
     """
     try:
         connection = _greeted(f"\0{agent[1:]}" if agent[0] == "@" else agent, gone)
@@ -70,7 +71,7 @@ def _name_after(program: int) -> None:
     """Name this process after the one that runs its program (proc(5), comm: 15 characters)."""
     try:
         file = os.open("/proc/self/comm", os.O_WRONLY)
-    except OSError:  # no more than a help to others
+    except OSError:  # the name only helps others to find the program
         return
     os.write(file, f"castoff:{program}".encode())
     os.close(file)
@@ -81,7 +82,7 @@ def _report(text: str) -> None:
 
 
 def _greeted(address: str, gone: str) -> "socket":
-    """A connection to an agent that has imported everything and is the same Python."""
+    """Return a connection to an agent that has imported everything and is the same Python."""
     connection = _connected(address, gone)
     if peer_user(connection) != os.geteuid():
         raise PlainStart("another user has this job's address")
@@ -107,9 +108,9 @@ def _connected(address: str, gone: str) -> "socket":
             if error.errno not in (errno.ECONNREFUSED, errno.ENOENT, errno.EAGAIN):
                 raise
             if time.monotonic() > deadline or (gone and os.path.exists(gone)):
-                why = f" (see {os.path.dirname(gone)}/preload.log)" if gone else ""
+                hint = f" (see {os.path.dirname(gone)}/preload.log)" if gone else ""
                 aloud = os.environ.get("LOCAL_RANK", "0") == "0"
-                raise PlainStart(f"no process imports for this node's ranks{why}", aloud) from error
+                raise PlainStart(f"no process imports for this node's ranks{hint}", aloud) from error
         else:
             return connection
         time.sleep(_POLL)
@@ -135,18 +136,18 @@ def _handed_over(connection: "socket", command: "Sequence[str]") -> int:
 
 
 def _open_files() -> list[int]:
-    found = []
+    files = []
     for name in os.listdir("/proc/self/fd"):
         try:
             if os.get_inheritable(int(name)):
-                found.append(int(name))
-        except OSError:  # the folder's own
+                files.append(int(name))
+        except OSError:  # the file that listed the folder
             continue
-    return sorted(found)
+    return sorted(files)
 
 
 def _own(command: "Sequence[str]", files: "Sequence[int]", mask: "Any") -> dict[str, "Any"]:
-    """What a program would have if this process became it."""
+    """Return everything that a program would have if this process executed it."""
     os.umask(umask := os.umask(0o077))
     ignored = [number for number in _ALL if _signal.getsignal(number) == _signal.SIG_IGN]
     return {
@@ -179,19 +180,19 @@ _DEVICES = (
 
 def usable_devices() -> list[str]:
     """The device files that this process may open: those of its control group, if Slurm limits them."""
-    found = []
+    usable = []
     for folder, begins in _DEVICES:
         try:
             names = os.listdir(folder)
         except OSError:
             continue
         paths = [f"{folder}/{name}" for name in names if name.startswith(begins)]
-        found += [path for path in paths if os.access(path, os.R_OK | os.W_OK)]
-    return sorted(found)
+        usable += [path for path in paths if os.access(path, os.R_OK | os.W_OK)]
+    return sorted(usable)
 
 
 def memory_policy() -> bytes:
-    """The node's memories from which this process allocates, as numactl or srun has set it."""
+    """Return from which of the node's memories this process allocates, as numactl or srun has set it."""
     try:
         file = os.open("/proc/self/numa_maps", os.O_RDONLY)
     except OSError:  # a kernel without NUMA
@@ -204,7 +205,7 @@ def memory_policy() -> bytes:
 
 
 def _waited_for(connection: "socket", program: int) -> int:
-    """How the program ended, as `os.waitpid` reports it; meanwhile signals are passed on to it."""
+    """Return how the program ended, as `os.waitpid` reports it; meanwhile pass signals on to it."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
@@ -213,7 +214,7 @@ def _waited_for(connection: "socket", program: int) -> int:
         if _signal.getsignal(number) != _signal.SIG_IGN:
             try:
                 _signal.signal(number, lambda *_: None)
-            except (OSError, ValueError):  # glibc has some for itself
+            except (OSError, ValueError):  # glibc reserves some
                 continue
     _signal.pthread_sigmask(_signal.SIG_SETMASK, [])
     waiter = select.poll()
@@ -243,7 +244,7 @@ def _pass_on(program: int, number: int) -> None:
 def _end_as(status: int) -> "NoReturn":
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the program has left one, if it was to
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the program has written its own core file
         if number != _signal.SIGKILL:
             _signal.signal(number, _signal.SIG_DFL)
         os.kill(os.getpid(), number)

@@ -1,4 +1,4 @@
-"""Why a process must not be copied, and why a copy would not be what a client's own Python would be."""
+"""Checks that a process can be copied, and that a copy would be like a client's own Python."""
 
 import os
 import sys
@@ -19,19 +19,18 @@ _READ_AT_IMPORT = (
 )
 _READ_AT_START = ("LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX")
 _SET_LATER = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Those thread counts that a rank can still change after the agent's imports."""
+"""Thread counts that a rank can still change after the agent's imports."""
 
 
 def reason_not_to_fork(known: "Collection[int]") -> str | None:
-    """Why ranks cannot be copies of this process after its imports; `known`: the files that were open
-    before."""
+    """Return why ranks cannot be copies of this process; `known`: the files open before its imports."""
     threads = [_read(f"/proc/self/task/{task}/comm") for task in os.listdir("/proc/self/task")]
     if len(threads) > 1:
         return f"the imports have started a thread ({threads[-1].strip()}), which ranks would lack"
     for file in sorted(open_files() - {*known}):
         target = os.readlink(f"/proc/self/fd/{file}")
-        what = "a device" if target.startswith(_DEVICES) else "a file"
-        return f"the imports have opened {what} ({target}), which ranks would share"
+        kind = "a device" if target.startswith(_DEVICES) else "a file"
+        return f"the imports have opened {kind} ({target}), which ranks would share"
     torch = sys.modules.get("torch")
     for name in ("cuda", "xpu"):
         if torch is not None and getattr(torch, name).is_initialized():
@@ -51,12 +50,16 @@ def open_files() -> set[int]:
 def unlike(
     given: "Mapping[str, Any]", environment: "Mapping[bytes, bytes]", command: "Sequence[str]"
 ) -> str | None:
-    """Why a copy of this process would differ from the Python that a client would start."""
+    """Return why a copy would differ from the Python that a client would start; None: it would not."""
     wanted, expected = python_command([*map(os.fsdecode, given["command"])]), python_command(command)
     if wanted is None or expected is None or wanted.options != expected.options:
         return "this rank's command has other options for Python"
-    own = dict(given["environment"])
-    names = {name for name in {*own, *environment} if own.get(name) != environment.get(name)}
+    rank_environment = dict(given["environment"])
+    names = {
+        name
+        for name in {*rank_environment, *environment}
+        if rank_environment.get(name) != environment.get(name)
+    }
     for name in sorted(map(os.fsdecode, names)):
         if name not in _SET_LATER and (name.startswith(_READ_AT_IMPORT) or name in _READ_AT_START):
             return f"this rank has another {name} than the imports had"

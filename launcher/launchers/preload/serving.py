@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _PATIENCE = 10.0
-"""Seconds in which a client sends what it has, and in which one that knows of the end is gone."""
+"""Seconds to wait for what a client sends, and for the exit of a client that knows how its program ended."""
 
 _ENDS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
@@ -36,7 +36,7 @@ _TRAINS = re.compile(rb"optim|DistributedDataParallel|FSDP|fully_shard|compile")
 
 
 class Rank:
-    """One program, and the client that stands for it."""
+    """One program, and the client that represents it."""
 
     def __init__(self, connection: socket.socket, program: int):
         self.connection = connection
@@ -46,9 +46,9 @@ class Rank:
 
 
 def served(words: "Sequence[str]", template: "Mapping[str, Any]", at_start: "Collection[str]") -> Program:
-    """Serve the clients of this node; returns in each child, with the program that it is to run.
+    """Serve the clients of this node; return only in each child, with the program that it is to run.
 
-    `template` and `at_start`: what `Program` asks for.
+    `template` and `at_start`: see `Program`.
     """
     split = words.index("--")
     address, owner, how, modules = words[:split]
@@ -62,14 +62,15 @@ class Agent:
     """The listening socket, the ranks, and what all of them share."""
 
     def __init__(self, address: str, owner: int, by_default: bool, command: "Sequence[str]"):
-        """`owner`: the process with whose end this one ends. `by_default`: nobody misses these imports if
-        they fail."""
+        """`owner`: the process with which this one ends. `by_default`: nobody asked for the imports, so
+        that their failure is not reported.
+        """
         self._pid = os.getpid()
         self._owner = owner
         self._by_default = by_default
         self._command = command
         self._environment = dict(os.environb)
-        adopt_orphans()  # so that whoever ends these ranks finds what they leave behind below this process
+        adopt_orphans()  # so that processes that ranks leave behind are found below this one
         self._reason: str | None = None
         self._said: set[str] = set()
         self._ranks: dict[int, Rank] = {}
@@ -97,7 +98,7 @@ class Agent:
             for name in modules:
                 importlib.import_module(name)
             for more in OF_TRAINING if "torch" in modules and _may_train(self._command) else ():
-                with contextlib.suppress(ImportError):  # this torch has it elsewhere
+                with contextlib.suppress(ImportError):  # this torch has no such module
                     importlib.import_module(more)
         except BaseException as error:  # noqa: BLE001 - whatever it is, the ranks start without
             self._reason = f"cannot import {name}: {type(error).__name__}: {error}"
@@ -108,7 +109,7 @@ class Agent:
                 stream.flush()
         self._reason = self._reason or reason_not_to_fork(self._files)
         imported.noted()
-        gc.freeze()  # or a rank's first collection would copy all of it
+        gc.freeze()  # otherwise a rank's first collection would copy all of it
         if collects:
             gc.enable()
 
@@ -120,7 +121,8 @@ class Agent:
         self._selector.register(self._wakeup[0], selectors.EVENT_READ, self._take_signals)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         try:
-            # PR_SET_PDEATHSIG would wait for the thread that started this process, and launchers have many.
+            # Not PR_SET_PDEATHSIG: it acts at the end of the thread that started this process, not at the
+            # end of its process, and launchers have many threads.
             self._selector.register(os.pidfd_open(self._owner), selectors.EVENT_READ, self._leave)
         except ProcessLookupError:
             self._leave()
@@ -129,7 +131,7 @@ class Agent:
         while True:
             ready = self._selector.select(_PATIENCE if self._ended else None)
             for key, _ in ready:
-                if self._selector.get_map().get(key.fd) is not key:  # what came before has closed it
+                if self._selector.get_map().get(key.fd) is not key:  # an earlier event has closed it
                     continue
                 if (given := key.data()) is not None:
                     connection, request, files = given
@@ -148,7 +150,7 @@ class Agent:
         try:
             if peer_user(connection) == os.geteuid():
                 return self._answer(connection)
-        except (OSError, EOFError, ValueError):  # it was killed, or is none of ours
+        except (OSError, EOFError, ValueError):  # the client was killed, or is something else
             pass
         connection.close()
         return None
@@ -173,7 +175,7 @@ class Agent:
         return None
 
     def _aloud(self, reason: str | None) -> bool:
-        """Whether a client should print this: the first one of the node."""
+        """Whether a client should print this reason: only the first client of the node does."""
         first = reason is not None and reason not in self._said
         self._said.add(reason or "")
         return first
@@ -182,7 +184,7 @@ class Agent:
         self._ranks[rank.program] = rank
         self._selector.register(rank.connection, selectors.EVENT_READ, lambda: self._client_gone(rank))
         with contextlib.suppress(OSError):  # a kernel before 5.3: SIGCHLD has to do
-            # Queued in the order of their deaths, so that the rank that failed first is known to be that.
+            # The kernel queues pidfds in the order of deaths, which shows which rank failed first.
             rank.pidfd = os.pidfd_open(rank.program)
             self._selector.register(rank.pidfd, selectors.EVENT_READ, lambda: self._reap(rank))
 
@@ -199,23 +201,23 @@ class Agent:
             signal.signal(number, handler)
         printed = [os.pread(file, os.fstat(file).st_size, 0) for file in self._output]
         self._selector.close()
-        for one in (self._listener, *(rank.connection for rank in self._ranks.values())):
-            one.close()
+        for open_socket in (self._listener, *(rank.connection for rank in self._ranks.values())):
+            open_socket.close()
         self._ranks.clear()
-        own = take_over(given, files, connection, self._pid)
+        client = take_over(given, files, connection, self._pid)
         try:
             adapt(given, self._environment)
             program = begin(given["command"])
             leave_libraries_whole()
             for stream, text in enumerate(printed, 1):
                 _write(stream, text)
-            send(own, (os.getpid(), None, False))
+            send(client, (os.getpid(), None, False))
         except Unfit as unfit:
             aloud = unfit.aloud and os.environ.get("LOCAL_RANK", "0") == "0"
-            _refuse(own, str(unfit), aloud)
-        except BaseException as error:  # noqa: BLE001 - the client knows what to do without
-            _refuse(own, f"{type(error).__name__}: {error}", True)
-        own.close()
+            _refuse(client, str(unfit), aloud)
+        except BaseException as error:  # noqa: BLE001 - the client starts the program itself
+            _refuse(client, f"{type(error).__name__}: {error}", True)
+        client.close()
         return program
 
     # Ranks that end
@@ -249,7 +251,8 @@ class Agent:
             self._report_end()
 
     def _report_end(self) -> None:
-        """Tell the client of the program that ended first; that of the next one once this one is gone.
+        """Report to the client whose program ended first how it ended; the next follows when this one has
+        exited.
 
         So the clients end in the order of their programs, and the launcher sees which failed first.
         """
@@ -265,7 +268,7 @@ class Agent:
         """Wait for the end of a client as its launcher sees it: its socket closes a moment earlier.
 
         Raises:
-            OSError: it is gone already.
+            OSError: the client is gone already.
         """
         try:
             rank.pidfd = os.pidfd_open(peer_process(rank.connection))
@@ -282,7 +285,7 @@ class Agent:
         if rank.program in self._ranks:
             self._selector.unregister(rank.connection)
             rank.connection.close()
-            end_sessions([rank.program])  # which is reaped like any other
+            end_sessions([rank.program])  # the program is then reaped like any other
             return
         was_first = self._ended[0][0] is rank
         self._client_ended(rank)
@@ -304,13 +307,13 @@ class Agent:
 
 
 def _listening(address: str) -> socket.socket:
-    """`address`: an abstract one with @, or the number of a file that listens already."""
+    """Listen at `address`: an abstract one with @, or the number of a file that listens already."""
     if address[0] != "@":
         listener = socket.socket(fileno=int(address))
     else:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(f"\0{address[1:]}")
-    listener.listen(4096)  # again, perhaps: who connects asks the kernel which process it was that did this
+    listener.listen(4096)  # even if it listens already: clients ask the kernel which process did this last
     return listener
 
 
@@ -336,6 +339,6 @@ def _refuse(connection: socket.socket, reason: str, aloud: bool) -> "NoReturn":
 
 
 def _write(file: int, text: bytes) -> None:
-    with contextlib.suppress(OSError):  # a closed one, or one that nobody reads
+    with contextlib.suppress(OSError):  # the file is closed, or nobody reads it
         while text:
             text = text[os.write(file, text) :]

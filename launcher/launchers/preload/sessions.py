@@ -24,7 +24,7 @@ def reap_orphans(own: "Collection[int]") -> None:
     with contextlib.suppress(ChildProcessError):  # there is none at all
         while True:
             dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if dead is None or dead.si_pid in own:  # whose turn comes with its client
+            if dead is None or dead.si_pid in own:  # `own` children are reaped with their clients
                 return
             os.waitpid(dead.si_pid, 0)
 
@@ -32,15 +32,15 @@ def reap_orphans(own: "Collection[int]") -> None:
 def end_sessions(leaders: "Collection[int]") -> None:
     """Kill programs that lead a session each, everything in those sessions, and all their descendants."""
     targets = {*leaders}
-    for _ in range(_TIMES):  # what is killed may have been about to start another
-        found = dict(_processes())
+    for _ in range(_TIMES):  # a process may have started another just before it was killed
+        processes = dict(_processes())
         before = -1
         while before != len(targets):
             before = len(targets)
             targets |= {
-                pid for pid, (parent, session) in found.items() if parent in targets or session in targets
+                pid for pid, (parent, session) in processes.items() if parent in targets or session in targets
             }
-        alive = targets & found.keys()
+        alive = targets & processes.keys()
         for pid in alive:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)

@@ -30,10 +30,11 @@ def imports_torch(command: Sequence[str], folder: Path) -> bool:
 def agent_command(
     address: str, owner: int | None, modules: Sequence[str], command: Sequence[str], *, by_default: bool
 ) -> list[str]:
-    """What starts a node's agent.
+    """Return the command that starts a node's agent.
 
-    `address`: the number of a file that listens, or @ and an abstract one; `owner`: the process with whose
-    end it ends, None for its parent; `by_default`: nobody misses modules that cannot be imported.
+    `address`: the number of a listening file, or an abstract address with @. `owner`: the process with which
+    it ends; None: its parent. `by_default`: nobody asked for the modules, so that failed imports are not
+    reported.
     """
     how = "default" if by_default else "asked"
     begin = [command[0], "-I", "-S", str(FOLDER / "begin.py")]
@@ -41,5 +42,5 @@ def agent_command(
 
 
 def client_command(address: str, command: Sequence[str]) -> list[str]:
-    """The command that a rank's process runs in place of its own."""
+    """Return the command that a rank's process runs in place of its own."""
     return [command[0], "-I", "-S", str(FOLDER / "client.py"), address, "", *command]

@@ -43,33 +43,33 @@ def _die_with(agent: int) -> None:
 def take_over(
     given: "Mapping[str, Any]", files: "Sequence[int]", connection: socket.socket, agent: int
 ) -> socket.socket:
-    """Leave the agent's session and open files for the client's; returns the connection, out of their way."""
+    """Replace the agent's session and open files by the client's; return the connection, out of their way."""
     os.setsid()
     _die_with(agent)
     above = max([2, *given["files"]]) + 1
-    own = fcntl.fcntl(connection.detach(), fcntl.F_DUPFD_CLOEXEC, above)
+    moved_connection = fcntl.fcntl(connection.detach(), fcntl.F_DUPFD_CLOEXEC, above)
     moved = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, above) for file in files]
     for name in os.listdir("/proc/self/fd"):
-        if int(name) not in (own, *moved):
-            with contextlib.suppress(OSError):  # the folder's own
+        if int(name) not in (moved_connection, *moved):
+            with contextlib.suppress(OSError):  # the file that listed the folder
                 os.close(int(name))
     for source, target in zip(moved, given["files"], strict=True):
         os.dup2(source, target)
         os.close(source)
-    return socket.socket(fileno=own)
+    return socket.socket(fileno=moved_connection)
 
 
 def adapt(given: "Mapping[str, Any]", environment: "Mapping[bytes, bytes]") -> None:
-    """Take over all else; `environment`: the agent's own at its start.
+    """Take over everything else. `environment`: the agent's own at its start.
 
     Raises:
-        Unfit: the kernel does not let this process be so.
+        Unfit: the kernel does not allow it.
     """
     try:
         os.chdir(given["folder"])
-        own = limits()
+        current = limits()
         for number, wanted in given["limits"].items():
-            if wanted != own[number]:
+            if wanted != current[number]:
                 resource.setrlimit(number, wanted)
         before = os.sched_getaffinity(0)
         if {*given["cores"]} != before:
@@ -136,13 +136,14 @@ def _is_open(number: int) -> bool:
 
 
 def _threads(environment: "Mapping[bytes, bytes]", cores: int) -> "tuple[int, int]":
-    """Number of threads that OpenMP and OpenBLAS would have in a Python with this environment and this many
-    cores."""
+    """Return the numbers of threads of OpenMP and OpenBLAS in a Python with this environment and cores."""
     of_openmp = _first_number(environment.get(b"OMP_NUM_THREADS", b""))
-    own = [
+    of_openblas = [
         _first_number(environment.get(name, b"")) for name in (b"OPENBLAS_NUM_THREADS", b"GOTO_NUM_THREADS")
     ]
-    return of_openmp or cores, min(next((one for one in (*own, of_openmp) if one), cores), cores)
+    return of_openmp or cores, min(
+        next((number for number in (*of_openblas, of_openmp) if number), cores), cores
+    )
 
 
 def _first_number(text: bytes) -> int:
@@ -154,7 +155,7 @@ def _take_threads(had: "tuple[int, int]", wanted: "tuple[int, int]") -> None:
     torch = sys.modules.get("torch")
     if torch is not None and had[0] != wanted[0]:
         torch.set_num_threads(wanted[0])
-    if wanted[1] > 1:  # it was loaded with one
+    if wanted[1] > 1:  # OpenBLAS was loaded with one
         _set_openblas_threads(wanted[1])
 
 

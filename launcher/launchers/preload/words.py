@@ -1,7 +1,7 @@
-"""The words of a command that starts Python: its options, and the program behind them.
+"""Reads a command that starts Python: its options, and the program that follows them.
 
-This folder's files beside `start` run by their paths in the job's own Python, each rank's among them: they
-import the standard library alone, and little of it.
+All files of this folder except `start` run by their paths in the job's own Python, some of them in each rank:
+they import only the standard library, and little of it.
 """
 
 TYPE_CHECKING = False  # `typing` would cost each rank some time
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _FLAGS = frozenset("bBdEIOPqsSu")
-"""Options of Python without a value that leave its program a program."""
+"""Options of Python without a value, with which it still runs a program."""
 
 
 class PythonCommand:
-    """A script, with Python's options before it and its own arguments after it; or what -m or -c names."""
+    """A script, a module (-m) or a text (-c), between Python's options and the program's arguments."""
 
     def __init__(self, options: "Sequence[str]", letter: str, target: str, arguments: "Sequence[str]"):
         self.options = [*options]
@@ -28,23 +28,29 @@ def python_command(command: "Sequence[str]") -> "PythonCommand | None":
     something."""
     if not command or not is_python(command[0]):
         return None
-    at = 1
-    while at < len(command) and command[at][:1] == "-" and command[at] != "-":
-        word, at = command[at], at + 1
+    position = 1
+    while position < len(command) and command[position][:1] == "-" and command[position] != "-":
+        word, position = command[position], position + 1
         for place, letter in enumerate(word[1:], 1):
             value = word[place + 1 :]
             if letter in "mc":
                 before = [f"-{word[1:place]}"] if place > 1 else []
-                behind = [value, *command[at:]] if value else command[at:]
-                return _command([*command[1 : at - 1], *before], letter, behind)
+                rest = [value, *command[position:]] if value else command[position:]
+                return _command([*command[1 : position - 1], *before], letter, rest)
             if letter in "WX":
-                at += not value
-                if letter == "X" and (value or "".join(command[at - 1 : at])).startswith("importtime"):
+                position += not value
+                if letter == "X" and (value or "".join(command[position - 1 : position])).startswith(
+                    "importtime"
+                ):
                     return None
                 break
             if letter not in _FLAGS:
                 return None
-    return None if command[at : at + 1] == ["-"] else _command(command[1:at], "", command[at:])
+    return (
+        None
+        if command[position : position + 1] == ["-"]
+        else _command(command[1:position], "", command[position:])
+    )
 
 
 def _command(options: "Sequence[str]", letter: str, behind: "Sequence[str]") -> "PythonCommand | None":

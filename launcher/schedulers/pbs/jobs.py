@@ -115,9 +115,8 @@ def blocks(page: Page, jobs: Container[str] | None = None) -> Iterator[tuple[str
         first, *lines = block.replace("\n\t", "").split("\n")  # without -w, qstat breaks long lines
         attributes: dict[str, str] = {}
         for name, _, value in (line.lstrip(" ").partition(" = ") for line in lines):
-            attributes[name] = (
-                f"{attributes[name]},{value}" if name in attributes else value
-            )  # a limit of several parts
+            before = f"{attributes[name]}," if name in attributes else ""  # a limit has several parts
+            attributes[name] = f"{before}{value}"
         yield first.rpartition(": ")[2].strip(), attributes
 
 

@@ -222,9 +222,8 @@ def finish(asked: Asked) -> None:
     if "workdir" in asked.fields:
         _output_there(asked)
     if (asked.nodes or 1) > 1 and asked.ranks and not asked.ranks_per_node:
-        asked.is_unclear(
-            "the directives leave the tasks of each node to Slurm"
-        )  # 22.05 gives one node 7 of 8 tasks
+        # Slurm 22.05 gives one node 7 of 8 tasks.
+        asked.is_unclear("the directives leave the tasks of each node to Slurm")
     if asked.nodes is None:
         if (asked.ranks or 1) > 1 or (asked.devices or 1) > 1:
             asked.is_unclear(_CHOOSES)
