@@ -1,1 +1,1 @@
-"""The command line: a verb parses, calls one function and prints."""
+"""The command line: each verb parses its words, calls one function and prints the result."""

@@ -1,4 +1,4 @@
-"""castoff alloc: a shell in an allocation for a job, or a command, or a Jupyter server."""
+"""castoff alloc: open a shell in an interactive allocation, or run a command or a Jupyter server in it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def command(
     With a command after --, that runs there instead, and its code is the exit code. Ctrl-C while it waits in
     the queue withdraws the request (exit code 130).
     """
-    # Late: a shell that completes our flags waits for what is imported.
+    # Imported late, since a shell that completes options waits for this module.
     from castoff.launcher.interactive.alloc import OF_BATCH_JOBS, request, run
 
     program = click.get_current_context().obj

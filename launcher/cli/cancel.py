@@ -25,23 +25,25 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> int
     from castoff.launcher.submission.cancel import end
 
     others, orphans = _without_directory(runs)
-    wishes = end(runs_meant(others, names)) if others or names or not orphans else []
+    requests = end(runs_meant(others, names)) if others or names or not orphans else []
     problems = _end_orphans(orphans, as_json)
-    for wish in wishes:
-        if (now := wish.after) is None:
+    for request in requests:
+        if (status := request.after) is None:
             continue
         if as_json:
-            print_json({"id": now.id, "state": now.state, "ending": now.ending})
+            print_json({"id": status.id, "state": status.state, "ending": status.ending})
         else:
-            click.echo(f"{now.id}: {ending_words(now, '' if wish.asked else ' already')}")
-    problems += [one.problem for one in wishes if one.problem]
+            click.echo(f"{status.id}: {ending_words(status, '' if request.asked else ' already')}")
+    problems += [request.problem for request in requests if request.problem]
     if problems:
         raise CastoffError("\n".join(problems))
     return 0
 
 
 def _without_directory(runs: tuple[str, ...]) -> tuple[list[str], list[Entry]]:
-    """The references of runs that have a directory, and the runs that have none any more."""
+    """Split the references of runs: those with a directory, and the entries of those whose directory
+    is gone.
+    """
     index = Index.of(os.environ)
     gone = {reference: index.gone(reference) for reference in runs}
     orphans = {entry.path: entry for entry in gone.values() if entry is not None}
@@ -49,18 +51,18 @@ def _without_directory(runs: tuple[str, ...]) -> tuple[list[str], list[Entry]]:
 
 
 def _end_orphans(entries: list[Entry], as_json: bool) -> list[str]:
-    """End the jobs of runs whose directories are gone, and say so; returns what went wrong."""
+    """End the jobs of runs whose directories are gone, print the results, and return the error messages."""
     from castoff.launcher.submission.orphans import end, look_for
 
     problems = []
     for entry in entries:
         try:
-            done = end(look_for(entry))
+            result = end(look_for(entry))
         except CastoffError as error:
             problems.append(str(error))
             continue
         if as_json:
             print_json({"id": entry.id, "state": "ended", "ending": "cancelled"})
         else:
-            click.echo(done)
+            click.echo(result)
     return problems

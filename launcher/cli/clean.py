@@ -102,8 +102,8 @@ def command(
     removed, problems = ([], []) if dry else _remove(candidates, index)
     if as_json:
         for run, summary, bytes in candidates:
-            place = {"id": run.id, "directory": str(run.path)}
-            print_json({**place, "ending": summary.ending, "bytes": bytes, "removed": run in removed})
+            facts = {"id": run.id, "directory": str(run.path), "ending": summary.ending, "bytes": bytes}
+            print_json({**facts, "removed": run in removed})
     elif removed:
         report(f"removed {counted(len(removed), 'run')}")
     if problems:
@@ -113,9 +113,9 @@ def command(
 def _candidates(
     index: Index, named: list[RunDirectory], allowed: Callable[[RunSummary], bool]
 ) -> list[_Candidate]:
-    """The runs that will be removed; an error where one that was named may not be."""
+    """The runs to remove. Raises an error if a run that the user named may not be removed."""
     overview = Overview.asked(index)
-    needed = {  # the directories of runs that others wait for, and who does
+    needed = {  # the directory of each run that another waits for: the id of the waiting run
         path: row.entry.id
         for row in overview.rows
         if row.summary.state in ("pending", "unknown")
@@ -146,21 +146,22 @@ def _ended(summary: RunSummary) -> float:
 
 
 def _examine(run: RunDirectory, needed: dict[str, str], *, named: bool) -> _Candidate:
-    """A run that may be removed, by its own records and not by what the index remembers; else an error."""
-    now = status(run)
-    if now.unsettled:
-        raise CastoffError(f"{run.id}: may still be active; {now.reason}")
-    if not now.over:
-        raise CastoffError(f"{run.id}: is {now.state}; castoff cancel {run.id} ends it")
+    """Check by its own records, not by the index, that a run may be removed; raise an error if not."""
+    current = status(run)
+    if current.unsettled:
+        raise CastoffError(f"{run.id}: may still be active; {current.reason}")
+    if not current.over:
+        raise CastoffError(f"{run.id}: is {current.state}; castoff cancel {run.id} ends it")
     if waiting := needed.get(str(run.path)):
         raise CastoffError(f"{run.id}: {waiting} waits for it, and needs to see how it ended")
-    likely = run.submission() is not None or (named and now.ending != "resume")
-    if now.state != "ended" or not (now.final or likely):
-        known = now.reason if now.reason != failed_because(now.members, now.ending) else None
-        why = known or "castoff did not submit it, so its scheduler may still requeue it"
+    likely = run.submission() is not None or (named and current.ending != "resume")
+    if current.state != "ended" or not (current.final or likely):
+        is_failure = current.reason == failed_because(current.members, current.ending)
+        reason = None if is_failure else current.reason
+        why = reason or "castoff did not submit it, so its scheduler may still requeue it"
         fix = f"if you know that it is not active, remove {run.path} yourself"
         raise CastoffError(f"{run.id}: {why}; {fix}")
-    return _Candidate(run, summary(now), size(run))
+    return _Candidate(run, summary(current), size(run))
 
 
 def _show(candidates: list[_Candidate]) -> None:
@@ -182,7 +183,7 @@ def _show(candidates: list[_Candidate]) -> None:
 
 
 def _remove(candidates: list[_Candidate], index: Index) -> tuple[list[RunDirectory], list[str]]:
-    """Remove runs, and what earlier removals have left; the runs removed, and what went wrong."""
+    """Remove runs and the remains of earlier removals; returns the removed runs and the error messages."""
     removed, problems = [], []
     for candidate in candidates:
         try:
@@ -191,6 +192,6 @@ def _remove(candidates: list[_Candidate], index: Index) -> tuple[list[RunDirecto
             index.forget([candidate.run])
         except CastoffError as error:
             problems.append(str(error))
-    for folder in {*index.folders(), *(one.run.path.parent for one in candidates)}:
+    for folder in {*index.folders(), *(candidate.run.path.parent for candidate in candidates)}:
         sweep(folder)
     return removed, problems

@@ -1,6 +1,6 @@
 """castoff completion: complete words in a shell.
 
-click has the protocol, the shells' functions, verbs, flags and files; `offers` has the rest.
+click provides the protocol, the shells' functions, verbs, flags and files; `offers` completes values.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _Items: TypeAlias = "list[CompletionItem[str]]"
 
 class _Answers(shells.ShellComplete):
     def get_completions(self, args: list[str], incomplete: str) -> _Items:
-        if "--" in args:  # the program's words
+        if "--" in args:  # the word belongs to the program
             return [CompletionItem(incomplete, type="file")]
         try:
             offered = super().get_completions(args, incomplete)
-        except (click.UsageError, CastoffError, OSError):  # no reason to write into the line being typed
+        except (click.UsageError, CastoffError, OSError):  # a message would disturb the line being typed
             return []
         option = re.match("-[^=]*=|", incomplete)[0]  # type: ignore[index]
         return [CompletionItem(option + item.value, item.type, item.help) for item in offered]
@@ -32,13 +32,15 @@ class _Answers(shells.ShellComplete):
 
 @shells.add_completion_class
 class _Bash(_Answers, shells.BashComplete):
-    # No space behind a name that is not complete yet, as below for zsh; fish sees to that.
+    # Add no space after a word that ends in . or =, which continues; zsh: see below; fish adds none itself.
     source_template = shells.BashComplete.source_template.replace(
         "    return 0\n", "    [[ ${COMPREPLY-} != *[.=] ]] || compopt -o nospace\n    return 0\n"
     )
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """bash takes = and : for words: `--site=x` is three, of which the last is replaced."""
+        """Rejoin the words that bash split at = and :, such as the three of `--site=x`; it replaces only the
+        last.
+        """
         args, incomplete = super().get_completion_args()
         words = re.sub("\n([=:]+)\n?", r"\1", "\n".join([*args, incomplete]))
         *args, incomplete = re.sub("(^|\n)(-[^=\n]*)=(.*)$", r"\1\2\n\3", words).split("\n")

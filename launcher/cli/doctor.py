@@ -94,7 +94,7 @@ def command(
 def _read(
     job: str | None, site_name: str | None, overrides: tuple[str, ...], flags: dict[str, Any]
 ) -> tuple[JobSpec, Site, list[Finding]]:
-    """The job, the site, and a finding if the job's file may not be read."""
+    """The job, the site, and a finding if castoff does not trust the job file."""
     from castoff.launcher.diagnosis.exposure import unusable
     from castoff.launcher.trust.decision import Untrusted
 
@@ -103,7 +103,7 @@ def _read(
     spec, unread = JobSpec(), []
     try:
         if job is not None or program or asks:
-            # A job that only flags describe has no program yet; `true` stands for it.
+            # Flags alone describe a job without a program: `true` takes its place.
             spec = read_job(job, overrides, flags, program or (None if job else ["true"]))
     except Untrusted as error:
         unread = [unusable(Path(job or ""), error)]
@@ -119,7 +119,7 @@ def _count(nodes: str) -> int:
 
 
 def _nodes(subject: Subject, nodes: int, walltime: str | None, *, quiet: bool) -> Iterator[Finding]:
-    """The findings of a job that tries a number of nodes."""
+    """The findings of a job that tests `nodes` nodes."""
     from castoff.launcher.diagnosis import node_job, node_results
     from castoff.launcher.diagnosis.finding import Finding
 
@@ -146,7 +146,7 @@ def _nodes(subject: Subject, nodes: int, walltime: str | None, *, quiet: bool) -
 
 
 def _printed(findings: Iterable[Finding], as_json: bool) -> list[Finding]:
-    """Print findings as they come, and return them."""
+    """Print findings as they arrive, and return them."""
     printed = []
     for finding in findings:
         printed.append(finding)
@@ -222,7 +222,7 @@ def _trust(
 
 
 def _nodes_option() -> None:
-    """Give --nodes its meaning in this verb, the number of nodes to try, and remove -N, the job's number."""
+    """Let --nodes mean the number of nodes to test, and remove its short form -N."""
     option = next(param for param in command.params if param.name == "nodes")
     assert isinstance(option, click.Option)
     option.opts, option.help = ["--nodes"], "Also try so many nodes, by a job of about a minute."

@@ -1,6 +1,7 @@
-"""Verbs on another machine: which machine is meant, and how each verb runs there.
+"""Verbs on another machine: which machine is meant, and how each verb runs on it.
 
-`castoff --on NAME VERB …`, the variable CASTOFF_ON, or `on:` in the project's .castoff/config.yaml.
+The machine is named by `castoff --on NAME VERB …`, by the variable CASTOFF_ON, or by `on:` in the project's
+.castoff/config.yaml.
 """
 
 from __future__ import annotations
@@ -36,23 +37,23 @@ ONLY_HERE = {
 """Verbs that cannot run on another machine, and why."""
 
 _WITH_THE_JOB = ("submit", "render")
-"""Verbs that read a job file here."""
+"""Verbs whose job file is read on this machine."""
 
 _ON_TERMINALS = ("shell", "alloc", "top", "clean")
-"""Verbs that need a terminal there, if they have one here."""
+"""Verbs that get a terminal on the other machine if they have one on this machine."""
 
 _LARGEST_PAGE = 1 << 26
-"""Bytes of a run's page; one with 20 curves has a fiftieth of this."""
+"""Limit of a run page's size, in bytes; a page with 20 curves has a fiftieth of it."""
 
 _READING = ("shell", "alloc")
-"""Verbs whose program reads our standard input."""
+"""Verbs whose program reads the standard input of this process."""
 
 
 def call(words: list[str], program: list[str] | None) -> int:
-    """Call a verb where it is meant to run, and return its exit code.
+    """Call a verb on the machine that is meant, and return its exit code.
 
     Raises:
-        CastoffError: no such machine, or what is wrong there.
+        CastoffError: there is no such machine, or the verb failed on it.
     """
     name, why, rest = _meant(words)
     if name in HERE:
@@ -68,7 +69,7 @@ def call(words: list[str], program: list[str] | None) -> int:
         raise WrongWords(f"{verb} {reason}; without --on: castoff {verb}", 2)
     machine = Machine(entry_named(name, os.environ, why), os.environ, as_named=explicit)
     typed = ["castoff", *words, *([] if program is None else ["--", *program])]
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # from here on Ctrl-C is an exception
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # from now on Ctrl-C is an exception
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return _with_castoff(machine, lambda: _call(machine, typed, rest, program))
@@ -79,7 +80,7 @@ def call(words: list[str], program: list[str] | None) -> int:
 
 
 def _meant(words: list[str]) -> tuple[str, str, list[str]]:
-    """The machine's name, what named it, and the words behind `--on`."""
+    """The machine's name, the setting that named it, and the words after `--on NAME`."""
     if words[0].startswith("--on="):
         return words[0].partition("=")[2], "--on", words[1:]
     if words[0] == "--on":
@@ -125,7 +126,7 @@ def _call(machine: Machine, typed: list[str], rest: list[str], program: list[str
 
 
 def _report(machine: Machine, words: list[str]) -> int:
-    """Make a page of a run there, and write it here, as `castoff report` would."""
+    """Make the page of a run on the other machine, and write it on this one as `castoff report` would."""
     from castoff.launcher.cli.report import command
 
     context = command.make_context("castoff report", list(words))
@@ -134,12 +135,12 @@ def _report(machine: Machine, words: list[str]) -> int:
     _check_paths(machine, "report", [] if run is None else [run])
     if output is None and is_terminal(sys.stdout):
         output = f"{Path(run or 'report').name}.html"
-    own = passing.Passed(machine, "report", [*([] if run is None else [run]), *chosen, "--output", "-"])
+    passed = passing.Passed(machine, "report", [*([] if run is None else [run]), *chosen, "--output", "-"])
     if output in (None, "-"):
-        return passing.run(own, os.environ)
+        return passing.run(passed, os.environ)
     parts: list[bytes] = []
     whole = Bounded(f"{machine.entry.name}: the page", _LARGEST_PAGE)
-    code = passing.run(own, os.environ, write=lambda data: parts.append(whole.take(data)))
+    code = passing.run(passed, os.environ, write=lambda data: parts.append(whole.take(data)))
     if code == 0:
         write_output(output, b"".join(parts).decode(errors="surrogateescape"), 0o600)
         report(f"wrote {Path(output).absolute()}")
@@ -147,7 +148,7 @@ def _report(machine: Machine, words: list[str]) -> int:
 
 
 def _ranking(name: str, value: object) -> list[str]:
-    """An option of `ranking_options` as words."""
+    """The words that give an option of `ranking_options` its value."""
     if name == "by" and value is not None:
         return ["--by", str(value)]
     if name == "largest" and value is not None:
@@ -156,7 +157,7 @@ def _ranking(name: str, value: object) -> list[str]:
 
 
 def _resubmit(passed: passing.Passed, words: list[str]) -> int:
-    """Resubmit there, with the variables of `env_from` that are set here."""
+    """Resubmit on the other machine, with the values that the variables in `env_from` have on this one."""
     from castoff.launcher.cli.resubmit import command
     from castoff.launcher.remote.messages import Names, NamesOf
     from castoff.launcher.runs.secrets import secrets
@@ -175,10 +176,10 @@ def _resubmit(passed: passing.Passed, words: list[str]) -> int:
 
 
 def _check_given(machine: Machine, run: str, names: list[str]) -> None:
-    """Ask whether a machine may be given variables that no job from here has given it before.
+    """Ask the user before a machine gets variables that no job from this machine has sent to it.
 
     Raises:
-        CastoffError: it may not.
+        CastoffError: the user does not agree, or cannot be asked.
     """
     from castoff.launcher.remote.remembered import remember_variables, variables_given
 
@@ -195,12 +196,14 @@ def _check_given(machine: Machine, run: str, names: list[str]) -> None:
 
 
 def _check_paths(machine: Machine, verb: str, words: list[str]) -> None:
-    """Refuse relative paths of files here, which would be taken for files there."""
+    """Refuse relative paths that exist on this machine: the other machine would resolve them in its own
+    folder.
+    """
     name = machine.entry.name
-    for at, word in enumerate(words):
+    for index, word in enumerate(words):
         option, equals, value = word.partition("=")
         if option in ("-o", "--output"):
-            value = value if equals else words[at + 1] if at + 1 < len(words) else ""
+            value = value if equals else "".join(words[index + 1 : index + 2])
             if value != "-":
                 raise WrongWords(
                     f"{verb}: {option} would write a file on {name}: print it and redirect it here, as in "
@@ -220,7 +223,7 @@ def _check_paths(machine: Machine, verb: str, words: list[str]) -> None:
 
 
 def _with_castoff(machine: Machine, do: Callable[[], int]) -> int:
-    """Do something there; if castoff is missing, offer to install it first."""
+    """Call `do`; if castoff is missing on the machine, offer to install it, and call `do` again."""
     try:
         return do()
     except NotInstalled as missing:
@@ -238,7 +241,7 @@ def _with_castoff(machine: Machine, do: Callable[[], int]) -> int:
 
 
 def _interrupted(machine: Machine, rest: list[str]) -> None:
-    """Report what Ctrl-C has ended, and what continues there."""
+    """Report what Ctrl-C has ended, and what continues on the machine."""
     name, verb = machine.entry.name, rest[0]
     if verb in ("logs", "wait", "top", "status", "list", "report"):
         again = " ".join(map(visible_word, machine.command(*rest)))

@@ -1,8 +1,7 @@
-"""A suggested setting in the form that the user needs: a line of the job file, or a flag.
+"""Suggested settings in the form that the user needs: a line of the job file, or a flag.
 
-Messages suggest a field as a line of YAML in backticks (castoff.launcher.typed.suggestion.setting). What was
-wrong on the command line is answered with the flag of the verb that was called, or with `--set` for a field
-without one.
+Messages suggest a field as a line of YAML in backticks (castoff.launcher.typed.suggestion.setting). If the
+problem is on the command line, the suggestion becomes the verb's flag, or `--set` for a field without a flag.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from castoff.launcher.typed.document import Document
 from castoff.launcher.typed.structure import fields_of
 
 _MISREAD = {"nodes": "; -N is the nodes, as for sbatch, and qsub's -N NAME is -J NAME"}
-"""What else a flag is elsewhere, where its value is text that no such field takes."""
+"""Hints for flags that mean something else in other tools, added if the value is not a number."""
 
 _SETTING = re.compile(r"`([a-z_]+: [^`]+)`")
 
 
 def flags_of(command: click.Command) -> dict[str, str]:
-    """The verb's flag for each field of a job that has one."""
+    """The verb's flag for each field of a job that has a flag."""
     return {
         option.name: max(option.opts, key=len)
         for option in command.params
@@ -35,7 +34,9 @@ def flags_of(command: click.Command) -> dict[str, str]:
 
 
 def answered(error: InvalidInput, flags: Mapping[str, str]) -> InvalidInput:
-    """The same error, with what is to be set as it is set there where the problem is."""
+    """The same error, with suggestions as flags for problems on the command line, and as YAML for those in
+    files.
+    """
     return InvalidInput([_answered(problem, flags) for problem in error.problems])
 
 
@@ -43,26 +44,26 @@ def _answered(problem: Problem, flags: Mapping[str, str]) -> Problem:
     where, path, message = problem
     typed = where == COMMAND_LINE or where.startswith("--")
 
-    def instead(found: re.Match[str]) -> str:
-        words = flag_words(found[1], flags)
+    def instead(setting: re.Match[str]) -> str:
+        words = flag_words(setting[1], flags)
         if typed and words:
             return words
         has_flag = words and not words.startswith(("--set ", "-- "))
-        return f"{found[0]} or {words}" if has_flag else found[0]
+        return f"{setting[0]} or {words}" if has_flag else setting[0]
 
     if path in _MISREAD and where == f"--{path}" and re.match(r"is '(?!-?\d+')", message):
         message += _MISREAD[path]
     if path == "walltime" and (minutes := re.match(r"is '?([1-9]\d*)'?, but takes a duration", message)):
         message += f"; what is {minutes[1]} to sbatch is {minutes[1]}m here"
-    if where == "--command":  # no flag, but what follows --
+    if where == "--command":  # not a flag: the command follows --
         return Problem("the program", "", _SETTING.sub(instead, message))
     if where == COMMAND_LINE and path:
-        where = flags.get(path, "")  # what is missing has no place, and its flag is what to give
+        where = flags.get(path, "")  # a missing field: name the flag that sets it
     return Problem(where, path, _SETTING.sub(instead, message))
 
 
 def flag_words(line: str, flags: Mapping[str, str]) -> str:
-    """A line of a job file as words of the command line; empty if it is no such line."""
+    """The words of a command line that set the same as a line of a job file; empty if it is no such line."""
     try:
         document = Document.parse(line, "")
     except InvalidInput:
@@ -82,7 +83,7 @@ def _leaves(document: Document) -> Iterator[tuple[str, str, Any]]:
             return
         name = ".".join(map(str, path))
         if isinstance(value, list):
-            words = [document.text((*path, at), item) for at, item in enumerate(value)]
+            words = [document.text((*path, index), item) for index, item in enumerate(value)]
             quoted = [
                 yaml_word(word) if isinstance(item, str) else word
                 for item, word in zip(value, words, strict=True)
@@ -105,7 +106,7 @@ def _words(path: str, text: str, value: Any, flags: Mapping[str, str]) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether YAML reads a text as itself without quotes."""
+    """Whether YAML reads an unquoted text as the same string."""
     try:
         return bool(Document.parse(text, "").data == text)
     except InvalidInput:

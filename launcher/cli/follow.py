@@ -1,4 +1,4 @@
-"""Following a run on the terminal, to its end: `castoff logs -f`, and what submits with --follow."""
+"""Follow a run on the terminal to its end: `castoff logs -f`, and the verbs that take --follow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _EVERYTHING = Selection()
 
 
 def follow_run(run: RunDirectory, selection: Selection = _EVERYTHING, *, as_json: bool = False) -> int:
-    """Follow a run to its end; its code, or that of what was selected. Ctrl-C leaves the run as it is."""
+    """Follow a run to its end, and return the exit code of the run or of the selected members. Ctrl-C does
+    not stop the run.
+    """
     try:
         members = members_of(run, status(run, Poller(AT_A_GLANCE)), selection)
         show = Json() if as_json else _text(several=len(members) > 1, labels=len(selection.ranks) != 1)
@@ -38,7 +40,7 @@ def follow_run(run: RunDirectory, selection: Selection = _EVERYTHING, *, as_json
 
 
 def write(data: bytes) -> None:
-    """Write to standard output what a reader of it waits for."""
+    """Write to standard output, and flush it at once."""
     if data:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -58,13 +60,13 @@ def _text(*, several: bool, labels: bool) -> Text:
 
 
 def pause(seconds: float) -> None:
-    """Let seconds pass, but notice at once when nobody reads standard output any more.
+    """Wait for some seconds, but raise an error at once if standard output loses its reader.
 
     Raises:
-        BrokenPipeError: nobody does.
+        BrokenPipeError: nobody reads standard output any more.
     """
     poller = select.poll()
-    with contextlib.suppress(OSError, ValueError):  # it is not a file
+    with contextlib.suppress(OSError, ValueError):  # standard output is not a file
         poller.register(sys.stdout.fileno(), 0)
     if any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(1000 * seconds)):
         raise BrokenPipeError

@@ -1,4 +1,4 @@
-"""The verbs as click commands: found by name, loaded when called."""
+"""The verbs as click commands, each loaded when it is called."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from castoff.launcher.cli.offers import complete_machines
 from castoff.launcher.errors import CastoffError, InvalidInput
 
 _TAKE_A_PROGRAM = ("alloc", "doctor", "launch", "on", "render", "shell", "submit", "train")
-"""The verbs for which what follows `--` is the program's, or for train the trainer's."""
+"""The verbs that accept words after `--`: a program, or for `train` the trainer's arguments."""
 
 
 class _Verbs(click.Group):
-    """Lists the verbs without their modules, and loads the one that is called."""
+    """A click group that lists the verbs without their modules, and imports only the one that is called."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -35,9 +35,9 @@ class _Verbs(click.Group):
             )
         if ctx.obj is not None and verb not in _TAKE_A_PROGRAM:
             ctx.fail(f"{verb} takes no program, so nothing may follow --")
-        found = import_module(module_of(verb)).command
+        command = import_module(module_of(verb)).command
         _hear_interrupts()
-        return verb, found, args[1:]
+        return verb, command, args[1:]
 
     def get_help(self, ctx: click.Context) -> str:
         return help_text()
@@ -52,14 +52,14 @@ class _Verbs(click.Group):
 @click.option(
     "--on",
     metavar="NAME",
-    expose_value=False,  # which `main` has taken away
+    expose_value=False,  # `main` handles it; it is only shown in the help
     shell_complete=complete_machines,
     help="Run the verb on another machine, over SSH (castoff on --help).",
 )
 @click.version_option(package_name="castoff", prog_name="castoff")
 @click.pass_context
 def castoff(context: click.Context) -> None:
-    """See `help_text`."""
+    """Print the help if no verb is given."""
     if context.invoked_subcommand is None:
         if context.obj is not None:
             context.fail("name a verb first, as in castoff launch -n 2 python train.py")
@@ -67,7 +67,7 @@ def castoff(context: click.Context) -> None:
 
 
 def _hear_interrupts() -> None:
-    """From here on Ctrl-C is an exception: a verb may have something to clear up."""
+    """Turn Ctrl-C into KeyboardInterrupt from now on, so that a verb can clean up."""
     import signal
 
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see castoff.program
@@ -83,11 +83,11 @@ class WrongWords(CastoffError):
 
 
 def call(words: list[str], program: list[str] | None) -> int:
-    """Call the verb that the words name, and return its exit code; `program`: what stands after --.
+    """Call the verb that the words name, and return its exit code; `program`: the words after --.
 
     Raises:
-        WrongWords: they are not what the verb takes.
-        CastoffError: what the verb says is wrong.
+        WrongWords: the verb does not accept the words.
+        CastoffError: the verb failed.
     """
     try:
         result: Any = castoff.main(words, prog_name="castoff", obj=program, standalone_mode=False)
@@ -130,7 +130,7 @@ def _in_one_line(error: click.ClickException, words: list[str]) -> str:
 
 
 def _for_file(args: list[str], program: list[str] | None) -> str:
-    """What does something with a file that stands where a verb belongs; empty where it is none."""
+    """The command line for a file in the place of a verb: submit, import or launch; empty if none fits."""
     from pathlib import Path
 
     from castoff.launcher.cli.program import INTERPRETERS, JOB_FILES, directives_in
@@ -147,16 +147,16 @@ def _for_file(args: list[str], program: list[str] | None) -> str:
 
 
 def _behind_its_verb(words: list[str]) -> str:
-    """Where an option belongs that stands before the verb."""
-    at = next((at for at, word in enumerate(words) if word in VERBS), None)
-    if at is None:
+    """The end of the message about an option before the verb: the command line with the option after it."""
+    position = next((index for index, word in enumerate(words) if word in VERBS), None)
+    if position is None:
         return ""
-    meant = _typed(["castoff", words[at], *words[:at], *words[at + 1 :]], None)
+    meant = _typed(["castoff", words[position], *words[:position], *words[position + 1 :]], None)
     return f" before a verb; here: {meant}"
 
 
 def _two_hyphens(words: list[str], command: click.Command) -> str:
-    """The message that an option's name takes two hyphens; empty where none lacks one."""
+    """The message that a long option takes two hyphens, not one; empty if that is not the problem."""
     flags = {flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")}
     for word in words:
         name = word.partition("=")[0]
@@ -166,40 +166,40 @@ def _two_hyphens(words: list[str], command: click.Command) -> str:
 
 
 def _of_more_words(message: str, words: list[str]) -> str:
-    """What to do with words that a verb does not take: most likely they are a program."""
+    """The end of the message about extra words: most likely they are a program, which follows --."""
     from castoff.launcher.cli.program import JOB_FILES
 
     extra = message.partition("(")[2].rpartition(")")[0]
-    at = next((at for at in range(len(words)) if " ".join(words[at:]) == extra), len(words))
-    if at > 1 and words[at - 2] == "--set" and "=" not in words[at - 1]:
-        return f"; a field is set by --set {_typed([f'{words[at - 1]}={words[at]}'], None)}"
-    if at == len(words):
+    start = next((start for start in range(len(words)) if " ".join(words[start:]) == extra), len(words))
+    if start > 1 and words[start - 2] == "--set" and "=" not in words[start - 1]:
+        return f"; a field is set by --set {_typed([f'{words[start - 1]}={words[start]}'], None)}"
+    if start == len(words):
         return "; a program follows --"
-    if words[at].endswith(JOB_FILES):
+    if words[start].endswith(JOB_FILES):
         return "; one job file at a time; a program follows --"
-    return f"; a program follows --: {_typed(['castoff', *words[:at]], words[at:])}"
+    return f"; a program follows --: {_typed(['castoff', *words[:start]], words[start:])}"
 
 
 def _of_a_value(message: str, words: list[str]) -> str:
-    """What is wrong with an option's value, as castoff says it."""
-    if "-np" in words:  # read as -n and p
+    """The message about an option's invalid value, in castoff's wording."""
+    if "-np" in words:  # click reads it as -n with the value p
         return f"no option -np; here: -n {_value('-np', words)}"
-    if found := re.search(r"'(\S+)' is not one of (.*)", message):
+    if match := re.search(r"'(\S+)' is not one of (.*)", message):
         from castoff.launcher.typed.suggestion import did_you_mean
 
-        return message + did_you_mean(found[1], re.findall(r"'(\S+?)'", found[2]))
+        return message + did_you_mean(match[1], re.findall(r"'(\S+?)'", match[2]))
     return message.replace("is not a valid integer range", "is not a whole number")
 
 
 def _typed(words: list[str], program: list[str] | None) -> str:
-    """A command line, as one may type it."""
+    """A command line to show to the user, quoted for a shell."""
     from castoff.launcher.text.quoting import visible_word
 
     return " ".join(map(visible_word, [*words, *([] if program is None else ["--", *program])]))
 
 
 def _value(option: str, words: list[str]) -> str:
-    """What follows an option as its value; … where nothing does."""
+    """The option's value among the words; … if it has none."""
     from castoff.launcher.text.quoting import visible_word
 
     for word, after in zip(words, [*words[1:], "-"], strict=True):
@@ -211,16 +211,16 @@ def _value(option: str, words: list[str]) -> str:
 
 
 def _instead(option: str, value: str, command: click.Command) -> str:
-    """The end of the message that a verb has no such option."""
+    """The end of the message about an unknown option: the option or field that the user probably meant."""
     from castoff.launcher.cli.flags import flags_of
     from castoff.launcher.config.job import JobSpec
     from castoff.launcher.config.synonyms import instead
     from castoff.launcher.typed.structure import bare, fields_of
     from castoff.launcher.typed.suggestion import did_you_mean
 
-    if option == "--on":  # which is castoff's own, for every verb
+    if option == "--on":  # an option of castoff itself, before every verb
         return f" behind a verb; here: castoff --on {value} {command.name}"
-    own = flags_of(command)
+    field_flags = flags_of(command)
     flags = [flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")]
     if option in ("-o", "--output") and command.name == "init":
         return f"; here: castoff init {value}"
@@ -229,21 +229,21 @@ def _instead(option: str, value: str, command: click.Command) -> str:
     name = option.lstrip("-").replace("-", "_")
     resource, equals, amount = value.partition("=")
     is_field = bool(instead("JobSpec", resource)) or resource in fields_of(JobSpec)
-    if option == "-l" and equals and is_field and resource != "select":  # whose chunks are several fields
+    if option == "-l" and equals and is_field and resource != "select":  # select sets several fields
         return _instead(f"--{resource}", amount, command)
     meant = name if name in fields_of(JobSpec) else instead("JobSpec", name)
     if meant is None or "--set" not in flags:
         return did_you_mean(option, flags)
     if meant.partition(".")[0] not in fields_of(JobSpec):
-        if meant.partition(",")[0] in own:  # several fields
-            meant = re.sub(r"\w+", lambda word: own.get(word[0], word[0]), meant)
+        if meant.partition(",")[0] in field_flags:  # several fields
+            meant = re.sub(r"\w+", lambda word: field_flags.get(word[0], word[0]), meant)
         return f"; here: {meant}"
-    if meant == "array":  # as sbatch takes it
+    if meant == "array":  # the value is written as for sbatch: INDICES%MAX_CONCURRENT
         indices, _, at_once = value.partition("%")
         more = f" --set array.max_concurrent={at_once}" if at_once else ""
         return f"; here: --set array.indices={indices}{more}"
     if get_origin(bare(fields_of(JobSpec)[meant.partition(".")[0]].type)) in (dict, list):
-        value = "…"  # which is no such word alone
+        value = "…"  # a single word cannot be a mapping or a list
     if value == "…" and bare(fields_of(JobSpec)[meant.partition(".")[0]].type) in (bool, bool | None):
         value = "true"
     flag = f"--{meant.replace('_', '-')}"

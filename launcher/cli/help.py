@@ -1,4 +1,6 @@
-"""The output of `castoff --help`, without click, whose import would take twice as long as the rest."""
+"""The output of `castoff --help`, made without click, whose import would take twice as long as everything
+else.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ GROUPS = {
         "completion": "Print the completion script for a shell.",
     },
 }
-"""The verbs as the overview lists them. Each is a module of castoff.launcher.cli."""
+"""The verbs as the help groups them, with their summaries. Each is a module of castoff.launcher.cli."""
 
 VERBS = {verb: words for group in GROUPS.values() for verb, words in group.items()}
 
@@ -58,7 +60,7 @@ ABOUT = (
 
 
 def module_of(verb: str) -> str:
-    """The module in which a verb is: `import` is a word that Python keeps for itself."""
+    """The name of a verb's module; `import_` for `import`, which is a keyword of Python."""
     return f"castoff.launcher.cli.{verb}_" if verb == "import" else f"castoff.launcher.cli.{verb}"
 
 
@@ -70,8 +72,8 @@ _OPTIONS = {
 
 
 def help_text() -> str:
-    """The help of castoff itself, as wide as click would make it here."""
-    import textwrap  # late: those who call a verb need the names alone
+    """The help text of castoff itself, wrapped to the width that click would use."""
+    import textwrap  # late: calling a verb needs only the names above
 
     width = max(min(_columns(), 80) - 2, 50)
     about = [textwrap.fill(words, width, initial_indent="  ", subsequent_indent="  ") for words in ABOUT]
@@ -81,7 +83,7 @@ def help_text() -> str:
 
 
 def examples(*lines: str) -> str:
-    """The end of a verb's help, which click prints as it is."""
+    """The examples at the end of a verb's help, marked so that click does not wrap them."""
     return "\n".join(["\b\nExamples:", *(f"  {line}" for line in lines)])
 
 
@@ -96,7 +98,7 @@ def _listed(title: str, entries: Mapping[str, str], width: int, indent: int) -> 
 
 
 def _columns() -> int:
-    """The width of the terminal; as shutil has it, whose import would take a tenth of the time."""
+    """The terminal's width, like shutil.get_terminal_size, whose import would take a tenth of the time."""
     try:
         columns = int(os.environ.get("COLUMNS", ""))
     except ValueError:
@@ -104,6 +106,6 @@ def _columns() -> int:
     if columns <= 0 and sys.__stdout__ is not None:
         try:
             columns = os.get_terminal_size(sys.__stdout__.fileno()).columns
-        except (OSError, ValueError):  # it is not a terminal, or was closed
+        except (OSError, ValueError):  # standard output is not a terminal, or is closed
             columns = 0
     return columns if columns > 0 else 80

@@ -1,4 +1,6 @@
-"""`castoff launch --here` as a job's script writes it: read without click, a third of a start's time."""
+"""Parse `castoff launch --here` as job scripts write it, without click, whose import takes a third of the
+start.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from pathlib import Path
 from castoff.launcher.launchers.local.start import StartRequest, start_ranks
 from castoff.launcher.runs.run import RESUME, inherited_lock, wants_resume
 
-TYPE_CHECKING = False  # `typing` is not needed otherwise
+TYPE_CHECKING = False  # nothing else needs `typing`, which takes long to import
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -20,7 +22,7 @@ _TEXTS = ("--log-dir", "--failure-file", "--job-id", "--preload", "--given")
 
 
 def read(words: Sequence[str], program: Sequence[str] | None) -> StartRequest | None:
-    """What the words ask for; None if click has to parse them."""
+    """The request for ranks that the words make; None if click has to parse them."""
     flags = dict(zip(words[2::2], words[3::2], strict=False))
     if [*words[:2]] != WORDS or not program or 2 * len(flags) + 2 != len(words):
         return None
@@ -50,40 +52,39 @@ def modules(text: str | None) -> list[str] | None:
 
 
 def with_given(environment: Mapping[str, str], names: str | None) -> Mapping[str, str]:
-    """The ranks' environment, with variables (their names joined by commas) that a job's script passes to
-    ranks only.
+    """The ranks' environment, with the variables that a job's script passes to ranks only.
 
-    They would have changed this process, too, had they had their own names.
+    `names`: the variables' names, joined by commas. The script passes each as CASTOFF_GIVEN_NAME, since under
+    its own name it would affect this process, too.
     """
     if not names:
         return environment
-    given = {name: f"{_GIVEN}{name}" for name in names.split(",")}
-    others = {name: value for name, value in environment.items() if name not in given.values()}
-    return others | {name: environment[held] for name, held in given.items() if held in environment}
+    passed_as = {name: f"{_GIVEN}{name}" for name in names.split(",")}
+    others = {name: value for name, value in environment.items() if name not in passed_as.values()}
+    return others | {name: environment[alias] for name, alias in passed_as.items() if alias in environment}
 
 
 def _number(text: str) -> int | None:
-    """A number above 0; None: something else, which click may accept or refuse."""
+    """A number above 0; None for any other text, which click then accepts or refuses."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 and int(text) else None
 
 
 def run(request: StartRequest) -> int:
-    """Start the ranks on this host; returns their exit code, or 75 if the program has said that it can
-    resume."""
-    of_job = request.environment.get("CASTOFF_OUTCOME_FILE")  # of a job around this, which reads it
+    """Start the ranks on this host; returns their exit code, or 75 if the program can be resumed."""
+    of_job = request.environment.get("CASTOFF_OUTCOME_FILE")  # set inside a job, whose script reads the file
     if of_job and not request.driver:
         return start_ranks(request, output=sys.stdout.buffer, messages=sys.stderr)
-    import tempfile  # late: it loads a dozen modules, and most ranks are a job's
+    import tempfile  # late: it imports a dozen modules, and most ranks start inside a job
 
     from castoff.launcher.errors import report
 
     with tempfile.TemporaryDirectory(prefix="castoff-launch-") as folder:
         outcome, hosts = Path(of_job or Path(folder, "outcome")), Path(folder, "hosts")
-        own = {"CASTOFF_OUTCOME_FILE": str(outcome)}
+        variables = {"CASTOFF_OUTCOME_FILE": str(outcome)}
         if request.driver:
             hosts.write_text(f"{os.uname().nodename}\n")
-            own["CASTOFF_HOST_FILE"] = str(hosts)
-        request = request._replace(environment={**request.environment, **own})
+            variables["CASTOFF_HOST_FILE"] = str(hosts)
+        request = request._replace(environment={**request.environment, **variables})
         code = start_ranks(request, output=sys.stdout.buffer, messages=sys.stderr)
         if code == 0 and not of_job and wants_resume(outcome):
             report("the program has stopped early and can be resumed: run the same command again")

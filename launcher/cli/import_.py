@@ -1,4 +1,4 @@
-"""castoff import: a job file from a script for sbatch, qsub or flux batch."""
+"""castoff import: write a job file for a script for sbatch, qsub or flux batch."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from castoff.launcher.importing.script import Wish
 
 INCOMPLETE = 3
-"""The exit code if a directive is not expressed in the job file, or castoff cannot start the ranks."""
+"""The exit code if the job file cannot express a directive, or castoff cannot start the ranks."""
 
 _LONGEST = 900_000
-"""Number of bytes of a script; a job file, which contains it, may have a million."""
+"""Limit of a script's size, in bytes: a job file contains the script, and may have a million bytes."""
 
 
 @click.command(
@@ -63,8 +63,8 @@ def command(script: Path, output: Path | None, ranks: bool, driver: bool) -> int
     except NotAScript as error:
         error.args = (f"{shown}: {str(error).replace(' FILE ', f' {visible_word(str(script))} ')}",)
         raise
-    for one in result.refused:
-        report(f"{shown}:{one.line or ''}: not expressed: {one.text}: {one.why}")
+    for refusal in result.refused:
+        report(f"{shown}:{refusal.line or ''}: not expressed: {refusal.text}: {refusal.why}")
     if wish == "ranks" and result.kept:
         if result.kept == WITHOUT_PARSER:
             raise CastoffError(f"--ranks: {WITHOUT_PARSER}")
@@ -102,11 +102,11 @@ def _text(script: Path) -> str:
         )
     try:
         with script.open("rb") as file:
-            found = file.read(_LONGEST + 1)
+            data = file.read(_LONGEST + 1)
     except OSError as error:
         raise CastoffError(f"{shown}: cannot be read: {error.strerror}") from error
-    if len(found) > _LONGEST:
+    if len(data) > _LONGEST:
         raise CastoffError(
             f"{shown}: is longer than {_LONGEST:,} bytes; let the job's script be short, and run this one"
         )
-    return found.decode("utf-8", errors="surrogateescape")  # line ends as they are
+    return data.decode("utf-8", errors="surrogateescape")  # keeps line endings

@@ -1,4 +1,4 @@
-"""What render, submit and others share: the job file, its overrides, the site, and the machine it is for."""
+"""Options that several verbs share: the job file, its overrides, the site, and the machine to run on."""
 
 from __future__ import annotations
 
@@ -31,22 +31,23 @@ _SHORT = {
     "account": ["-A"],
     "queue": ["-q", "-p"],
 }
-"""Short flags as sbatch, srun, mpiexec and qsub have them. Where these differ, -q is the queue and -N the
-nodes."""
+"""Short flags of sbatch, srun, mpiexec and qsub. Where these disagree, -q is the queue and -N the number of
+nodes.
+"""
 
 _TEXTS = ("name", "memory", "walltime", "grace", *_OF_CLUSTERS, "workdir", "python")
 
 
 class Target(NamedTuple):
-    """Another machine that a job is for."""
+    """The other machine for which a job is planned."""
 
     machine: Machine
     typed: list[str]
-    """The whole command, as the user typed it."""
+    """The whole command line, as the user typed it."""
 
 
 target: contextvars.ContextVar[Target | None] = contextvars.ContextVar("target", default=None)
-"""The machine that `--on` names for a verb that reads a job file here; None: this machine."""
+"""The machine that `--on` names, for verbs that read a job file on this machine; None without `--on`."""
 
 
 def job_options(function: F) -> F:
@@ -62,11 +63,13 @@ def job_options(function: F) -> F:
 
 
 job_argument = click.argument("job", required=False, type=click.Path(), metavar="[JOB] [-- COMMAND...]")
-"""A job file, and what follows --."""
+"""The argument for a job file, with a hint in its usage that a program follows --."""
 
 
 def load_job(job: str | None, overrides: tuple[str, ...], flags: dict[str, Any]) -> JobSpec:
-    """The job of a file, flags and --set; the words after -- are its command."""
+    """The job from a file, flags and --set; words after -- replace its command. Fails without file and
+    program.
+    """
     context = click.get_current_context()
     program = context.obj
     if job is None and not program and not any(item.startswith("command=") for item in overrides):
@@ -78,31 +81,34 @@ def load_job(job: str | None, overrides: tuple[str, ...], flags: dict[str, Any])
 def read_job(
     job: str | None, overrides: tuple[str, ...], flags: dict[str, Any], program: list[str] | None
 ) -> JobSpec:
-    """The job of a file, flags, --set, and a program in place of the file's."""
-    given: dict[str, Any] = {name: _number(name, value) for name, value in flags.items() if value is not None}
+    """The job from a file, flags and --set; `program` replaces its command."""
+    values: dict[str, Any] = {
+        name: _number(name, value) for name, value in flags.items() if value is not None
+    }
     if program:
-        given["command"] = program
-    return JobSpec.load(job, overrides=overrides, flags=given)
+        values["command"] = program
+    return JobSpec.load(job, overrides=overrides, flags=values)
 
 
 def asked_fields(spec: JobSpec, fields: Iterable[str]) -> list[str]:
-    """Those of the given fields that a job sets."""
+    """The names in `fields` of the fields that a job sets."""
     plain = type(spec)()
     return [name for name in fields if getattr(spec, name) != getattr(plain, name)]
 
 
 def _number(name: str, given: str | int) -> str | int:
-    """A number where one is expected; other text is returned unchanged, and reported with all other
-    problems."""
+    """Convert the value of a numeric field to an int; return other text unchanged, for the checks of the
+    whole job to report.
+    """
     text = str(given)
     return int(text) if name in _NUMBERS and text.isdecimal() and len(text) < 19 else given
 
 
 def load_site(name: str | None, spec: JobSpec | None = None) -> Site:
-    """The site by its name, or by the rule of `choose_site`, which is reported on standard error.
+    """The named site, or the one that `choose_site` chooses, with the reason reported on standard error.
 
     Raises:
-        InvalidInput: nobody has named a site, there is no scheduler here, and the job asks for a cluster's.
+        InvalidInput: the job needs a cluster, but no site is named, and this host has no scheduler.
     """
     if name is not None:
         return site_named(name)

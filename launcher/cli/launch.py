@@ -40,13 +40,14 @@ _LEFT_OUT_HERE = (
     "requeue",
     "launcher",
 )
-"""Fields of a job file that mean nothing to ranks that castoff itself starts on this host."""
+"""Fields of a job file that have no effect on ranks that castoff's own launcher starts on this host."""
 
 _MASTER_PORT = derived_port("")
-"""The port where ranks on hosts that the user named meet; they share no job id."""
+"""The default rendezvous port for hosts that the user names, which have no job id in common."""
 
 _NOT_HERE = ("container", "stage")
-"""Fields that only a script applies, and without which the program would run elsewhere or lack its files."""
+"""Fields that only a job's script can apply, and that the program needs: its container and its staged files.
+"""
 
 
 @click.command(
@@ -90,8 +91,8 @@ _NOT_HERE = ("container", "stage")
     help="On this host: what one process imports for all ranks, joined by commas, or none; "
     "default torch, if several ranks run a script that imports it.",
 )
-@click.option("--agent-for", type=click.IntRange(min=1), hidden=True)  # of a job's script, which starts again
-@click.option("--given", "given_names", hidden=True)  # of a job's script: see `with_given`
+@click.option("--agent-for", type=click.IntRange(min=1), hidden=True)  # for job scripts, when they restart
+@click.option("--given", "given_names", hidden=True)  # for job scripts: see `with_given`
 @click.option("--job-id", help="On this host: what the rendezvous port is derived from.")
 def command(
     job: str | None,
@@ -128,11 +129,11 @@ def command(
         _refuse({"--site": site_name}, "names an allocation's site, and --here is this host alone")
     flags = {name: value for name, value in layout.items() if value is not None}
     hosts = _hosts_by_hand(node_rank, master_addr, master_port, flags)
-    found = None if here or hosts is not None else _allocation(site_name)
+    allocated = None if here or hosts is not None else _allocation(site_name)
     of_this_host = {"--log-dir": log_dir, "--failure-file": failure_file, "--job-id": job_id}
     of_this_host["--preload"] = preload
-    if found is not None:
-        allocation, site = found
+    if allocated is not None:
+        allocation, site = allocated
         _refuse(of_this_host, f"is for ranks on this host alone (--here), and this is {allocation}")
         from castoff.launcher.cli.job_options import load_job
 
@@ -176,7 +177,7 @@ def command(
 
 
 class _JobHere(NamedTuple):
-    """A job on this host."""
+    """A job file planned for this host."""
 
     spec: JobSpec
     site: Site
@@ -184,7 +185,7 @@ class _JobHere(NamedTuple):
 
     @property
     def by_mpiexec(self) -> bool:
-        """Whether the job names an mpiexec that should start its ranks."""
+        """Whether the job needs its script: it is a batch script, or its launcher is not castoff's own."""
         from castoff.launcher.launchers.commands import LAUNCHERS
 
         return self.plan.script is not None or not (self.plan.driver or LAUNCHERS[self.plan.launcher].here)
@@ -202,7 +203,7 @@ def _planned_here(
 
 
 def _run_script(spec: JobSpec, site: Site, allocation: Allocation, runs_dir: Path | None) -> int:
-    """Run the job as a run with a directory of its own, by the script that a submission would send."""
+    """Run the job in the foreground, with a run directory and the script that a submission would send."""
     from castoff.launcher.interactive.in_allocation import submission_only
     from castoff.launcher.interactive.launch import run_in_foreground
 
@@ -225,7 +226,7 @@ def _this_machine() -> Allocation:
 
 
 def _report_idle_devices(request: StartRequest) -> None:
-    """Report that a single rank is rarely intended here: libraries that see RANK then use one device."""
+    """Warn that a single rank leaves GPUs of this host idle: libraries that see RANK use one device each."""
     from castoff.launcher.launchers.local.this_host import gpus_here
 
     if request.world_size == 1 and (count := gpus_here(request.environment)) > 1:
@@ -238,7 +239,7 @@ def _report_idle_devices(request: StartRequest) -> None:
 def _hosts_by_hand(
     number: int | None, address: str | None, port: int | None, flags: dict[str, int]
 ) -> Hosts | None:
-    """The hosts that the user named by flags, without a scheduler; removes these flags from `flags`."""
+    """The hosts that the user named by flags, without a scheduler. Removes these flags from `flags`."""
     context = click.get_current_context()
     if number is None:
         _refuse({"--master-addr": address, "--master-port": port}, "goes with --node-rank and --nodes")
@@ -266,13 +267,13 @@ def _hosts_by_hand(
 
 
 def _refuse(flags: Mapping[str, object], why: str) -> None:
-    for flag, given in flags.items():
-        if given is not None:
+    for flag, value in flags.items():
+        if value is not None:
             click.get_current_context().fail(f"{flag} {why}")
 
 
 def _with_job(request: StartRequest, job: _JobHere, where: str) -> StartRequest:
-    """The request with what a job file says and no flag overrides."""
+    """The request completed from a job file; flags keep precedence."""
     import msgspec
 
     from castoff.launcher.cli.job_options import asked_fields
@@ -314,36 +315,37 @@ def _report_ignored(spec: JobSpec, fields: Iterable[str]) -> None:
 
 
 def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
-    """The allocation to use and its site; None: only this host. Raises if this process is one of its
-    ranks."""
+    """The allocation to use and its site; None if ranks start on this host only. Raises an error if this
+    process is already a rank in the allocation.
+    """
     if site_name is None and not in_allocation(os.environ):
-        return None  # as mostly: nothing else is loaded
+        return None  # the usual case, which imports nothing more
     from castoff.launcher.interactive.in_allocation import find, rank_here
     from castoff.launcher.schedulers.choice import choose_site, site_named
 
     site = None if site_name is None else site_named(site_name)
     if site is not None and is_own(site.scheduler):
         return None
-    found = find(os.environ)
+    allocations = find(os.environ)
     if site is None:
-        if not found:
+        if not allocations:
             return None
-        site, why = choose_site(inside=found[0].scheduler)
+        site, why = choose_site(inside=allocations[0].scheduler)
         report(f"site {site.name}: {why}")
         if is_own(site.scheduler):
             return None
-    allocation = next((one for one in found if one.scheduler == site.scheduler), None)
+    allocation = next((item for item in allocations if item.scheduler == site.scheduler), None)
     if allocation is None:
         get = queued_of(site.scheduler).interactive
         hint = f"this shell is in no allocation of it: get one with {get}, or use castoff submit"
-        if found:
-            hint = f"this is {found[0]}: name the site of this machine with --site"
+        if allocations:
+            hint = f"this is {allocations[0]}: name the site of this machine with --site"
         raise CastoffError(f"site {site.name} runs {site.scheduler}, but {hint}; --here is this host alone")
     rank = rank_here(os.environ)
     if rank is not None:
         size = "" if rank.world_size is None else f" of {rank.world_size}"
         sources = [rank.sources.get(field, "") for field in ("rank", "world_size", "local_rank")]
-        names = " ".join(name for name in sources if name.isidentifier())  # others are descriptions
+        names = " ".join(name for name in sources if name.isidentifier())  # not descriptions
         raise CastoffError(
             f"this process is rank {rank.rank}{size} already, started by {rank.launcher}, and each of them "
             f"would start ranks on all hosts of {allocation}.\n"

@@ -39,14 +39,14 @@ _STATES = ("pending", "running", "ended", *reversed(ENDINGS))
 _HEADINGS = ("run", "site", "state", "code", "attempts", "age", "took", "members", "why")
 
 _DISPENSABLE = ("why", "attempts", "site", "code", "took", "members", "age")
-"""Columns that a narrow terminal goes without, because `castoff status` shows them."""
+"""Columns that a narrow terminal omits, because `castoff status` shows them."""
 
 
 _FLEXIBLE = {"why": 24}
-"""Columns that a narrow terminal cuts, and how many characters of them stay."""
+"""Columns that a narrow terminal shortens, and the number of characters that remain."""
 
 _WHY = 100
-"""Characters of the reason why a run waits or failed."""
+"""Limit of characters for the reason why a run is waiting or failed."""
 
 
 @click.command(
@@ -107,16 +107,16 @@ def command(
         print_json(*map(_plain, found.rows))
     for line in [] if as_json else found.table():
         click.echo(line)
-    for one in found.notes if found.rows or as_json else [found.why_none, *found.notes]:
-        report(one)
+    for note in found.notes if found.rows or as_json else [found.why_none, *found.notes]:
+        report(note)
 
 
 class _Found(NamedTuple):
-    """The result of a look at the runs."""
+    """The selected runs at one moment, and messages about them."""
 
     rows: list[Row]
     why_none: str
-    """The message if there are none."""
+    """The message if no run is selected."""
     notes: list[str]
     """Messages for the user."""
     time: float
@@ -130,16 +130,16 @@ class _Found(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """The runs that are selected."""
+    """The user's selection of runs."""
 
     states: tuple[str, ...]
     name: str | None
     since: int | None
     newest: int | None
-    """Number of ended runs; None: all."""
+    """Number of ended runs to list; None: all."""
 
     def look(self, index: Index, poller: Poller) -> _Found:
-        """These runs as they are now."""
+        """Query the current states, and return the selected runs."""
         names = () if self.name is None else (self.name,)
         overview, now = Overview.asked(index, names=names, poller=poller), time.time()
 
@@ -168,22 +168,22 @@ class _Choice(NamedTuple):
 
 
 def _watch(index: Index, choice: _Choice, poller: Poller, interval: float, *, as_json: bool) -> NoReturn:
-    """Print the runs again and again, until the user interrupts it."""
-    from castoff.launcher.cli.follow import pause  # late, as whoever looks once needs none of it
+    """Print the runs again and again, until Ctrl-C."""
+    from castoff.launcher.cli.follow import pause  # late: only --watch needs these
     from castoff.launcher.cli.repeated import Repeated
 
-    place, printed = Repeated(), dict[str, dict[str, Any]]()
+    screen, printed = Repeated(), dict[str, dict[str, Any]]()
     while True:
         found = choice.look(index, poller)
         if as_json:
             facts = {row.entry.path: _plain(row) for row in found.rows}
-            print_json(*(one for path, one in facts.items() if printed.get(path) != one))
+            print_json(*(fact for path, fact in facts.items() if printed.get(path) != fact))
             sys.stdout.flush()
             printed = facts
         else:
             notes = found.notes if found.rows else [found.why_none, *found.notes]
             heading = f"{moment(found.time)}, every {interval:g} s; Ctrl-C ends this"
-            place.print(heading, [*found.table(), *(f"castoff: {printable(note)}" for note in notes)])
+            screen.print(heading, [*found.table(), *(f"castoff: {printable(note)}" for note in notes)])
         pause(interval)
 
 

@@ -1,6 +1,7 @@
 """`python -m castoff.launcher.cli.local_scheduler RUN_DIR`: the local scheduler's process.
 
-It waits for other runs, and their states are known above it: so this hands it what tells them.
+A run may wait for others. The scheduler may not import the modules that know their states, so this module
+passes it a function that does.
 """
 
 from __future__ import annotations

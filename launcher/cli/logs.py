@@ -48,22 +48,22 @@ def command(
     --rank and --member may be given more than once. With -f, whatever is still to come is shown as it
     is written, and the exit code is the run's. With --json, where the logs are; with -f, each line.
     """
-    found = run_meant(run)
+    directory = run_meant(run)
     selection = Selection(frozenset(members), attempt, frozenset(ranks), tail)
-    if note := check_ranks(found, selection):
+    if note := check_ranks(directory, selection):
         report(note)
     if follow:
-        return follow_run(found, selection, as_json=as_json)
-    chosen = attempts_of(found, status(found, Poller(AT_A_GLANCE)), selection)
+        return follow_run(directory, selection, as_json=as_json)
+    chosen = attempts_of(directory, status(directory, Poller(AT_A_GLANCE)), selection)
     if as_json:
-        print_json(_places(found, chosen))
+        print_json(_places(directory, chosen))
     else:
-        write_logs(found, chosen, selection, write, terminal=sys.stdout.isatty(), colours=has_colours())
+        write_logs(directory, chosen, selection, write, terminal=sys.stdout.isatty(), colours=has_colours())
     return 0
 
 
 def _places(run: RunDirectory, attempts: list[tuple[int, AttemptStatus]]) -> dict[str, Any]:
-    """Where the logs of attempts are, and what they say of failures."""
+    """The log files and the failure of each attempt, as JSON."""
     rows = []
     for member, attempt in attempts:
         logs = rank_logs(run, member, attempt.attempt)

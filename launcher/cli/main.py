@@ -1,7 +1,7 @@
 """The `castoff` command: parse, call, print. Each verb is a module of castoff.launcher.cli.
 
-Its own help needs nothing else, and click is imported where there is something to parse. What stands after
-`--` never meets the parser.
+The help of castoff itself needs no other module; click is imported only if there is something to parse. Words
+after `--` are the program's and are never parsed.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ from importlib import import_module
 
 from castoff.launcher.errors import CastoffError, Problem, report
 
-TYPE_CHECKING = False  # `typing` would cost as much as all that is here
+TYPE_CHECKING = False  # importing `typing` would take as long as this whole module
 if TYPE_CHECKING:
     from typing import NoReturn
 
 
 def console() -> NoReturn:
-    """The installed command: `main` for a process of its own, which may skip what such a one can.
-
-    Collecting garbage and taking the interpreter apart cost a short command a fifth of its time.
-    """
+    """The installed command: call `main` in a process of its own."""
+    # Garbage collection and the interpreter's shutdown would be a fifth of a short command's time.
     gc.set_threshold(100_000)
     _open_streams()
     try:
@@ -31,19 +29,20 @@ def console() -> NoReturn:
     except SystemExit as end:
         if sys.stderr is not None:
             sys.stderr.flush()
-        os._exit(end.code & 0xFF if isinstance(end.code, int) else 1)  # as the system does with any other
+        os._exit(end.code & 0xFF if isinstance(end.code, int) else 1)  # the code that sys.exit would give
 
 
 def _open_streams() -> None:
-    """Give a process that was started without a standard stream one that leads nowhere.
+    """Open /dev/null for each standard stream that the process was started without.
 
-    Else the next file that is opened takes its descriptor, and what is written to the stream goes there.
+    Otherwise the next file that is opened would get the stream's descriptor, and what is written to the
+    stream.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            if nowhere != number:
-                os.dup2(nowhere, number)
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
             os.set_inheritable(number, True)
             setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
 
@@ -55,19 +54,19 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     if "--" in words:
         at = words.index("--")
         words, program = words[:at], words[at + 1 :]
-    if "_CASTOFF_COMPLETE" in os.environ:  # a shell asks what may stand next, and click answers
+    if "_CASTOFF_COMPLETE" in os.environ:  # a shell asks for completions, and click answers
         import_module("castoff.launcher.cli.completion")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="surrogateescape")  # a path's bytes leave as they came
+        sys.stdout.reconfigure(errors="surrogateescape")  # prints any path with its own bytes
     try:
         code = _run(words, program)
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):  # the reader has gone, as in `castoff render … | head`
+        if not isinstance(error, BrokenPipeError):  # with one the reader has left: `castoff render … | head`
             _complain(f"{error.filename or 'standard output'}: {error.strerror or error}", 1, words)
         if sys.stdout is not None:
-            # What is still buffered goes nowhere: the interpreter's last flush succeeds.
+            # Discard what is still buffered, so that the interpreter's last flush cannot fail.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     sys.exit(code)
@@ -87,7 +86,7 @@ def _run(words: list[str], program: list[str] | None) -> int:
 
 
 def _as_options(words: list[str]) -> list[str]:
-    """`castoff help`, `castoff help VERB` and `castoff version` as the options that say the same."""
+    """Replace `help`, `help VERB` and `version` by the equivalent options."""
     if words[:1] == ["help"]:
         return [*words[1:2], "--help"]
     return ["--version"] if words == ["version"] else words
@@ -99,24 +98,26 @@ _HERE = frozenset(
         *("sites", "doctor", "explain", "--version", "-h", "--help"),
     )
 )
-"""Verbs that run here unless `--on` stands before them; others follow CASTOFF_ON and the project's `on:`."""
+"""Verbs that run on this machine unless `--on` precedes them; others follow CASTOFF_ON and the project's
+`on:`.
+"""
 
 
 def _may_be_elsewhere(words: list[str]) -> bool:
-    """Whether a verb may be for another machine, seen from what costs nothing."""
+    """Whether a verb may be for another machine, by checks that import nothing."""
     if not words or "_CASTOFF_COMPLETE" in os.environ:
         return False
     if words[0] == "--on" or words[0].startswith("--on="):
         return True
-    if words[0] in _HERE or "CASTOFF_RUN_DIR" in os.environ:  # in a job, here is where it runs
+    if words[0] in _HERE or "CASTOFF_RUN_DIR" in os.environ:  # a job already runs on the other machine
         return False
     return "CASTOFF_ON" in os.environ or _project_names_machine()
 
 
 def _project_names_machine() -> bool:
-    """Whether the nearest `.castoff/` has a config.yaml that names a machine."""
+    """Whether the config.yaml in the nearest `.castoff/` names a machine."""
     try:
-        folder = os.getcwd()  # noqa: PTH109 - pathlib would cost as much as all that is here
+        folder = os.getcwd()  # noqa: PTH109 - importing pathlib would take as long as this whole module
     except OSError:
         return False
     while not os.path.isdir(f"{folder}/.castoff"):  # noqa: PTH112
@@ -150,11 +151,11 @@ def _call(words: list[str], program: list[str] | None) -> int:
 
 
 def _complain(message: str, code: int, words: list[str], problems: list[Problem] | None = None) -> int:
-    """Say what is wrong on standard error, and return the exit code; with --json, as one JSON object.
+    """Report an error on standard error, as one JSON object with --json, and return the exit code.
 
-    Whether --json is meant is seen from the words alone, for they may be what is wrong.
+    Looks for --json in the words themselves, since the error may be that they could not be parsed.
     """
-    if "--json" not in words or words[0] == "launch":  # whose words may be a program's
+    if "--json" not in words or words[0] == "launch":  # after launch, --json may be the program's
         report(message)
         return code
     import json

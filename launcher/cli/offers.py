@@ -1,6 +1,6 @@
-"""What castoff suggests to a shell that completes a word: runs, sites, fields and options.
+"""Completions for a shell: runs, sites, machines, fields, and the options that use them.
 
-Each `complete_…` answers while somebody waits for a key, so it loads what it needs and no more.
+The user waits for each `complete_…`, so each imports only what it needs.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 _Items: TypeAlias = "list[CompletionItem[str]]"
 
 _PLAIN = re.compile(r"\w[\w.+%/-]*")
-"""Words that no shell changes, and that are no flags."""
+"""Words that need no quotes in any shell and are not flags."""
 
 
 def complete_runs(context: click.Context, parameter: click.Parameter, incomplete: str) -> _Items:
-    """Names of the newest 50 runs; ids once a word has begun; folders if it is a path."""
+    """Complete a run: names of the newest 50 runs, also ids if the word has begun, or folders if it is a
+    path.
+    """
     from castoff.launcher.runs.index import Index
 
     if "/" in incomplete or incomplete.startswith((".", "~")):
@@ -41,28 +43,28 @@ def complete_runs(context: click.Context, parameter: click.Parameter, incomplete
 
 
 def complete_sites(context: click.Context, parameter: click.Parameter, incomplete: str) -> _Items:
-    """The names of all profiles."""
+    """Complete a site: the names of all profiles."""
     from castoff.launcher.config.site import Search
 
     return _items(incomplete, filter(_PLAIN.fullmatch, Search.here().profiles()))
 
 
 def complete_machines(context: click.Context, parameter: click.Parameter, incomplete: str) -> _Items:
-    """The machines that --on knows."""
+    """Complete a machine of `castoff on`."""
     from castoff.launcher.remote.entries import entries
 
     return _items(incomplete, entries(os.environ))
 
 
 def complete_fields(context: click.Context, parameter: click.Parameter, incomplete: str) -> _Items:
-    """The fields of a job file as `--set` names them: `nodes=`, `array.count=`, `env.`."""
+    """Complete a field of a job file as `--set` takes it: `nodes=`, `array.count=`, `env.`."""
     from castoff.launcher.config.job import JobSpec
 
     return _items(incomplete, [] if "=" in incomplete else _fields(JobSpec))
 
 
 def _fields(kind: Any, prefix: str = "") -> Iterator[str]:
-    """`name=` for a field, `name.` for a field whose keys the user names."""
+    """`name=` for each field, and `name.` for each field whose keys the user chooses."""
     from castoff.launcher.typed.structure import bare, fields_of, is_struct, members
 
     for name, field in fields_of(kind).items():
@@ -76,12 +78,12 @@ def _fields(kind: Any, prefix: str = "") -> Iterator[str]:
             yield from _fields(other, f"{prefix}{name}.")
 
 
-def _items(begun: str, words: Iterable[str]) -> _Items:
-    return [_item(word) for word in words if word.startswith(begun)]
+def _items(incomplete: str, words: Iterable[str]) -> _Items:
+    return [_item(word) for word in words if word.startswith(incomplete)]
 
 
 def _item(word: str, **more: str) -> CompletionItem[str]:
-    from click.shell_completion import CompletionItem  # late: no verb that is called needs it
+    from click.shell_completion import CompletionItem  # late: only completion needs it
 
     return CompletionItem(word, **more)
 

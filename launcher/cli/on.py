@@ -1,4 +1,4 @@
-"""castoff on: name machines for --on, install castoff there, and run there what a caller asks for."""
+"""castoff on: manage the machines for --on, install castoff on them, and serve callers on other machines."""
 
 from __future__ import annotations
 
@@ -98,11 +98,11 @@ def list_(as_json: bool) -> None:
 
 
 def _list(as_json: bool) -> None:
-    found = known.entries(os.environ)
+    machines = known.entries(os.environ).values()
     if as_json:
-        print_json(*(msgspec.to_builtins(entry) for entry in found.values()))
-    elif found:
-        rows = [(entry.name, entry.host, entry.dir, entry.site or "") for entry in found.values()]
+        print_json(*(msgspec.to_builtins(entry) for entry in machines))
+    elif machines:
+        rows = [(entry.name, entry.host, entry.dir, entry.site or "") for entry in machines]
         print_table(("name", "host", "dir", "site"), rows)
     else:
         report("no machines yet; castoff on add NAME USER@HOST --dir FOLDER adds one")
@@ -130,7 +130,7 @@ def install(name: str) -> None:
     try:
         with machine.session(["castoff", "on", "check", name]):
             pass
-    except RefusedByMachine as refused:  # castoff is there, and says what is wrong with the folder
+    except RefusedByMachine as refused:  # castoff is installed, but refuses the folder
         report(str(refused))
 
 
@@ -174,8 +174,8 @@ def clean(context: click.Context, name: str, dry: bool, yes: bool, as_json: bool
     from castoff.launcher.remote.passing import Passed, run_on_terminal
     from castoff.launcher.remote.passing import run as run_there
 
-    given = {"--dry-run": dry, "--yes": yes, "--json": as_json}
-    words = [option for option, is_given in given.items() if is_given]
+    flags = {"--dry-run": dry, "--yes": yes, "--json": as_json}
+    words = [flag for flag, is_set in flags.items() if is_set]
     if not (yes or dry) and (as_json or not is_terminal(sys.stdin)):
         context.fail("cannot ask without a terminal: give --yes, or --dry-run to see what would be removed")
     machine = _machine(known.entry_named(name, os.environ, "castoff on clean"))
@@ -190,7 +190,7 @@ def _machine(entry: Entry) -> Machine:
     return Machine(entry, os.environ, as_named=True)
 
 
-# Commands that the castoff of a caller elsewhere runs here
+# Commands that a castoff on another machine runs on this one
 
 
 @command.command("unneeded", hidden=True)
@@ -198,7 +198,7 @@ def _machine(entry: Entry) -> Machine:
 @click.option("--yes", is_flag=True)
 @json_option
 def unneeded_(dry: bool, yes: bool, as_json: bool) -> None:
-    """Remove code and castoffs that nothing needs, for `castoff on clean`."""
+    """Remove code and castoff installations that nothing needs, on behalf of `castoff on clean`."""
     from castoff.launcher.remote import unneeded
 
     folder = Path.cwd()
@@ -244,7 +244,7 @@ def _caller_options(function: Any) -> Any:
 def serve(
     protocol: int, caller: str, machine: str, named: bool, installed: str | None, site: str | None
 ) -> int:
-    """Answer messages of a castoff elsewhere on standard input and output."""
+    """Answer messages of a castoff on another machine, on standard input and output."""
     from castoff.launcher.remote import called
     from castoff.launcher.remote.answering import serve as answer
     from castoff.launcher.remote.messages import PROTOCOL
@@ -274,7 +274,7 @@ def run(
     terminals: tuple[str, ...],
     variables: bool,
 ) -> None:
-    """Run a verb for a caller elsewhere."""
+    """Run a verb for a castoff on another machine."""
     from castoff.launcher.cli.main import main
     from castoff.launcher.remote import called
     from castoff.launcher.remote.messages import PROTOCOL
@@ -287,29 +287,30 @@ def run(
     os.environ["CASTOFF_ON"] = ""
     called.mark_used()
     if variables:
-        given: dict[str, bytes] = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=dict[str, bytes])
-        os.environ.update({name: os.fsdecode(value) for name, value in given.items()})
+        sent: dict[str, bytes] = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=dict[str, bytes])
+        os.environ.update({name: os.fsdecode(value) for name, value in sent.items()})
     called.rewrite_streams(called.rewriting(machine, named=named), terminals)
     _report_difference(caller, machine, installed)
     words = context.obj or []
-    if words[:1] != ["trust"]:  # by which the user allows the folder
+    if words[:1] != ["trust"]:  # with which the user allows the folder
         called.check_own_folder()
     called.end_with_caller(signal.SIGHUP if words[:1] == ["shell"] else signal.SIGINT)
     main(words)
 
 
 def _report_difference(caller: str, machine: str, installed: str | None) -> None:
-    """Report that the two castoffs are not the same."""
+    """Report if this castoff and the caller's differ in version."""
     from importlib.metadata import PackageNotFoundError, version
 
     from castoff.launcher.remote.wheel import differs
 
     try:
-        own = version("castoff")
+        installed_version = version("castoff")
     except PackageNotFoundError:
         return
-    if differs(own, caller):
-        report(f"{machine} has castoff {own}, and here is {caller}: {_remedy(machine, installed)}")
+    if differs(installed_version, caller):
+        remedy = _remedy(machine, installed)
+        report(f"{machine} has castoff {installed_version}, and here is {caller}: {remedy}")
 
 
 def _remedy(machine: str, installed: str | None) -> str:

@@ -1,4 +1,4 @@
-"""How all verbs answer: tables and times for people, JSON for programs, and files."""
+"""Output that the verbs share: tables and durations for people, JSON for programs, and files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SGR = {
 
 
 def _interval(context: click.Context, option: click.Parameter, value: str | None) -> float:
-    """The seconds between two looks."""
+    """Convert the value of --interval to seconds."""
     from castoff.launcher.status.poller import LOOK_INTERVAL
 
     seconds = duration(context, option, value)
@@ -59,13 +59,13 @@ interval_option = click.option(
 
 
 def check_followed(follows: bool, excluded: Mapping[str, bool]) -> None:
-    """Fail if --follow stands beside a flag that it excludes; `excluded`: whether each is set."""
+    """Fail if --follow is combined with a flag that it excludes. `excluded`: whether each flag is set."""
     for flag in (flag for flag, is_set in excluded.items() if follows and is_set):
         click.get_current_context().fail(f"--follow excludes {flag}: drop one")
 
 
 def print_json(*answers: Any) -> None:
-    """Print plain data as JSON, each on a line of its own."""
+    """Print plain data as JSON, one object per line."""
     import json
 
     for answer in answers:
@@ -73,27 +73,27 @@ def print_json(*answers: Any) -> None:
 
 
 def print_facts(**facts: object) -> None:
-    """Print facts for people, one per line; facts that are None are left out."""
+    """Print facts for people, one per line; None is omitted."""
     for name, fact in facts.items():
         if fact is not None:
             click.echo(f"{name.replace('_', '-'):11} {printable(str(fact))}")
 
 
 def print_script(script: str) -> None:
-    """Print a script as it is, in UTF-8 whatever the locale; on a terminal through a pager.
+    """Print a script unchanged, in UTF-8 whatever the locale; on a terminal, through a pager.
 
-    PAGER names that, and `PAGER=cat` means none. less prints what fits the screen without waiting for a key,
-    as for git, unless LESS holds other options.
+    PAGER names the pager; `PAGER=cat` prints directly. less exits at once if the script fits the screen, as
+    it does for git, unless LESS sets other options.
     """
     if is_terminal(sys.stdin) and is_terminal(sys.stdout):
         os.environ.setdefault("LESS", "FRX")
-        click.echo_via_pager(script.removesuffix("\n"))  # which it adds
+        click.echo_via_pager(script.removesuffix("\n"))  # click adds the newline
     else:
         click.echo(script.encode(), nl=False)
 
 
 def write_output(name: str, text: str, mode: int) -> None:
-    """Write a file whole or not at all, or write to a device or a pipe.
+    """Replace a file as a whole, or write to a device or a pipe.
 
     Raises:
         CastoffError: it cannot be written.
@@ -105,18 +105,18 @@ def write_output(name: str, text: str, mode: int) -> None:
         if path.exists() and not path.is_file() and not path.is_dir():
             path.write_text(text, encoding="utf-8", errors="surrogateescape")
         else:
-            files.replace(Path(os.path.realpath(path)), text, mode)  # a link stays one
+            files.replace(Path(os.path.realpath(path)), text, mode)  # keeps a symbolic link
     except OSError as error:
         raise CastoffError(f"{printable(name)}: cannot be written: {error.strerror}") from error
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a stream is a terminal; a closed one is None."""
+    """Whether a stream is a terminal; None is a closed stream."""
     return stream is not None and stream.isatty()
 
 
 def has_colours() -> bool:
-    """Whether standard output is a terminal that shows colours, and nobody has asked it not to."""
+    """Whether standard output is a terminal with colours, and neither NO_COLOR nor TERM=dumb is set."""
     wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return wanted and is_terminal(sys.stdout)
 
@@ -136,10 +136,11 @@ def table_lines(
     dispensable: Sequence[str] = (),
     flexible: Mapping[str, int] = MappingProxyType({}),
 ) -> list[str]:
-    """A table to print: on a terminal with colours and without empty columns, else plain and always the same.
+    """The lines of a table: on a terminal with colours and without empty columns, else plain with all
+    columns.
 
-    In a plain one `-` stands for nothing. `dispensable`, `flexible`: the headings of columns that a narrow
-    terminal goes without, and those that it cuts, as in `castoff.launcher.text.layout.table`.
+    In a plain table `-` marks an empty cell. `dispensable`, `flexible`: the headings of columns that a narrow
+    terminal omits or shortens, as in `castoff.launcher.text.layout.table`.
     """
     import shutil
 
@@ -161,12 +162,12 @@ def table_lines(
 
 
 def ending_words(now: RunStatus, already: str = "") -> str:
-    """A run's state, and its ending if that says more."""
+    """A run's state, and its ending if that differs."""
     return f"{now.state}{already}" + (f", {now.ending}" if now.ending not in (None, now.state) else "")
 
 
 def duration(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
-    """An option's callback: the seconds of a duration as job files have it."""
+    """The callback of an option that takes a duration as in job files: convert it to seconds."""
     if value is not None and not re.search(DURATION_PATTERN, value):
         raise click.BadParameter(f"{value!r} is not {DURATION_TAKES}")
     return None if value is None else seconds(value)

@@ -1,4 +1,4 @@
-"""Where a command line's program begins, when no `--` says so."""
+"""Find where the program begins in a command line without `--`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import click
 JOB_FILES = (".yaml", ".yml", ".json")
 
 INTERPRETERS = {".py": "python", ".sh": "bash"}
-"""Interpreters of scripts that are no programs themselves, by the file's ending."""
+"""The interpreter for a script that is not executable, by the file's suffix."""
 
 
 def is_job_file(word: str) -> bool:
-    """Whether the first word behind a verb's options is a job file: by its ending; any other file is one if
-    this machine could not start it as a program.
+    """Whether the first word after a verb's options is a job file: by its suffix, or because it is a file
+    that this machine could not start as a program.
     """
     if word.endswith(JOB_FILES):
         return True
@@ -26,43 +26,45 @@ def is_job_file(word: str) -> bool:
 
 
 def is_program(word: str) -> bool:
-    """Whether a word is a script, or starts a program on this machine."""
-    from shutil import which  # late: where `--` says it, nobody asks
+    """Whether a word names a script, or a program of this machine."""
+    from shutil import which  # late: not needed if the command line has `--`
 
     return word.endswith(tuple(INTERPRETERS)) or which(word) is not None
 
 
 class TakesProgram(click.Command):
-    """A verb that takes its program also without `--`: from the first word that is no option and no job file.
+    """A verb whose program may follow without `--`: it begins at the first word that is not an option or a
+    job file.
 
-    That word and all behind it are the program's, as if `--` stood before it.
+    That word and all after it are the program's, as if `--` came before them.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words before the program as click does."""
-        at = first_word(self, ctx, args)
-        if at is not None and is_job_file(args[at]):
-            _refuse_directives(ctx, args[at])
-        elif at is not None:
-            ctx.obj = [*args[at:], *([] if ctx.obj is None else ["--", *ctx.obj])]
-            args = args[:at]
+        """Store the program's words in `ctx.obj`, and let click parse the words before them."""
+        first = first_word(self, ctx, args)
+        if first is not None and is_job_file(args[first]):
+            _refuse_directives(ctx, args[first])
+        elif first is not None:
+            ctx.obj = [*args[first:], *([] if ctx.obj is None else ["--", *ctx.obj])]
+            args = args[:first]
         return super().parse_args(ctx, args)
 
 
 class TakesJob(click.Command):
-    """A verb that takes a job file, and a program only after `--`: its usage shows where that belongs."""
+    """A verb that takes a job file, and a program only after `--`; its errors show where `--` belongs."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """click's, where there is no program among the words."""
-        at = None if ctx.resilient_parsing else first_word(self, ctx, args)
-        if at is not None and is_program(args[at]) and not is_job_file(args[at]):
-            _refuse(ctx, args[:at], [*args[at:], *([] if ctx.obj is None else ["--", *ctx.obj])])
-        if at is not None:
-            _refuse_directives(ctx, args[at])
-        if at is not None and ctx.obj is None and args[at + 1 : at + 2] and is_program(args[at + 1]):
+        """Refuse a program without `--` and a scheduler's script; else parse as click does."""
+        first = None if ctx.resilient_parsing else first_word(self, ctx, args)
+        if first is not None and is_program(args[first]) and not is_job_file(args[first]):
+            _refuse(ctx, args[:first], [*args[first:], *([] if ctx.obj is None else ["--", *ctx.obj])])
+        if first is not None:
+            _refuse_directives(ctx, args[first])
+        after = [] if first is None else args[first + 1 :]
+        if first is not None and ctx.obj is None and after and is_program(after[0]):
             from castoff.launcher.text.quoting import visible_word
 
-            line = " ".join(map(visible_word, [*args[: at + 1], "--", *args[at + 1 :]]))
+            line = " ".join(map(visible_word, [*args[: first + 1], "--", *after]))
             ctx.fail(f"a program follows --: {ctx.command_path} {line}")
         return super().parse_args(ctx, args)
 
@@ -73,36 +75,36 @@ def first_word(command: click.Command, ctx: click.Context, args: list[str]) -> i
     parser.allow_interspersed_args = False
     values: dict[str, Any]
     values, left, _ = parser.parse_args(list(args))
-    found = isinstance(values.get("job"), str)  # it takes the first such word, and parses no further
-    return len(args) - len(left) - 1 if found else None
+    has_word = isinstance(values.get("job"), str)  # the parser stops after this argument
+    return len(args) - len(left) - 1 if has_word else None
 
 
 def _refuse(ctx: click.Context, options: list[str], program: list[str]) -> None:
-    """Fail, and show the command line that was meant."""
+    """Fail, and show the command line that the user probably meant."""
     from castoff.launcher.text.quoting import visible_word
 
     name = program[0]
-    says = directives_in(name)
-    if says is None:
+    message = directives_in(name)
+    if message is None:
         starts = INTERPRETERS.get(Path(name).suffix)
         meant = [*options, "--", *([starts] if starts and not os.access(name, os.X_OK) else []), *program]
         line = " ".join(map(visible_word, meant))
-        says = f"is a program, not a job file; programs follow --: {ctx.command_path} {line}"
-    ctx.fail(f"{visible_word(name)} {says}")
+        message = f"is a program, not a job file; programs follow --: {ctx.command_path} {line}"
+    ctx.fail(f"{visible_word(name)} {message}")
 
 
 def _refuse_directives(ctx: click.Context, name: str) -> None:
-    """Fail if a job file is a script for a scheduler's own command, whatever its name."""
+    """Fail if the file is a script for sbatch, qsub or flux batch, except if it is named like a job file."""
     from castoff.launcher.text.quoting import visible_word
 
-    if name.endswith(JOB_FILES) or not Path(name).is_file():  # a pipe can be read once
+    if name.endswith(JOB_FILES) or not Path(name).is_file():  # a pipe can be read only once, by the verb
         return
-    if (says := directives_in(name)) is not None:
-        ctx.fail(f"{visible_word(name)} {says}")
+    if (message := directives_in(name)) is not None:
+        ctx.fail(f"{visible_word(name)} {message}")
 
 
 def directives_in(path: str) -> str | None:
-    """The message about a script for a scheduler's own command; None if it is none."""
+    """The message that a file is a script for sbatch, qsub or flux batch; None if it is not."""
     from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, queued_of
     from castoff.launcher.text.quoting import visible_word
 
@@ -111,9 +113,9 @@ def directives_in(path: str) -> str | None:
             text = file.read(100_000)
     except (OSError, ValueError):
         return None
-    for one in map(queued_of, HAVE_DIRECTIVES):
-        if one.directive_mark in text:
-            command = " ".join(one.submit_command)
+    for scheduler in map(queued_of, HAVE_DIRECTIVES):
+        if scheduler.directive_mark in text:
+            command = " ".join(scheduler.submit_command)
             job_file = Path(path).with_suffix(".yaml").name
             writes = f"`castoff import {visible_word(path)} -o {visible_word(job_file)}` writes one for it"
             return f"is a script for {command}, not a job file; {writes}"

@@ -52,7 +52,7 @@ def command(
 
     JOB is a job file; without one, flags and the program after -- make the job.
     """
-    # Late: a shell that completes our flags waits for what is imported.
+    # Imported late, since a shell that completes options waits for this module.
     import msgspec
 
     from castoff.launcher.planning.planner import decide
@@ -83,7 +83,7 @@ def command(
 
 
 def _write(name: str, text: str, mode: int) -> None:
-    """Write a file, a device or a pipe; `-` is standard output."""
+    """Write to a file, a device or a pipe; `-` is standard output."""
     if name == "-":
         print_script(text)
     else:

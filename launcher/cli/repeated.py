@@ -1,4 +1,4 @@
-"""Printing something again and again: in its own place on a terminal, else one below the other."""
+"""Print lines repeatedly: in place on a terminal, else one block after another."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ _PLAIN = "\x1b[0m"
 
 
 class Repeated:
-    """Lines that replace those printed before; what does not fit the screen is left out at the top."""
+    """Lines that replace those printed before; if they do not fit the screen, the first are omitted."""
 
     def __init__(self) -> None:
         self._printed = 0
-        """Number of lines on the screen that the last call has printed."""
+        """Number of lines on the screen, printed by the last call."""
 
     def print(self, heading: str, lines: Iterable[str]) -> None:
-        """Print a line that always stays, and others. Without a terminal, an empty line follows."""
+        """Print the heading, which is never omitted, and lines. Without a terminal, an empty line follows."""
         if not is_terminal(sys.stdout):
             click.echo("\n".join([heading, *lines, ""]))
             sys.stdout.flush()
             return
         size = shutil.get_terminal_size()
         shown = [heading, *lines]
-        room = max(size.lines - 1, 2)  # the cursor stands below them
+        room = max(size.lines - 1, 2)  # the last line is the cursor's
         if left_out := max(len(shown) - room, 0):
             note = f"{left_out + 1} lines do not fit above these"
             shown = [heading, note, *shown[left_out + 2 :]]
         text = "".join(f"{_fit(line, size.columns)}{_REST_OF_LINE}\n" for line in shown)
         up = _UP.format(min(self._printed, room)) if self._printed else ""
-        # At once, so that nothing flickers.
+        # One write, so that nothing flickers.
         sys.stdout.write(f"{up}{text}{_REST_OF_SCREEN}")
         sys.stdout.flush()
         self._printed = len(shown)
 
 
 def _fit(line: str, width: int) -> str:
-    """A line cut to the screen's width; styles take no space."""
+    """Cut a line to the screen's width, not counting its styles."""
     if len(_STYLE.sub("", line)) <= width:
         return line
-    found, room = [], width - 1
+    kept, room = [], width - 1
     for part in re.split(f"({_STYLE.pattern})", line):
         if _STYLE.fullmatch(part):
-            found.append(part)
+            kept.append(part)
         else:
-            found.append(part[:room])
+            kept.append(part[:room])
             room -= len(part[:room])
-    return f"{''.join(found)}{_PLAIN}…"
+    return f"{''.join(kept)}{_PLAIN}…"

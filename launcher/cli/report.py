@@ -33,14 +33,14 @@ def command(run: str | None, output: str | None, by: str | None, largest: bool |
     job used, and the code. For an array it compares the members, best first. RUN is an id, the beginning of
     one, a name (its newest run), a scheduler's id or a directory; without it, the newest run is meant.
     """
-    # Late: a shell that completes our flags waits for what is imported.
+    # Imported late, since a shell that completes options waits for this module.
     from castoff.launcher.report.gathering import Wish, gather
     from castoff.launcher.report.page import page
 
-    found = run_meant(run)
-    text = page(gather(found, Wish(by, largest), Poller(AT_A_GLANCE)))
+    directory = run_meant(run)
+    text = page(gather(directory, Wish(by, largest), Poller(AT_A_GLANCE)))
     if output is None and is_terminal(sys.stdout):
-        output = f"{found.id}.html"
+        output = f"{directory.id}.html"
     if output in (None, "-"):
         click.echo(text.encode(), nl=False)
     else:

@@ -1,4 +1,4 @@
-"""castoff resubmit: start a run that is over again, in its directory."""
+"""castoff resubmit: restart a run that is over, in its directory."""
 
 from __future__ import annotations
 
@@ -49,33 +49,38 @@ def command(
     that, as Slurm can.
     """
     check_followed(follows, {"--json": as_json})
-    found = Index.of(os.environ).find(run)
-    begin = resubmit(found, members=members, include_done=include_done, all_hosts=all_hosts)
-    record = found.submission()
+    directory = Index.of(os.environ).find(run)
+    begin = resubmit(directory, members=members, include_done=include_done, all_hosts=all_hosts)
+    record = directory.submission()
     excluded = record.excluded if record else []
     if as_json:
-        facts = {"id": found.id, "job": found.job, "directory": str(found.path), "attempts": begin}
+        facts = {
+            "id": directory.id,
+            "job": directory.job,
+            "directory": str(directory.path),
+            "attempts": begin,
+        }
         print_json({**facts, "excluded": excluded})
         return 0
-    is_array = (found.facts().array_count or 1) > 1
+    is_array = (directory.facts().array_count or 1) > 1
     attempts = [attempt_words(*item, is_array=is_array) for item in begin.items()]
     more = f" and {len(attempts) - 10} more" if len(attempts) > 10 else ""
-    job = f"{found.job} ({found.facts().scheduler})"
+    job = f"{directory.job} ({directory.facts().scheduler})"
     print_facts(
-        run=found.id,
+        run=directory.id,
         job=job,
-        directory=found.path,
+        directory=directory.path,
         attempt=None if is_array else attempts[0],
         attempts=", ".join(attempts[:10]) + more if is_array else None,
         excluded=f"{', '.join(excluded)}: set aside before; --all-hosts takes them, too"
         if excluded
         else None,
     )
-    set_aside = {host.host for host in set_aside_hosts(found.path)}
+    set_aside = {host.host for host in set_aside_hosts(directory.path)}
     if not all_hosts and (left := sorted(set_aside.difference(excluded))):
-        title = title_of(found.facts().scheduler)
+        title = title_of(directory.facts().scheduler)
         report(f"{title} excludes no hosts: the job may get {', '.join(left)} again, set aside before")
     if not follows:
         return 0
     since = Selection(frozenset(begin), tail=0, since=min(begin.values()))
-    return follow_run(found, since)
+    return follow_run(directory, since)

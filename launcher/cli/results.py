@@ -71,11 +71,11 @@ def command(runs: tuple[str, ...], by: str | None, largest: bool | None, as_csv:
         click.get_current_context().fail("--csv excludes --json: drop one")
     meant = Index.of(os.environ).find_all(runs) if runs else [run_meant(None)]
     states = statuses(meant, Poller(AT_A_GLANCE))
-    found = results(zip(meant, states, strict=True), time.time())
-    chosen = rule(metric_names(found), by, largest)
-    ordered = ranked(found, chosen)
+    members = results(zip(meant, states, strict=True), time.time())
+    chosen = rule(metric_names(members), by, largest)
+    ordered = ranked(members, chosen)
     if as_json:
-        print_json(*(_facts(one, chosen) for one in ordered))
+        print_json(*(_facts(member, chosen) for member in ordered))
     elif as_csv:
         _print_csv(ordered, chosen)
     else:
@@ -91,28 +91,29 @@ def _print_table(ordered: Sequence[Result], chosen: Rule | None) -> None:
     names = [*short_names(paths).values()]
     metric = [f"best {chosen.metric}", "step", "last"] if chosen else []
     headings = ("run", "member", "state", *names, *metric, "took", "why")
-    several_runs = len({one.run for one in ordered}) > 1
-    is_array = len(ordered) > len({one.run for one in ordered})
+    several_runs = len({member.run for member in ordered}) > 1
+    is_array = len(ordered) > len({member.run for member in ordered})
     rows = []
-    for one in ordered:
-        parameters = [value_words(one.parameters.get(path)) for path in paths]
-        took = "" if one.seconds is None else brief(one.seconds)
-        run = one.run if several_runs or not is_array else ""
-        rows.append((run, str(one.member), one.state, *parameters, *_values(one, chosen), took, one.why))
-    if not several_runs and is_array:  # the user has just named it
+    for member in ordered:
+        parameters = [value_words(member.parameters.get(path)) for path in paths]
+        took = "" if member.seconds is None else brief(member.seconds)
+        run = member.run if several_runs or not is_array else ""
+        values = _values(member, chosen)
+        rows.append((run, str(member.member), member.state, *parameters, *values, took, member.why))
+    if not several_runs and is_array:  # omit the run, which the user has just named
         headings, rows = headings[1:], [row[1:] for row in rows]
     print_table(headings, rows, dispensable=("why", "took", "last", "step", *reversed(names)))
     if left_out:
         report(f"{left_out} more parameters differ: --csv and --json have all of them")
 
 
-def _values(one: Result, chosen: Rule | None) -> list[str]:
-    """The values of the metric by which runs are ranked, as cells."""
+def _values(member: Result, chosen: Rule | None) -> list[str]:
+    """The table cells for the ranking metric: best value, its step, last value."""
     if chosen is None:
         return []
-    point, held = best(one, chosen), one.metrics.get(chosen.metric)
-    place = [f"{point.value:.6g}", step_words(point.step)] if point else ["", ""]
-    return [*place, f"{held.last.value:.6g}" if held else ""]
+    point, metric = best(member, chosen), member.metrics.get(chosen.metric)
+    best_cells = [f"{point.value:.6g}", step_words(point.step)] if point else ["", ""]
+    return [*best_cells, f"{metric.last.value:.6g}" if metric else ""]
 
 
 def _print_csv(ordered: Sequence[Result], chosen: Rule | None) -> None:
@@ -121,16 +122,16 @@ def _print_csv(ordered: Sequence[Result], chosen: Rule | None) -> None:
     metrics = {name: larger_is_better(name) for name in metric_names(ordered)}
     if chosen is not None:
         metrics[chosen.metric] = chosen.largest
-    paths = list(dict.fromkeys(path for one in ordered for path in one.parameters))
+    paths = list(dict.fromkeys(path for member in ordered for path in member.parameters))
     kept = set(differing(ordered)) if len(ordered) > 1 else set(paths)
     paths = [path for path in paths if path in kept]
     writer = csv.writer(sys.stdout, lineterminator="\n")
     about = ("run", "member", "state", "code", "attempts", "seconds")
     writer.writerow([*about, *paths, *(heading for item in metrics.items() for heading in _headings(*item))])
-    for one in ordered:
-        cells: list[Any] = [one.run, one.member, one.state, one.code, one.attempts, one.seconds]
-        cells += [one.parameters.get(path) for path in paths]
-        writer.writerow([*cells, *(cell for item in metrics.items() for cell in _cells(one, *item))])
+    for member in ordered:
+        cells: list[Any] = [getattr(member, name) for name in about]
+        cells += [member.parameters.get(path) for path in paths]
+        writer.writerow([*cells, *(cell for item in metrics.items() for cell in _cells(member, *item))])
 
 
 def _headings(metric: str, largest: bool | None) -> Iterator[str]:
@@ -139,36 +140,43 @@ def _headings(metric: str, largest: bool | None) -> Iterator[str]:
         yield from (f"best {metric}", f"step of best {metric}")
 
 
-def _cells(one: Result, metric: str, largest: bool | None) -> Iterator[float | None]:
-    held = one.metrics.get(metric)
-    yield held.last.value if held else None
+def _cells(member: Result, name: str, largest: bool | None) -> Iterator[float | None]:
+    metric = member.metrics.get(name)
+    yield metric.last.value if metric else None
     if largest is not None:
-        point = held.best(largest=largest) if held else None
+        point = metric.best(largest=largest) if metric else None
         yield from (point.value, _whole(point.step)) if point else (None, None)
 
 
-def _facts(one: Result, chosen: Rule | None) -> dict[str, Any]:
-    """A member as JSON: all its parameters, and all its metrics."""
+def _facts(member: Result, chosen: Rule | None) -> dict[str, Any]:
+    """A member as JSON, with all its parameters and metrics."""
     by = {"metric": chosen.metric, "largest": chosen.largest} if chosen else None
-    point = best(one, chosen)
     metrics = {
         name: {
-            "last": _point(held.last),
-            "smallest": _point(held.smallest),
-            "largest": _point(held.largest),
+            "last": _point(metric.last),
+            "smallest": _point(metric.smallest),
+            "largest": _point(metric.largest),
         }
-        for name, held in one.metrics.items()
+        for name, metric in member.metrics.items()
     }
     return {
-        **{"run": one.run, "directory": one.directory, "member": one.member, "state": one.state},
-        **{"code": one.code, "attempts": one.attempts, "seconds": one.seconds, "why": one.why or None},
-        **{"parameters": dict(one.parameters), "by": by, "best": _point(point)},
+        "run": member.run,
+        "directory": member.directory,
+        "member": member.member,
+        "state": member.state,
+        "code": member.code,
+        "attempts": member.attempts,
+        "seconds": member.seconds,
+        "why": member.why or None,
+        "parameters": dict(member.parameters),
+        "by": by,
+        "best": _point(best(member, chosen)),
         "metrics": metrics,
     }
 
 
 def _point(point: Point | None) -> dict[str, float | None] | None:
-    """A value as JSON: NaN becomes null."""
+    """A point of a metric as JSON; a value that is not finite becomes null."""
     if point is None:
         return None
     return {"step": _whole(point.step), "value": point.value if math.isfinite(point.value) else None}

@@ -1,4 +1,4 @@
-"""How verbs select runs: by reference or by a pattern of names."""
+"""Options by which verbs select runs: a reference, or a pattern of names."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def run_options(function: F) -> F:
 
 
 def run_meant(run: str | None) -> RunDirectory:
-    """The run that a reference names; without one the newest, which is reported on standard error.
+    """The run with this reference; without one, the newest run, which is reported on standard error.
 
-    Only for verbs that read: nobody means to end a run that they have not named.
+    Only for verbs that read: a verb that ends a run needs its name.
 
     Raises:
         CastoffError: no such run, or its directory may not be used.
@@ -43,10 +43,9 @@ def run_meant(run: str | None) -> RunDirectory:
 
 
 def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = False) -> list[RunDirectory]:
-    """The runs of these references, and those of names; each once.
+    """The runs with these references, and the runs whose names match; each once.
 
-    Those of names are not over; with `newest_too` the newest of each name may be. To end or to stop none is
-    meant but those that are named.
+    Runs selected by name are active ones; with `newest_too`, also the newest run of each name if it is over.
 
     Raises:
         CastoffError: no such run, or its directory may not be used.
@@ -57,7 +56,7 @@ def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = 
             "missing argument 'RUNS...', or --name NAME; `castoff list` shows your runs"
         )
     index = Index.of(os.environ)
-    found = {run.path: run for run in index.find_all(runs)}
+    selected = {run.path: run for run in index.find_all(runs)}
     if names:
         overview = Overview.asked(index, names=names)
         for note in overview.notes:
@@ -68,7 +67,7 @@ def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = 
         newest = {row.summary.name: row for row in rows} if newest_too else {}
         for row in rows:
             if row.summary.state != "ended" or newest.get(row.summary.name) is row:
-                found[row.run.path] = row.run
-        if not found:
+                selected[row.run.path] = row.run
+        if not selected:
             report(f"no active run has such a name: {', '.join(names)}")
-    return list(found.values())
+    return list(selected.values())

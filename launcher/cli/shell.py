@@ -1,4 +1,4 @@
-"""castoff shell: a shell, or a command, beside a rank of a running job."""
+"""castoff shell: open a shell, or run a command, beside a rank of a running job."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def command(run: str, rank: int | None, host: str | None, member: int | None) ->
     folder. The exit code is the command's. MASTER_PORT is the job's: to start ranks here, see
     `castoff launch --here`.
     """
-    # Late: a shell that completes our flags waits for what is imported.
+    # Imported late, since a shell that completes options waits for this module.
     from castoff.launcher.interactive.shell import command_line, place, unreached
     from castoff.launcher.process.attached import run_attached
     from castoff.launcher.runs.index import Index

@@ -1,4 +1,4 @@
-"""castoff sites: list the sites, show one, check one against its machine, or make one for this machine."""
+"""castoff sites: list the sites, show one, compare one with its machine, or make one of this machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 class _Sites(click.Group):
-    """A group whose first word may also be a site's name, which is then shown."""
+    """A click group whose first word may also be a site's name: `castoff sites NAME` is `castoff sites show
+    NAME`.
+    """
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -110,10 +112,10 @@ def _list(as_json: bool) -> None:
     rows: list[dict[str, str | None]] = []
     broken: list[CastoffError] = []
     search = Search.here()
-    for known, files in search.profiles().items():
-        row: dict[str, str | None] = {"name": known, "from": files[0][0], "description": None, "error": None}
+    for name, files in search.profiles().items():
+        row: dict[str, str | None] = {"name": name, "from": files[0][0], "description": None, "error": None}
         try:
-            row["description"] = profile(known, search).description
+            row["description"] = profile(name, search).description
         except CastoffError as error:
             row["error"] = str(error)
             broken.append(error)

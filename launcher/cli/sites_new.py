@@ -1,4 +1,4 @@
-"""castoff sites new and castoff sites probe: a profile from what this machine reports."""
+"""castoff sites new and castoff sites probe: make a profile from what this machine reports."""
 
 from __future__ import annotations
 

@@ -38,19 +38,19 @@ from castoff.launcher.status.poller import AT_A_GLANCE, Poller
 from castoff.launcher.status.watch import statuses
 
 _ROWS = 20
-"""Number of members that have a row each; further ones are grouped by their endings."""
+"""Number of members up to which each has a row; more are grouped by state and exit code."""
 
 _ATTEMPTS = 10
-"""Number of attempts shown in full, the newest ones, of a run that was started often."""
+"""Number of attempts shown in full, the newest; earlier ones are only counted."""
 
 _HOSTS = 4
-"""Number of hosts that are named for an attempt."""
+"""Limit of the hosts named for an attempt."""
 
 _REPORTS, _READS = 10_000, 1.0
-"""Reports of a program that are kept, and seconds in which they have to be read."""
+"""Limits for the progress line: reports of a program that are kept, and seconds for reading them."""
 
 _DETAILS = 5
-"""Number of failures of an array that are shown in full."""
+"""Limit of an array's failures that are shown in full."""
 
 
 @click.command("status", epilog=examples("castoff status", "castoff status train --json"))
@@ -64,23 +64,23 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> Non
     """
     _report_orphans(runs)
     meant = runs_meant(runs, names, newest_too=True) if runs or names else [Index.of(os.environ).newest()]
-    found = statuses(meant, Poller(AT_A_GLANCE))
+    runs_now = statuses(meant, Poller(AT_A_GLANCE))
     adopt_unlisted(os.environ, meant)
     if as_json:
-        print_json(*map(_facts, found))
+        print_json(*map(_facts, runs_now))
         return
     now = time.time()
-    for number, one in enumerate(found):
+    for number, run in enumerate(runs_now):
         if number:
             click.echo()
-        _print_whole(one, now)
+        _print_whole(run, now)
 
 
 def _report_orphans(runs: tuple[str, ...]) -> None:
-    """Of runs whose directories are gone, say which jobs are left.
+    """Report the jobs that may be left of runs whose directories are gone.
 
     Raises:
-        CastoffError: there are such runs.
+        CastoffError: with the report, if there are such runs.
     """
     from castoff.launcher.submission.orphans import look_for
 
@@ -105,8 +105,9 @@ def _print_whole(one: RunStatus, now: float) -> None:
 
 
 def _facts(one: RunStatus) -> dict[str, Any]:
-    """All that is known; of each attempt that no rank has ended, what its script printed; of one that runs,
-    when its ranks last wrote something; the ranks that ended well long before others."""
+    """A run's status as JSON. Adds to each attempt its script's output, the time of its ranks' last output if
+    it is running, and the ranks that ended long before the others.
+    """
     found: dict[str, Any] = msgspec.to_builtins(one)
     for member, facts in zip(one.members, found["members"], strict=True):
         for attempt, its in zip(member.attempts, facts["attempts"], strict=True):
@@ -124,7 +125,7 @@ def _print_run(one: RunStatus, now: float) -> None:
     _line("directory", one.directory)
     _line("code", words(RunDirectory(Path(one.directory))))
     _line("state", one.state_words)
-    if one.reason != failed_because(one.members, one.ending):  # else the attempt's lines say it
+    if one.reason != failed_because(one.members, one.ending):  # else the attempt's lines show it
         _line("", one.reason)
     if at := one.expected_start:
         _line("starts", start_words(at, now))
@@ -135,14 +136,14 @@ def _print_run(one: RunStatus, now: float) -> None:
 
 
 def _progress(one: RunStatus, now: float) -> str:
-    """How far a run is that runs; an array's members are counted elsewhere, and may be thousands."""
+    """The progress of a running run; empty for an array, whose members are counted separately."""
     if one.state != "running" or len(one.members) > 1:
         return ""
     reader = MetricsReader(_REPORTS)
     try:
         run = RunDirectory(Path(one.directory))
         metrics = reader.look(metrics_files(run, one.members[0].member), time.monotonic() + _READS)
-    except CastoffError:  # its records are damaged: the rest of the status counts
+    except CastoffError:  # its records are damaged; show the rest of the status
         return ""
     return "" if reader.behind else words_of_status(one, [metrics], now).progress
 
@@ -164,7 +165,7 @@ def _place(run: RunDirectory, member: int, attempt: AttemptStatus) -> str:
     """The host of an attempt's script, and the hosts of its ranks if they differ."""
     try:
         ranks_on = [host.host for host in hosts(run, member, attempt.attempt)]
-    except CastoffError:  # its records are damaged: the host is known, and the rest of the status counts
+    except CastoffError:  # its records are damaged; show the script's host and the rest of the status
         ranks_on = []
     if not attempt.host or not ranks_on or _short_name(attempt.host) in map(_short_name, ranks_on):
         return attempt.host or "an unknown host"
@@ -177,18 +178,18 @@ def _short_name(host: str) -> str:
 
 
 def _words(attempt: AttemptStatus, place: str, walltime: int | None, now: float) -> str:
-    what, took = attempt.word, attempt.seconds(now)
+    state, took = attempt.word, attempt.seconds(now)
     if not attempt.started:
-        return f"{what}, never began"
+        return f"{state}, never began"
     began = f"began {moment(attempt.started)} on {place}"
     if attempt.restart:
         began += f", restart {attempt.restart} of its job"
     if attempt.ended:
-        return f"{what} after {brief(took or 0.0)}, {began}"
+        return f"{state} after {brief(took or 0.0)}, {began}"
     if attempt.state == "running":
         left = f", {brief(attempt.started + walltime - now)} left" if walltime else ""
-        return f"{what} for {brief(now - attempt.started)}{left}{_silence(attempt, now)}, {began}"
-    return f"{what}, {began}"
+        return f"{state} for {brief(now - attempt.started)}{left}{_silence(attempt, now)}, {began}"
+    return f"{state}, {began}"
 
 
 def _silence(attempt: AttemptStatus, now: float) -> str:
@@ -197,7 +198,7 @@ def _silence(attempt: AttemptStatus, now: float) -> str:
 
 
 def _print_members(one: RunStatus, now: float) -> None:
-    """An array's members, and the first few failures in full."""
+    """Print an array's members, and the first few failures in full."""
     _line("members", members_words(one.counts))
     click.echo()
     if len(one.members) <= _ROWS:
@@ -217,17 +218,17 @@ def _print_members(one: RunStatus, now: float) -> None:
 
 
 def _cells(member: MemberStatus, now: float) -> tuple[str, ...]:
-    known = (str(member.member), *_state_and_code(member), str(len(member.attempts)))
+    always = (str(member.member), *_state_and_code(member), str(len(member.attempts)))
     if not member.attempts:
-        return (*known, "", "", "")
+        return (*always, "", "", "")
     last = member.attempts[-1]
     took = last.seconds(now)
     began = moment(last.started) if last.started else ""
-    return (*known, began, "" if took is None else brief(took), last.host or "")
+    return (*always, began, "" if took is None else brief(took), last.host or "")
 
 
 def _groups(members: list[MemberStatus]) -> list[tuple[str, ...]]:
-    """The members that share a state and a code."""
+    """The table rows of members grouped by state and exit code."""
     groups: dict[tuple[str, str], list[int]] = {}
     for member in members:
         groups.setdefault(_state_and_code(member), []).append(member.member)

@@ -31,23 +31,23 @@ def command(
     A program is asked by the file that CASTOFF_STOP_FILE names; one that does not look for it keeps
     running. Members that wait do not begin, and nothing is requeued.
     """
-    found = runs_meant(runs, names)
-    asked = stop(found)
+    selected = runs_meant(runs, names)
+    asked = stop(selected)
     states: list[RunStatus] = []
     if until_over or timeout is not None:
-        for states in poll(found, timeout):  # noqa: B007 - the last of them counts
+        for states in poll(selected, timeout):  # noqa: B007 - only the last states count
             pass
     else:
-        states = statuses(found)
-    for now in states:
-        was_requested = now.directory in asked
+        states = statuses(selected)
+    for run in states:
+        was_requested = run.directory in asked
         if as_json:
-            print_json({"id": now.id, "asked": was_requested, "state": now.state, "ending": now.ending})
+            print_json({"id": run.id, "asked": was_requested, "state": run.state, "ending": run.ending})
         else:
-            words = f"asked to stop; {ending_words(now)}" if was_requested else ending_words(now, " already")
-            click.echo(f"{now.id}: {words}")
-    going = [now.id for now in states if now.state in ("pending", "running")]
-    queued = [now.id for now in states if now.state == "pending" and not is_own(now.scheduler)]
+            words = f"asked to stop; {ending_words(run)}" if was_requested else ending_words(run, " already")
+            click.echo(f"{run.id}: {words}")
+    going = [run.id for run in states if run.state in ("pending", "running")]
+    queued = [run.id for run in states if run.state == "pending" and not is_own(run.scheduler)]
     if going and timeout is not None:
         raise StillRunning(
             f"{', '.join(going)}: not over after {timeout:g} s; its program may not look for "

@@ -57,7 +57,7 @@ def command(
     With -f, its logs follow, and the exit code is the job's; Ctrl-C then leaves the job as it is.
     """
     check_followed(follows, {"--json": as_json, "--dry-run": dry})
-    # Late: a shell that completes our flags waits for what is imported.
+    # Imported late, since a shell that completes options waits for this module.
     import msgspec
 
     from castoff.launcher.preflight.presence import check_present
@@ -111,7 +111,7 @@ def command(
 
 
 def _report_changes(spec: JobSpec, site: Site) -> None:
-    """Report where the run deviates from the job as it was written."""
+    """Report which fields have no effect on this site, and a name that the run's id spells differently."""
     from castoff.launcher.runs.drafts import name_in_id
     from castoff.launcher.schedulers.fields import ignored
     from castoff.launcher.schedulers.registry import scheduler_of

@@ -1,4 +1,4 @@
-"""castoff --on NAME submit: the options, the questions to the user, and the facts that are printed."""
+"""castoff --on NAME submit: the options, the questions to the user, and the printed facts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def submit_elsewhere(
 ) -> int:
     """Submit a job on another machine, print the run, and return the exit code.
 
-    `agrees`: the user agrees to whatever code is sent.
+    `agrees`: the user agrees to send any code.
 
     Raises:
         CastoffError: it cannot be submitted.
@@ -84,10 +84,10 @@ def submit_elsewhere(
 
 
 def _check_agreed(entry: Entry, job: submission.Planned, code: Travelling, *, agrees: bool) -> None:
-    """Ask whether this code may be sent, if the user has not agreed before.
+    """Ask the user whether this code may be sent, unless an earlier agreement covers it.
 
     Raises:
-        CastoffError: it may not.
+        CastoffError: the user does not agree.
     """
     selected = bool(job.plan.snapshot and job.plan.snapshot.paths)
     before = agreed_bytes(entry, code.tree.top, os.environ)
@@ -110,10 +110,11 @@ def _check_agreed(entry: Entry, job: submission.Planned, code: Travelling, *, ag
 
 
 def machine_site(machine: Machine, typed: list[str], site_name: str | None) -> Site:
-    """The site to plan with: the named one, the entry's, or the one that the castoff there reports.
+    """The site to plan with: the named one, the one in the machine's entry, or the one that its castoff
+    reports.
 
     Raises:
-        CastoffError: there is none, or it cannot be asked for.
+        CastoffError: no site is known, or the machine's castoff cannot be reached.
     """
     entry = machine.entry
     if (site := _known_site(entry, site_name)) is None:
@@ -125,7 +126,7 @@ def machine_site(machine: Machine, typed: list[str], site_name: str | None) -> S
 
 
 def _known_site(entry: Entry, site_name: str | None) -> Site | None:
-    """The same site, if it is known here; None if the castoff there has never reported one."""
+    """The site as far as this machine knows it; None if the machine's castoff has never reported one."""
     if site_name is not None:
         return site_named(site_name)
     return submission.site_here(entry) or submission.remembered_site(entry, os.environ)

@@ -22,7 +22,7 @@ def command(interval: float) -> int:
     Files are read at every interval. A scheduler is asked about all runs at once, every 2 to 30 s, or as
     seldom as the poll_interval of a site says.
     """
-    streams = (sys.stdin, sys.stdout, sys.stderr)  # textual writes to the last of them
+    streams = (sys.stdin, sys.stdout, sys.stderr)  # textual writes to standard error
     if not all(map(is_terminal, streams)) or os.environ.get("TERM") == "dumb":
         raise CastoffError(
             "castoff top needs a terminal that can show a screen; `castoff list` prints a table"

@@ -16,7 +16,7 @@ TRAININGS = {
     "gnn": "Train a network on graphs: causal sets that are read or generated, or your own.",
     "sedd": "Learn a diffusion of proteins by score entropy, and generate some.",
 }
-"""Each is a package `castoff.trainers.NAME` that runs as a program."""
+"""The trainings and their summaries; each is a package `castoff.trainers.NAME` that runs as a program."""
 
 
 _EXAMPLES = ("castoff train gnn causets.yaml --set training.num_epochs=3", "castoff train gnn --help")

@@ -42,24 +42,26 @@ def command(since: int | None, name: str | None, as_json: bool) -> None:
     end, or until now. Runs whose directories were removed are not counted.
     """
     adopt_unlisted(os.environ, alone_in(Path()))
-    at = time.time()
-    found = [*_shares(Index.of(os.environ).entries(), name, 0.0 if since is None else at - since, at)]
-    if not found:
+    now = time.time()
+    counted_starts = [
+        *_shares(Index.of(os.environ).entries(), name, 0.0 if since is None else now - since, now)
+    ]
+    if not counted_starts:
         report("none of these runs has started; `castoff list` shows your runs")
-    rows = sorted(_grouped(found).items(), key=lambda row: (row[0][:3], -row[1].used))
+    rows = sorted(_grouped(counted_starts).items(), key=lambda row: (row[0][:3], -row[1].used))
     if as_json:
         print_json(*(_plain(key, summed) for key, summed in rows))
         return
-    if found:
+    if counted_starts:
         cells = [(*key, *_cells(summed)) for key, summed in rows]
         if len(rows) > 1:
-            cells.append(("total", "", "", "", *_cells(total(found))))
+            cells.append(("total", "", "", "", *_cells(total(counted_starts))))
         print_table(_HEADINGS, cells, dispensable=_DISPENSABLE)
-    _explain(total(found))
+    _explain(total(counted_starts))
 
 
-def _shares(entries: Iterable[Entry], name: str | None, since: float, at: float) -> Iterator[Share]:
-    """The costs of runs' starts; standard error says which runs could not be read."""
+def _shares(entries: Iterable[Entry], name: str | None, since: float, now: float) -> Iterator[Share]:
+    """The node-hours of each start of these runs. Runs that cannot be read are reported on standard error."""
     records = []
     for entry in entries:
         if (name is not None and not fnmatchcase(entry.name, name)) or not entry.is_there:
@@ -70,14 +72,14 @@ def _shares(entries: Iterable[Entry], name: str | None, since: float, at: float)
             records.append(RunRecords(entry.run))
         except CastoffError as error:
             report(f"not counted: {error}")
-    for one, now in zip(records, judge(records, Poller(AT_A_GLANCE)), strict=True):
-        yield from shares(now, one.plan, at=at, since=since)
+    for run, status in zip(records, judge(records, Poller(AT_A_GLANCE)), strict=True):
+        yield from shares(status, run.plan, at=now, since=since)
 
 
-def _grouped(found: Iterable[Share]) -> dict[_Key, Total]:
+def _grouped(counted_starts: Iterable[Share]) -> dict[_Key, Total]:
     groups: dict[_Key, list[Share]] = {}
-    for one in found:
-        groups.setdefault((one.site, one.account, one.queue, one.ending), []).append(one)
+    for share in counted_starts:
+        groups.setdefault((share.site, share.account, share.queue, share.ending), []).append(share)
     return {key: total(group) for key, group in groups.items()}
 
 

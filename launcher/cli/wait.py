@@ -33,28 +33,28 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], timeout: float | None
     never begins, since what it waits for can never happen. With --name, the newest run of each such name
     counts also if it is over.
     """
-    shown_last: dict[str, str] = {}  # what was said last of each run
+    shown_last: dict[str, str] = {}  # the last line printed for each run
     meant = runs_meant(runs, names, newest_too=True) if runs or names else [run_meant(None)]
-    for now in poll(meant, timeout):
-        for one in now:
-            words = f"{one.id}: {_words(one)}"
-            if shown_last.get(one.directory) == words:
+    for states in poll(meant, timeout):
+        for run in states:
+            words = f"{run.id}: {_words(run)}"
+            if shown_last.get(run.directory) == words:
                 continue
-            shown_last[one.directory] = words
-            if not (one.over or one.never_begins):
+            shown_last[run.directory] = words
+            if not (run.over or run.never_begins):
                 if is_terminal(sys.stderr):
                     report(words)
             elif as_json:
-                print_json(msgspec.to_builtins(one))
+                print_json(msgspec.to_builtins(run))
             else:
                 click.echo(words)
-    check_over(now, timeout)
-    return next((code for one in now if (code := 1 if one.code is None else one.code)), 0)
+    check_over(states, timeout)
+    return next((code for run in states if (code := 1 if run.code is None else run.code)), 0)
 
 
-def _words(now: RunStatus) -> str | None:
-    if now.never_begins:
-        return f"never begins: {now.reason}; `castoff cancel {now.id}` takes it out of the queue"
-    if now.over and now.ending in NOT_RESUMED and now.reason:
-        return f"{now.ending}: {now.reason}"
-    return now.ending if now.over else now.state
+def _words(run: RunStatus) -> str | None:
+    if run.never_begins:
+        return f"never begins: {run.reason}; `castoff cancel {run.id}` takes it out of the queue"
+    if run.over and run.ending in NOT_RESUMED and run.reason:
+        return f"{run.ending}: {run.reason}"
+    return run.ending if run.over else run.state
