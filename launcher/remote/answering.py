@@ -1,4 +1,6 @@
-"""`castoff on serve`: answer a laptop's messages. Store code, submit a job once, name a run's variables."""
+"""`castoff on serve`: answer the messages of a laptop. Store code, submit a job once, list a run's
+variables.
+"""
 
 from __future__ import annotations
 
@@ -48,18 +50,18 @@ from castoff.launcher.submission.submit import dry_run, submit
 _RUN_ID = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9._+-]*")
 
 _PATIENCE = 120.0
-"""Seconds for a submission to end that an earlier command has begun, whose connection broke."""
+"""Seconds to wait for the submission of an earlier command whose connection broke."""
 
 
 class StillUnderWay(CastoffError):
-    """A submission that an earlier command has begun has not ended."""
+    """The submission that an earlier command began is still running."""
 
 
 def serve(source: BinaryIO, sink: BinaryIO, rewrite: Callable[[str], str], site: str | None = None) -> int:
-    """Answer messages until there are no more.
+    """Greet, and answer messages until the laptop closes the stream; returns the exit code.
 
-    `rewrite` puts commands in errors as the caller types them; `site` is the profile that the caller wants to
-    plan with, or None for the one that castoff chooses here.
+    `rewrite` changes commands in errors to what the caller types; `site` names the profile that the caller
+    wants to plan with, or None for the one that this castoff chooses.
     """
     try:
         check_own_folder()
@@ -76,8 +78,8 @@ def serve(source: BinaryIO, sink: BinaryIO, rewrite: Callable[[str], str], site:
                 except CastoffError as error:
                     answer = _failed(error, rewrite)
                 except OSError as error:
-                    what = error.filename or answers.entry_folder
-                    answer = Failed(f"{what}: {error.strerror or error}", 1)
+                    path = error.filename or answers.entry_folder
+                    answer = Failed(f"{path}: {error.strerror or error}", 1)
                 messages.write(sink, answer)
     except messages.ConnectionLost as error:  # or the caller's castoff is newer
         with contextlib.suppress(OSError):
@@ -96,10 +98,10 @@ def _hello(rewrite: Callable[[str], str], wanted: str | None) -> Hello:
     from platform import python_version
 
     try:
-        own = version("castoff")
+        installed = version("castoff")
     except PackageNotFoundError:
-        own = "0"
-    hello = Hello(PROTOCOL, own, python_version(), str(Path.cwd()))
+        installed = "0"
+    hello = Hello(PROTOCOL, installed, python_version(), str(Path.cwd()))
     try:
         site, why = choose_site() if wanted is None else (profile(wanted, Search.here()), "")
         hello.site, hello.site_name, hello.site_why = plain(site), site.name, why
@@ -111,13 +113,13 @@ def _hello(rewrite: Callable[[str], str], wanted: str | None) -> Hello:
 
 
 def plain(site: Site) -> dict[str, Any]:
-    """A profile as plain data, from which `Site(**data)` makes the same profile."""
+    """A profile as plain data; `Site(**data)` makes the same profile."""
     data: dict[str, Any] = msgspec.to_builtins(site)
     return data
 
 
 class _Answers:
-    """The answers of one session, which remembers the code that it was sent."""
+    """Answers the messages of one session, and remembers the code that it received."""
 
     def __init__(self, source: BinaryIO, sink: BinaryIO, entry_folder: Path, held: ExitStack):
         self.entry_folder = entry_folder
@@ -131,8 +133,8 @@ class _Answers:
             return self._store(message)
         if isinstance(message, Order):
             submitted = self._submit(message)
-            known = [run for run in message.earlier if self._is_run(run)]
-            submitted.earlier = {run: RunDirectory(self._runs(None) / run).job for run in known}
+            existing = [run for run in message.earlier if self._is_run(run)]
+            submitted.earlier = {run: RunDirectory(self._runs(None) / run).job for run in existing}
             return submitted
         if isinstance(message, NamesOf):
             spec = JobSpec.load(Index.of(os.environ).find(message.run).path / "job.yaml")
@@ -158,7 +160,7 @@ class _Answers:
                     store.take(number, content)
             except (OSError, CastoffError) as error:
                 problem = error
-            for _ in content:  # read on, or the rest would be taken for a message
+            for _ in content:  # read the rest, which would otherwise be taken for a message
                 pass
         if problem is not None:
             raise problem
@@ -206,10 +208,10 @@ class _Answers:
 
 
 def _await_other_submission(path: Path) -> None:
-    """Wait for a submission of this run that an earlier command has begun.
+    """Wait until a submission of this run by an earlier command has ended.
 
     Raises:
-        StillUnderWay: it takes long.
+        StillUnderWay: it has not ended within the time limit.
     """
     draft, give_up = draft_of(path), time.monotonic() + _PATIENCE
     while True:
@@ -227,10 +229,10 @@ def _await_other_submission(path: Path) -> None:
 
 
 def _difference(spec: JobSpec, site: Site, digest: str) -> str | None:
-    """A note if the script is not the one that was rendered on the laptop.
+    """A note if this castoff renders another script than the laptop's.
 
     Raises:
-        InvalidInput: the job cannot run here, by this castoff's rules.
+        InvalidInput: this castoff rejects the job for this site.
     """
     script = dry_run(spec, site).script
     if hashlib.sha256(script.encode(errors="surrogateescape")).hexdigest() == digest:
@@ -239,7 +241,9 @@ def _difference(spec: JobSpec, site: Site, digest: str) -> str | None:
 
 
 def _describe_code(draft: Path, order: Order) -> None:
-    """Record the code as the laptop's git describes it: the folder here is in no repository."""
+    """Replace the run's record of its code by the laptop's: the folder on this machine is not a git
+    repository.
+    """
     code = decode(order.about_code, provenance.Code) or provenance.Code()
     taken = provenance.read(RunDirectory(draft))
     code.snapshot = taken.snapshot if taken else None

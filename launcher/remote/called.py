@@ -1,4 +1,4 @@
-"""Verbs that run here for a caller on another machine: what such a process does first, and how it ends."""
+"""Processes that run a verb for a caller on another machine: how they begin and end."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from typing import BinaryIO
 from castoff.launcher.trust.decision import check
 
 _PATIENCE = 15.0
-"""Seconds for a verb to end by itself after its caller has gone; by then a submission is certain."""
+"""Seconds between the signals that end a verb whose caller is gone; a submission has finished by then."""
 
 
 def check_own_folder() -> None:
-    """Check that nobody else can have replaced the entry's folder, which this process runs in.
+    """Check that nobody else could have replaced the working directory, which is the entry's folder.
 
     Raises:
-        CastoffError: somebody can whom the user has not trusted here.
+        CastoffError: somebody could whom the user has not trusted on this machine.
     """
     check(Path.cwd(), otherwise="or use another folder there, with --dir of `castoff on add`")
 
 
 def mark_used() -> None:
-    """Note that this castoff is called, if it was installed for callers: see `unneeded`."""
+    """Record the time of this call, by which `unneeded` finds castoff installations that nobody calls."""
     with contextlib.suppress(OSError):
         os.utime(Path(sys.prefix, "complete"))
 
 
 def rewriting(machine: str, *, named: bool) -> Callable[[str], str]:
-    """A function that rewrites castoff's commands in messages as the caller has to type them."""
-    # `trust` without --on is always about the machine where it is typed.
+    """A function that rewrites castoff commands in messages to what the caller has to type."""
+    # `castoff trust` never follows CASTOFF_ON or the project's machine, so it always needs --on.
     command = re.compile(r"(?<=`)castoff (?=[a-z])(?!on )" if named else "(?!)")
     trust = re.compile(r"(?<=: )castoff (?=trust )")
     shut = re.compile(r"(?<=\bor shut them out)(?=: )")
@@ -54,9 +54,9 @@ def rewriting(machine: str, *, named: bool) -> Callable[[str], str]:
 
 
 class _Stream(io.TextIOWrapper):
-    """A text stream that may stand for the caller's terminal, and shows commands as they are typed there.
+    """A text stream that rewrites castoff commands, and can report that the caller's stream is a terminal.
 
-    Bytes that are written to its `buffer`, as logs are, stay as they are.
+    Bytes written to its `buffer`, such as logs, are not rewritten.
     """
 
     def __init__(self, descriptor: int, rewrite: Callable[[str], str], *, is_terminal: bool):
@@ -77,27 +77,29 @@ class _Stream(io.TextIOWrapper):
 
 
 def rewrite_streams(rewrite: Callable[[str], str], terminals: Collection[str] = ()) -> None:
-    """Let standard output and error show commands as the caller types them.
+    """Make standard output and standard error show commands as the caller types them.
 
-    `terminals`: `out`, `err`: which of the caller's streams are terminals.
+    `terminals`: the caller's streams that are terminals: `out`, `err`.
     """
     sys.stdout = _Stream(1, rewrite, is_terminal="out" in terminals)
     sys.stderr = _Stream(2, rewrite, is_terminal="err" in terminals)
 
 
 def message_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Standard input and output for messages alone: all else that is printed goes to standard error."""
+    """Reserve standard input and output for messages; anything else that is printed goes to standard
+    error.
+    """
     source, sink = os.dup(0), os.dup(1)
-    nowhere = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nowhere, 0)
-    os.close(nowhere)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
     os.dup2(2, 1)
     sys.stdout.flush()
     return os.fdopen(source, "rb"), os.fdopen(sink, "wb")
 
 
 def end_with_caller(first: signal.Signals = signal.SIGINT) -> None:
-    """Interrupt this process, as by Ctrl-C, once nobody reads its standard output any more.
+    """Interrupt this process, as by Ctrl-C, when its standard output loses its reader.
 
     Without a terminal, sshd sends no signal when the connection or the caller's ssh ends.
     """
@@ -110,7 +112,7 @@ def _watch_output(first: signal.Signals) -> None:
     try:
         poller.register(1, 0)  # POLLERR and POLLHUP are always reported
         while not any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll()):
-            time.sleep(1)  # POLLNVAL, for instance
+            time.sleep(1)  # another event, such as POLLNVAL, would return at once again
     except (OSError, ValueError):
         return
     for number in (first, signal.SIGTERM, signal.SIGKILL):

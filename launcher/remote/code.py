@@ -1,4 +1,6 @@
-"""The code of a submission on the laptop: its files, its name, whether the user agrees, and sending it."""
+"""The code of a submission, on the laptop: list its files, name it, ask whether it may be sent, and
+send it.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,21 @@ if TYPE_CHECKING:
     from castoff.launcher.config.job_fields import Snapshot
 
 UNASKED = 64 << 20
-"""Bytes of a repository, or of a folder that was agreed to, that are sent without a question."""
+"""Limit in bytes up to which code is sent without asking again: of a repository, or of a folder agreed to
+before.
+"""
 
 _LISTED = 20
-"""Names in the question whether code may be sent."""
+"""Limit of the names shown when the user is asked whether code may be sent."""
 
 _PROGRESS_PAUSE = 10.0
-"""Seconds between two reports of how much of a transfer is done."""
+"""Seconds between two progress reports of a transfer."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
 
 
 class Travelling(NamedTuple):
-    """Code that is to be sent."""
+    """The code that a job is submitted with, ready to be sent."""
 
     tree: Tree
     code: Code
@@ -48,12 +52,12 @@ class Travelling(NamedTuple):
 
     @property
     def words(self) -> str:
-        """How much code it is: `214 files, 1.2 MiB`."""
+        """The size of the code: `214 files, 1.2 MiB`."""
         return f"{files_words(len(self.code.files))}, {size_words(self.tree.bytes)}"
 
     @property
     def left_out_words(self) -> str:
-        """What of the folder is not sent: `; not in it: data/`; empty if all of it is."""
+        """The parts of the folder that are not sent: `; not in it: data/`; empty if all of it is sent."""
         left_out, withheld = Names(), Names()
         left_out.add(*self.tree.left_out)
         withheld.add(*self.tree.withheld)
@@ -63,7 +67,7 @@ class Travelling(NamedTuple):
 def travelling(
     directory: Path, asked: Snapshot, environ: Mapping[str, str], secrets: list[str]
 ) -> Travelling:
-    """The code around a folder; `secrets` are names of variables whose values no record may hold.
+    """List the code around a folder. `secrets`: names of variables whose values must not appear in records.
 
     Raises:
         CastoffError: there is too much code, or a file cannot be read.
@@ -87,7 +91,7 @@ def travelling(
 
 
 def _name(about: bytes, files: list[File], asked: Snapshot) -> str:
-    """The name of the code's folder: the commit, and a digest of all files if they differ from it."""
+    """Name the code's folder after the commit, with a digest of all files if they differ from the commit."""
     code = decode(about, provenance.Code) or provenance.Code()
     digest = hashlib.sha256(msgspec.msgpack.encode(files)).hexdigest()[:10]
     if code.commit is None:
@@ -113,8 +117,8 @@ def _file(top: Path, name: str, about: os.stat_result) -> File:
 
 
 def _target(top: Path, link: Path) -> bytes:
-    """The path in the link's copy: relative if the link names a file of the tree by an absolute path."""
-    target = os.readlink(link)  # noqa: PTH115 - as it is written
+    """The target of a link's copy: relative if the link names a file of the code by an absolute path."""
+    target = os.readlink(link)  # noqa: PTH115 - Path.readlink would normalize it
     if target.startswith("/"):
         inside = os.path.relpath(os.path.normpath(target), top)
         if inside.split("/")[0] != "..":
@@ -122,14 +126,14 @@ def _target(top: Path, link: Path) -> bytes:
     return os.fsencode(target)
 
 
-# Agreement: a repository says what is code; elsewhere whatever lies in the folder would be sent
+# Agreement: a repository lists what is code; without one, everything in the folder would be sent
 
 
 def needs_agreement(code: Travelling, agreed: int | None, *, selected: bool) -> str | None:
-    """Why code is not sent before the user has agreed; None if it may be sent.
+    """The reason why the user must agree before code is sent; None if it may be sent at once.
 
-    `agreed`: bytes of this folder that the user has agreed to send before; None: was never asked. `selected`:
-    the job lists what is code.
+    `agreed`: the bytes of this folder that the user has agreed to send before; None: never asked. `selected`:
+    whether the job lists the paths of its code.
     """
     if agreed is None and not code.tree.in_git and not selected:
         top = printable(str(code.tree.top))
@@ -140,7 +144,7 @@ def needs_agreement(code: Travelling, agreed: int | None, *, selected: bool) -> 
 
 
 def top_level_words(code: Travelling) -> list[str]:
-    """The names at the top of the code with their sizes, the largest first, in lines."""
+    """Lines with the code's top-level names and their sizes, the largest first."""
     sizes: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     for name, about in code.tree.files.items():
@@ -149,8 +153,8 @@ def top_level_words(code: Travelling) -> list[str]:
         counts[first + slash] += 1
     lines = []
     for name, bytes_ in sizes.most_common(_LISTED):
-        many = f", {files_words(counts[name])}" if name.endswith("/") else ""
-        lines.append(f"  {printable(name)} ({size_words(bytes_)}{many})")
+        count = f", {files_words(counts[name])}" if name.endswith("/") else ""
+        lines.append(f"  {printable(name)} ({size_words(bytes_)}{count})")
     more = len(sizes) - len(lines)
     return [*lines, *([f"  and {more} more"] if more else [])]
 
@@ -159,7 +163,7 @@ def top_level_words(code: Travelling) -> list[str]:
 
 
 def to_send_words(code: Travelling, numbers: list[int]) -> str:
-    """How much has to be sent: `code: 214 files, 1.2 MiB; 3 files, 12 KiB, to send`."""
+    """The amount of code to send: `code: 214 files, 1.2 MiB; 3 files, 12 KiB, to send`."""
     if not numbers:
         return f"code: {code.words}; all of it is there already{code.left_out_words}"
     to_send = size_words(sum(code.code.files[number].size for number in numbers))
@@ -167,7 +171,7 @@ def to_send_words(code: Travelling, numbers: list[int]) -> str:
 
 
 def contents(code: Travelling, numbers: list[int], say: Callable[[str], object]) -> Iterator[bytes]:
-    """The contents of these files in parts, one file after the other; reports progress to `say`.
+    """Yield the contents of files in parts, one file after the other, and report progress to `say`.
 
     Raises:
         CastoffError: a file has changed since it was listed, or cannot be read any more.

@@ -1,12 +1,12 @@
-"""The code of submissions, as the machine keeps it: each in a folder of its own, whole or not there.
+"""The code of submissions as the machine stores it: each in its own folder, which appears only when complete.
 
 FOLDER/code/PROJECT/NAME/           the files, as they were sent
 FOLDER/code/PROJECT/.NAME.files     the list of these files
-FOLDER/code/PROJECT/.NAME.partial/  the files that have arrived so far, each whole
+FOLDER/code/PROJECT/.NAME.partial/  the files that have arrived so far, each complete
 FOLDER/code/PROJECT/.WORD.draft     a file that is arriving
-FOLDER/code/PROJECT/.lock           held while code is sent and submitted, so that none is removed meanwhile
+FOLDER/code/PROJECT/.lock           locked while code is sent and submitted, so that none is removed meanwhile
 
-castoff sends the files itself: rsync fails behind a login shell that prints anything, has to be on both
+castoff does not use rsync, which fails if the login shell prints anything, has to be installed on both
 machines, sends renamed files again, and would still need the list, the lock and the renaming.
 """
 
@@ -32,49 +32,50 @@ from castoff.launcher.remote.messages import CHUNK, Code, File
 from castoff.launcher.runs.removal import empty
 
 CODE = "code"
-"""The folder of all code, in the entry's."""
+"""The folder of all code, within the entry's folder."""
 
 _LIST = ".files"
 
 _EARLIER_FOLDERS = 20
-"""Folders of the same project in which contents are looked for, the newest first."""
+"""Number of the project's newest folders from which unchanged files are copied instead of sent."""
 
 _ABANDONED = 14 * 24 * 3600.0
-"""Seconds after which a transfer that nobody continued is removed."""
+"""Seconds after which an interrupted transfer is removed."""
 
 _LOCK_PATIENCE = 60.0
-"""Seconds to wait for a removal, which holds the lock only while it renames."""
+"""Seconds to wait while code is being removed, which holds the lock only to rename folders."""
 
 
 class Store:
-    """The code of one submission, on its way into its folder."""
+    """Receives the code of one submission, and puts it into its folder."""
 
     def __init__(self, entry_folder: Path, code: Code, held: ExitStack):
-        """Until `held` is closed, no code of the project is removed.
+        """Choose the folder, and protect all code of the project from removal until `held` is closed.
 
         Raises:
-            CastoffError: the list names a file outside of the code's folder, or a name is not possible.
+            CastoffError: the list names a file outside the code's folder, or a name is invalid.
         """
         _check_names(code)
         self._code = code
         self._project = entry_folder / CODE / code.project
         self.note: str | None = None
-        """A note for the user: why the code is in another folder than the one of its name."""
+        """A note for the user if the code could not get the folder of its name."""
         make_folders(self._project, 0o755)
         held.enter_context(in_use(self._project))
         self.folder = self._choose_folder()
-        """Where the code is, or will be."""
+        """The folder of the code, which exists once the code is complete."""
         self._partial = self._project / f".{self.folder.name}.partial"
         self._whole: set[bytes] = set()
-        """The names of the files that are whole and in their places."""
+        """Names of the files that have arrived completely."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of the code is there; another transfer of the same code may have brought it."""
+        """Whether the folder is complete; another transfer of the same code may have completed it."""
         return self.folder.is_dir()
 
     def lacking(self) -> list[int]:
-        """The numbers of the files that have to be sent, after copying what earlier folders hold.
+        """The numbers of the files that have to be sent, after unchanged files were copied from earlier
+        folders.
 
         Raises:
             OSError: the files cannot be written.
@@ -85,25 +86,25 @@ class Store:
 
     def _lacking(self) -> list[int]:
         self._partial.mkdir(mode=0o700, exist_ok=True)
-        os.utime(self._partial)  # a transfer that is continued is not an abandoned one
+        os.utime(self._partial)  # this transfer is in progress, not abandoned
         self._remove_abandoned_transfers()
         self._remove_unlisted_files()
-        known = self._earlier_contents()
+        earlier = self._earlier_contents()
         lacking: dict[bytes, int] = {}
         for number, file in enumerate(self._code.files):
             if file.target is not None or file.digest in lacking or self._is_in_place(file):
                 continue
             if file.size == 0:
                 self._write(file, iter([b""]))
-            elif not any(self._copy(source, file) for source in known.get(file.digest, [])):
+            elif not any(self._copy(source, file) for source in earlier.get(file.digest, [])):
                 lacking[file.digest] = number
         return list(lacking.values())
 
     def take(self, number: int, content: Iterator[bytes]) -> None:
-        """Put a file that is sent into its place, once it has arrived whole.
+        """Receive a file, and put it into its place once it has arrived completely.
 
         Raises:
-            CastoffError: the content is not the one that was listed.
+            CastoffError: the content does not match the list.
             OSError: the file cannot be written.
         """
         file = self._code.files[number]
@@ -116,7 +117,7 @@ class Store:
             )
 
     def finish(self) -> Path:
-        """Give the folder its name, now that all files have arrived.
+        """Rename the partial folder to its final name, after all files have arrived.
 
         Raises:
             CastoffError: a file is missing.
@@ -125,7 +126,7 @@ class Store:
         with self._unless_complete():
             if not self.is_complete:
                 self._finish()
-        if self._partial.is_dir():  # another transfer of the same code was quicker
+        if self._partial.is_dir():  # another transfer of the same code finished first
             empty(self._partial)
         return self.folder
 
@@ -151,7 +152,7 @@ class Store:
 
     @contextlib.contextmanager
     def _unless_complete(self) -> Iterator[None]:
-        """Ignore errors if another transfer of the same code has completed the folder meanwhile."""
+        """Ignore an OSError if another transfer of the same code has completed the folder meanwhile."""
         try:
             yield
         except OSError:
@@ -161,16 +162,19 @@ class Store:
     # Folders
 
     def _choose_folder(self) -> Path:
-        """The first folder of the code's name that is free, or holds exactly these files."""
+        """The first folder of the code's name, numbered if necessary, that is free or holds exactly these
+        files.
+        """
         wanted = {file.name: file for file in self._code.files}
         number = 1
         while True:
             folder = self._project / (self._code.name if number == 1 else f"{self._code.name}.{number}")
             if not os.path.lexists(folder):
                 return folder
-            kept = listing_of(folder)
-            changed = kept.first_changed() if kept else "its list of files"
-            if kept and changed is None and {one.file.name: one.file for one in kept.files} == wanted:
+            listing = listing_of(folder)
+            changed = listing.first_changed() if listing else "its list of files"
+            stored = {placed.file.name: placed.file for placed in listing.files} if listing else {}
+            if listing and changed is None and stored == wanted:
                 return folder
             number += 1
             if changed is not None:
@@ -180,17 +184,17 @@ class Store:
                 )
 
     def _earlier_contents(self) -> dict[bytes, list[Path]]:
-        """Files of the project's earlier folders, by digest."""
-        found: dict[bytes, list[Path]] = {}
+        """The files of the project's earlier folders, by digest."""
+        paths: dict[bytes, list[Path]] = {}
         for folder in listed_folders(self._project)[:_EARLIER_FOLDERS]:
-            kept = listing_of(folder)
-            for one in kept.files if kept else []:
-                if one.file.target is None:
-                    found.setdefault(one.file.digest, []).append(folder / os.fsdecode(one.file.name))
-        return found
+            listing = listing_of(folder)
+            for file in [placed.file for placed in listing.files] if listing else []:
+                if file.target is None:
+                    paths.setdefault(file.digest, []).append(folder / os.fsdecode(file.name))
+        return paths
 
     def _remove_abandoned_transfers(self) -> None:
-        """Remove what transfers left that broke long ago; others may be under way beside this one."""
+        """Remove the remains of transfers that broke long ago; more recent ones may still be running."""
         for path in self._project.glob(".*"):
             with contextlib.suppress(OSError, CastoffError):
                 is_left = path.name.endswith((".partial", ".draft")) and path != self._partial
@@ -198,7 +202,7 @@ class Store:
                     path.unlink() if path.name.endswith(".draft") else empty(path)
 
     def _remove_unlisted_files(self) -> None:
-        """Remove files from the partial folder that belong to other code of the same name."""
+        """Remove files from the partial folder that belong to other code with the same name."""
         listed = {file.name for file in self._code.files}
         for folder, inner, names in os.walk(self._partial):
             for path in (Path(folder, name) for name in (*inner, *names)):
@@ -212,7 +216,7 @@ class Store:
         return self._partial / os.fsdecode(file.name)
 
     def _is_in_place(self, file: File) -> bool:
-        """Whether an earlier attempt of this transfer has brought the file."""
+        """Whether the file is complete in the partial folder, from an earlier attempt of this transfer."""
         try:
             about = self._place(file).lstat()
         except OSError:
@@ -223,10 +227,8 @@ class Store:
         return file.name in self._whole
 
     def _copy(self, source: Path, file: File) -> bool:
-        """Copy an earlier file; False if a job has changed it since.
-
-        A hard link would let what one job writes show through in the code of another.
-        """
+        """Copy a file from an earlier folder; returns False if a job has changed it since."""
+        # Not a hard link: what one job writes into the file would change the code of another job.
         try:
             descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW)
         except OSError:
@@ -235,7 +237,9 @@ class Store:
             return self._write(file, iter(lambda: opened.read(CHUNK), b""))
 
     def _write(self, file: File, content: Iterator[bytes]) -> bool:
-        """Write a file into its place; False, and nothing is left, if the content is not the listed one."""
+        """Write a file into its place. If the content does not match its digest, leave nothing and return
+        False.
+        """
         place = self._place(file)
         make_folders(place.parent)
         draft = self._project / f".{os.urandom(8).hex()}.draft"
@@ -255,7 +259,7 @@ class Store:
             self._whole.add(file.name)
             return True
         finally:
-            with contextlib.suppress(OSError):  # renamed, or never made
+            with contextlib.suppress(OSError):  # already renamed, or never created
                 draft.unlink()
 
     def _link(self, file: File, target: bytes) -> None:
@@ -267,15 +271,15 @@ class Store:
 
 
 def _mode(file: File) -> int:
-    """A file's permissions there: never writable for others, always readable and writable for the owner."""
+    """The file's permissions on the machine: the owner may read and write, and others may not write."""
     return (file.mode & 0o755) | 0o600
 
 
 def _check_names(code: Code) -> None:
-    """Check that every file lies in the folder, and that no file is also another file's folder.
+    """Check that every file is inside the folder, and that no file is also the folder of another.
 
     Raises:
-        CastoffError: otherwise.
+        CastoffError: this is not so, or a name is invalid.
     """
     for word in (code.project, code.name):
         if not word or "/" in word or word.startswith(".") or "\0" in word:
@@ -301,20 +305,20 @@ def _check_names(code: Code) -> None:
 
 
 class Placed(msgspec.Struct, array_like=True):
-    """A file as it was placed, so that an unchanged one need not be read again."""
+    """A file of the code, and its mtime in ns when it was stored: if that is unchanged, so is the file."""
 
     file: File
     mtime: int
 
 
 class Listing(NamedTuple):
-    """A folder of code, and its files as they were sent."""
+    """A folder of code, with the list of its files as they were sent."""
 
     folder: Path
     files: list[Placed]
 
     def first_changed(self) -> str | None:
-        """The first file that is not as it was sent; None if all are."""
+        """The name of the first file that differs from what was sent; None if none does."""
         for placed in self.files:
             name = os.fsdecode(placed.file.name)
             if not _is_unchanged(self.folder / name, placed):
@@ -332,15 +336,15 @@ def listing_of(folder: Path) -> Listing | None:
 
 
 def list_path(folder: Path) -> Path:
-    """Where the list of a folder's files is."""
+    """The path of the list of a folder's files."""
     return folder.with_name(f".{folder.name}{_LIST}")
 
 
 def listed_folders(project: Path) -> list[Path]:
-    """The folders of a project that have a list of their files, the newest first.
+    """A project's folders that have a list of their files, the newest first.
 
     Raises:
-        OSError: the project cannot be read.
+        OSError: the project's folder cannot be read.
     """
     lists = [path for path in project.iterdir() if path.name[0] == "." and path.name.endswith(_LIST)]
     lists.sort(key=lambda path: path.lstat().st_mtime, reverse=True)
@@ -359,7 +363,7 @@ def _digest_of(path: Path) -> bytes:
 def _is_unchanged(path: Path, placed: Placed) -> bool:
     try:
         if placed.file.target is not None:
-            return os.fsencode(os.readlink(path)) == placed.file.target  # noqa: PTH115 - as it is written
+            return os.fsencode(os.readlink(path)) == placed.file.target  # noqa: PTH115 - not normalized
         about = path.lstat()
         if not stat.S_ISREG(about.st_mode) or about.st_size != placed.file.size:
             return False
@@ -373,14 +377,14 @@ def _is_unchanged(path: Path, placed: Placed) -> bool:
 
 @contextlib.contextmanager
 def in_use(project: Path) -> Iterator[None]:
-    """Keep the code of a project from being removed.
+    """Protect the code of a project from removal.
 
     Raises:
-        OSError: the lock cannot be made.
-        CastoffError: a removal holds the lock for long.
+        OSError: the lock file cannot be created.
+        CastoffError: a removal has held the lock for too long.
     """
     with _lock_file(project) as file:
-        with contextlib.suppress(NoLocks):  # then nothing is ever removed
+        with contextlib.suppress(NoLocks):  # without locks, no code is ever removed: see `alone`
             try:
                 take(file.fileno(), _LOCK_PATIENCE, inherited=False, shared=True)
             except BlockingIOError:
@@ -392,10 +396,10 @@ def in_use(project: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone(project: Path) -> Iterator[bool]:
-    """Lock the code of a project against submissions; False if one is under way.
+    """Lock the code of a project against submissions; yields False if one is in progress.
 
     Raises:
-        OSError: the lock cannot be made, or the file system has no locks.
+        OSError: the lock file cannot be created, or the file system has no locks.
     """
     with _lock_file(project) as file:
         yield try_lock(file.fileno(), inherited=False)

@@ -1,6 +1,6 @@
-"""The machines that `--on` knows by name: `~/.config/castoff/on.yaml`, and which of them is meant."""
+"""The machines that `--on` can name, and their file `~/.config/castoff/on.yaml`."""
 
-# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
+# No `from __future__ import annotations`: msgspec would compile each annotation at every start.
 
 import os
 import re
@@ -23,14 +23,14 @@ from castoff.launcher.typed.structure import convert
 from castoff.launcher.typed.suggestion import did_you_mean
 
 HERE = ("", OWN)
-"""What `--on` takes for this machine."""
+"""Names that mean this machine."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""Names are words of command lines that castoff prints, and of file names."""
+"""Names of machines: they appear unquoted in command lines that castoff prints, and in file names."""
 
 
-class _Given(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry as on.yaml has it."""
+class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An entry as it is written in on.yaml."""
 
     host: Word
     dir: Word
@@ -41,32 +41,31 @@ class _Given(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine that `--on` reaches."""
+    """A machine that `--on` can name."""
 
     name: str
     host: Annotated[str, "user@host, or a host of ~/.ssh/config"]
     dir: str
-    """The folder there that holds runs, code and castoff itself: absolute, `~/…`, or relative to the home."""
+    """The machine's folder for runs and code: absolute, `~/…`, or relative to the home."""
     site: str | None = None
-    """The site profile to plan with; None: the one that castoff chooses there."""
+    """The site profile to plan with; None: the one that the machine's castoff chooses."""
     python: str | None = None
-    """The Python that castoff is installed with; None: the newest that is found."""
+    """The Python to install castoff with; None: the newest on the machine."""
     setup: list[str] = []
-    """Shell lines for bash that run there before castoff."""
+    """Shell lines for bash that run on the machine before castoff."""
     castoff: str | None = None
-    """A castoff that is there already; None: the one that `castoff on install` puts into `home`."""
+    """An existing castoff on the machine; None: the one that `castoff on install` puts into `home`."""
 
     @property
     def home(self) -> str:
-        """Where castoff is installed there: below the user's home, as others may be able to replace `dir`.
-
-        One for each entry, since machines that share a home may differ in Python and processor.
-        """
+        """The folder of castoff installations on the machine, relative to the user's home."""
+        # Not in `dir`, which others may be able to replace. One folder for each entry, since machines that
+        # share a home may differ in Python and processor.
         return f".local/share/castoff/{self.name}"
 
 
 def entries_file(environ: Mapping[str, str]) -> Path:
-    """Where entries are kept."""
+    """The path of on.yaml."""
     home = environ.get("HOME", "/nonexistent")
     return Path(environ.get("XDG_CONFIG_HOME") or f"{home}/.config", "castoff", "on.yaml")
 
@@ -75,8 +74,8 @@ def entries(environ: Mapping[str, str]) -> dict[str, Entry]:
     """All entries by name.
 
     Raises:
-        InvalidInput: with every problem that the file has.
-        CastoffError: it cannot be read, or others could have written it.
+        InvalidInput: with every problem of the file.
+        CastoffError: the file cannot be read, or others could have written it.
     """
     path = entries_file(environ)
     if not path.is_file():
@@ -88,42 +87,43 @@ def entries(environ: Mapping[str, str]) -> dict[str, Entry]:
         problem = document.problem((), "holds no entries; each is NAME: {host: USER@HOST, dir: FOLDER}")
         raise InvalidInput([problem])
     problems: list[Problem] = []
-    found: dict[str, Entry] = {}
+    valid: dict[str, Entry] = {}
     for name, value in data.items():
-        given = convert(document.holding(value), _Given, problems, at=(name,))
+        written = convert(document.holding(value), _Written, problems, at=(name,))
         if why := _wrong_name(name):
             problems.append(document.problem((name,), why))
-        elif given is not None:
-            found[name] = Entry(name=name, **msgspec.structs.asdict(given))
-            problems += [document.problem((name, field), why) for field, why in _wrong(found[name])]
+        elif written is not None:
+            valid[name] = Entry(name=name, **msgspec.structs.asdict(written))
+            problems += [document.problem((name, field), why) for field, why in _wrong(valid[name])]
     if problems:
         raise InvalidInput(problems)
-    return found
+    return valid
 
 
 def entry_named(name: str, environ: Mapping[str, str], why: str) -> Entry:
-    """The entry of that name; `why` says who named it: `--on`, `CASTOFF_ON`, a file.
+    """The entry with that name. `why`: what named it, for the error: `--on`, `CASTOFF_ON` or a file.
 
     Raises:
-        CastoffError: there is none, with the line that adds one.
+        CastoffError: there is no such entry; the message has the command that adds one.
     """
-    known = entries(environ)
-    if name in known:
-        return known[name]
-    there = f"there are: {', '.join(known)} (`castoff on list`)\n" if known else ""
+    existing = entries(environ)
+    if name in existing:
+        return existing[name]
+    others = f"there are: {', '.join(existing)} (`castoff on list`)\n" if existing else ""
+    guess = did_you_mean(name, existing)
     add = f"castoff on add {name if _NAME.fullmatch(name) else 'NAME'} USER@HOST --dir FOLDER"
     raise CastoffError(
-        f"{why}: {printable(name)!r} is not an entry of {entries_file(environ)}{did_you_mean(name, known)}\n"
-        f"{there}`{add}` adds it, where FOLDER is a folder on that machine that its nodes share"
+        f"{why}: {printable(name)!r} is not an entry of {entries_file(environ)}{guess}\n"
+        f"{others}`{add}` adds it, where FOLDER is a folder on that machine that its nodes share"
     )
 
 
 def add(entry: Entry, environ: Mapping[str, str]) -> Path:
-    """Write an entry into the file, in place of one of the same name.
+    """Write an entry into the file; it replaces one with the same name.
 
     Raises:
-        InvalidInput: it is not one.
-        CastoffError: the file cannot be written, or not without changing more.
+        InvalidInput: the entry is invalid.
+        CastoffError: the file cannot be written, or castoff cannot edit it without changing other entries.
     """
     problems = [Problem("", field, why) for field, why in _wrong(entry)]
     if why := _wrong_name(entry.name):
@@ -139,10 +139,10 @@ def add(entry: Entry, environ: Mapping[str, str]) -> Path:
 
 
 def remove(name: str, environ: Mapping[str, str]) -> Path:
-    """Take an entry out of the file.
+    """Remove an entry from the file.
 
     Raises:
-        CastoffError: there is none, or the file cannot be written.
+        CastoffError: there is no such entry, or the file cannot be written.
     """
     entry_named(name, environ, "castoff on remove")
     return _edited(environ, lambda text: editing.remove(text, (name,)))
@@ -170,7 +170,7 @@ def _wrong_name(name: str) -> str:
 
 
 def _wrong(entry: Entry) -> list[tuple[str, str]]:
-    """The fields of an entry that cannot be used, and why."""
+    """The invalid fields of an entry, each with the reason."""
     wrong = []
     for field, value in msgspec.structs.asdict(entry).items():
         if isinstance(value, str) and (not value or "\n" in value or "\0" in value):

@@ -1,4 +1,6 @@
-"""Install this castoff on a machine: send its wheel and those that it requires for the Python there."""
+"""Install this castoff on a machine: send its wheel, and the wheels that it requires for the machine's
+Python.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,10 @@ from castoff.launcher.remote.wheel import EXTRA, build
 from castoff.launcher.text.words import size_words
 
 _OLDEST_GLIBC = 5
-"""manylinux_2_5 is the oldest platform of wheels (PEP 600)."""
+"""The oldest platform of wheels is manylinux_2_5 (PEP 600)."""
 
 _LONGEST_ANSWER = 1 << 20
-"""Bytes of an answer that are kept."""
+"""Limit of an answer that is kept, in bytes."""
 
 _PROGRAM = Path(__file__).with_name("installer.py")
 
@@ -37,14 +39,14 @@ _Answer = TypeVar("_Answer")
 
 
 class _Found(msgspec.Struct):
-    """The Python and the folders there, as `installer` reports them."""
+    """The Python and the folders of the machine, as `installer` reports them."""
 
     folder: str
     folder_is_there: bool
     writable: bool
-    """Whether the user can write to the folder, or can make it."""
+    """Whether the user can write to the folder, or can create it."""
     home: str
-    """Where castoff is installed."""
+    """The folder of castoff installations."""
     home_writable: bool
     executable: str
     version: list[int]
@@ -58,7 +60,7 @@ class _Found(msgspec.Struct):
 
 
 class _Installed(msgspec.Struct):
-    """The place of the castoff that was installed there."""
+    """The folder of the castoff that was installed."""
 
     folder: str
 
@@ -69,9 +71,9 @@ def install_castoff(
     say: Callable[[str], object],
     agrees: Callable[[str], bool] | None = None,
 ) -> bool:
-    """Install this castoff on a machine; False if the user declines.
+    """Install this castoff on a machine; returns False if the user declines.
 
-    `agrees` asks the user a question; without it, castoff installs unasked.
+    `agrees` asks the user a question; None: do not ask.
 
     Raises:
         ConnectionBroken: the connection cannot be made, or broke.
@@ -90,14 +92,14 @@ def install_castoff(
 
 
 class Installation:
-    """An installation on one machine, prepared as far as it can be without changing anything there."""
+    """An installation on one machine. Making one changes nothing on the machine."""
 
     def __init__(self, machine: Machine, environ: Mapping[str, str], say: Callable[[str], object]):
-        """Ask which Python is there, and whether the user may write to the folders.
+        """Find out which Python the machine has, and whether the user may write to the folders.
 
         Raises:
             ConnectionBroken: the connection cannot be made, or broke.
-            CastoffError: there is no Python that castoff works with.
+            CastoffError: there is no Python that castoff supports, or a folder cannot be written.
         """
         self._machine, self._environ, self._say = machine, environ, say
         self._wheel = build()
@@ -121,11 +123,11 @@ class Installation:
 
     @property
     def is_there(self) -> bool:
-        """Whether this very castoff is installed already."""
+        """Whether exactly this castoff is installed already."""
         return self._wheel.version in self._found.versions
 
     def question(self) -> str:
-        """The question whether to install it: which castoff, where, with which Python."""
+        """The question to the user: which castoff would be installed, where, with which Python."""
         python = ".".join(map(str, self._found.version))
         where = f"{self._found.home} on {self._machine.entry.name}"
         if not self._found.folder_is_there:
@@ -134,11 +136,11 @@ class Installation:
         return printable(f"Install castoff {self._wheel.version} in {where} with {with_}")
 
     def run(self) -> None:
-        """Install it.
+        """Install castoff, unless this version is installed already.
 
         Raises:
-            ConnectionBroken: the connection broke; a half-installed castoff is never used.
-            CastoffError: it cannot be installed; pip's message has been shown.
+            ConnectionBroken: the connection broke; an incomplete installation is never used.
+            CastoffError: castoff cannot be installed; pip's message has been shown.
         """
         name = self._machine.entry.name
         with tempfile.TemporaryDirectory(prefix="castoff-") as folder:
@@ -174,7 +176,7 @@ class Installation:
             raise CastoffError(f"{self._machine.entry.name}: the Python there answered {text!r}") from error
 
     def _call(self, what: str, sent: list[bytes], doing: str) -> bytes:
-        """Run the program there, and return what it prints."""
+        """Run a task of `installer` on the machine, and return what it prints."""
         entry = self._machine.entry
         again = ["castoff", "on", "install", entry.name]
         marks = Marks(os.urandom(8).hex())
@@ -190,7 +192,7 @@ class Installation:
         answer = bytearray()
         with self._machine.begun(script, marks) as (process, output):
             assert process.stdin is not None
-            with contextlib.suppress(OSError):  # its exit code tells more than a broken pipe
+            with contextlib.suppress(OSError):  # the exit code explains more than a broken pipe
                 for part in sent:
                     process.stdin.write(part)
                 process.stdin.close()
@@ -204,7 +206,7 @@ class Installation:
     # Wheels
 
     def _download(self, folder: Path) -> list[Path]:
-        """Download the requirements for the Python there; empty if pip has to do it there."""
+        """Download the requirements for the machine's Python; empty if pip has to do so on the machine."""
         if self._found.implementation != "cpython" or self._found.system != "Linux":
             return self._leave_to_pip(f"{self._found.implementation} on {self._found.system}")
         if find_spec("pip") is None:
@@ -224,16 +226,16 @@ class Installation:
         for platform in platforms(self._found.machine, self._found.libc):
             words += ["--platform", platform]
         self._say(f"{self._machine.entry.name}: downloads wheels for Python {version} there")
-        done = subprocess.run(
+        download = subprocess.run(
             [*words, *self._wheel.requirements, "pip"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env=dict(self._environ),
             check=False,
         )
-        if done.returncode:
-            lines = done.stderr.decode(errors="replace").strip().splitlines()
-            return self._leave_to_pip(lines[-1] if lines else f"pip ended with code {done.returncode}")
+        if download.returncode:
+            lines = download.stderr.decode(errors="replace").strip().splitlines()
+            return self._leave_to_pip(lines[-1] if lines else f"pip ended with code {download.returncode}")
         return sorted(folder.glob("*.whl"))
 
     def _leave_to_pip(self, why: str) -> list[Path]:
@@ -248,17 +250,17 @@ class Installation:
 
 
 def platforms(machine: str, libc: list[str]) -> list[str]:
-    """The platform tags of wheels that a Linux takes (PEP 600, PEP 656), the best first."""
+    """The platform tags of wheels that a Linux accepts (PEP 600, PEP 656), the best first."""
     name, version = [*libc, "", ""][:2]
     if name != "glibc":
         minor = 2
         return [*(f"musllinux_1_{number}_{machine}" for number in range(minor, -1, -1)), f"linux_{machine}"]
     parts = version.split(".")
     minor = int(parts[1]) if len(parts) > 1 and re.fullmatch("[0-9]{1,2}", parts[1]) else 17
-    found = [f"manylinux_2_{number}_{machine}" for number in range(minor, _OLDEST_GLIBC - 1, -1)]
+    new = [f"manylinux_2_{number}_{machine}" for number in range(minor, _OLDEST_GLIBC - 1, -1)]
     old = [
         f"{name}_{machine}"
         for name, at_least in (("manylinux2014", 17), ("manylinux1", 5))
         if minor >= at_least
     ]
-    return [*found, *old, f"linux_{machine}"]
+    return [*new, *old, f"linux_{machine}"]

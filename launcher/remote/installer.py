@@ -1,9 +1,10 @@
-"""The program that installs castoff on a machine. It is sent there as text, so it imports no other package.
+"""The program that installs castoff on a machine. It is sent as text, so it imports only the standard
+library.
 
-`python -c TEXT probe FOLDER HOME` prints as JSON what is in FOLDER, for code and runs, and in HOME, for
-castoff. `python -c TEXT install FOLDER HOME` reads from standard input a line of JSON, and then the files
-that it lists. A virtual environment cannot be moved, so it is made in its place; it counts only once the file
-`complete` is in it.
+`python -c TEXT probe FOLDER HOME` prints facts about FOLDER, for code and runs, and HOME, for castoff, as
+JSON. `python -c TEXT install FOLDER HOME` reads a line of JSON from standard input, and then the files that
+it lists. A virtual environment cannot be moved, so it is created in its final folder, and counts as installed
+only when it contains the file `complete`.
 """
 
 from __future__ import annotations
@@ -21,16 +22,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 VERSION = re.compile(r"[0-9][^+]*\+g[0-9a-f]+")
-"""Names of installed versions. Folders with other names are not castoff's."""
+"""Names of installed versions; folders with other names do not belong to castoff."""
 
 
 def probe(folder: Path, home: Path) -> None:
-    """Print which Python and system this is, and change nothing."""
-    is_there = folder.is_dir()
-    places = sorted(home.iterdir()) if home.is_dir() else []
-    found = {
+    """Print the facts about this Python, system and folders as JSON, without changing anything."""
+    installations = sorted(home.iterdir()) if home.is_dir() else []
+    facts = {
         "folder": str(folder.resolve()),
-        "folder_is_there": is_there,
+        "folder_is_there": folder.is_dir(),
         "writable": _is_writable(folder),
         "home": str(home),
         "home_writable": _is_writable(home),
@@ -42,23 +42,23 @@ def probe(folder: Path, home: Path) -> None:
         "libc": list(platform.libc_ver()),
         "has_venv": find_spec("venv") is not None,
         "has_pip": find_spec("ensurepip") is not None,
-        "versions": [place.name for place in places if _is_complete(place)],
+        "versions": [path.name for path in installations if _is_complete(path)],
     }
-    print(json.dumps(found), flush=True)
+    print(json.dumps(facts), flush=True)
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether the user can write to the folder, or can make it if it is not there."""
+    """Whether the user can write to the folder, or can create it."""
     above = next(path for path in (folder, *folder.parents) if path.exists())
     return above.is_dir() and os.access(above, os.W_OK | os.X_OK)
 
 
 def install(folder: Path, home: Path) -> None:
-    """Make the virtual environment of the version whose wheels arrive on standard input."""
+    """Create the virtual environment for the version whose wheels arrive on standard input."""
     source = sys.stdin.buffer
     about = json.loads(source.readline())
     for folder_above in (*home.parents[::-1], home):
-        if not folder_above.is_dir():  # for the user alone: the umask may let others write
+        if not folder_above.is_dir():  # for the user only, since the umask may let others write
             folder_above.mkdir(mode=0o700, exist_ok=True)
     with (home / ".lock").open("w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
@@ -67,7 +67,7 @@ def install(folder: Path, home: Path) -> None:
             _remove_incomplete(home)
             try:
                 _fill(place, source, about)
-            except BaseException:  # free the space: the disk or the quota may be full
+            except BaseException:  # the disk or the quota may be full, so free the space
                 shutil.rmtree(place, ignore_errors=True)
                 raise
         _point_to(home, about["version"])
@@ -75,7 +75,7 @@ def install(folder: Path, home: Path) -> None:
 
 
 def _remove_incomplete(home: Path) -> None:
-    """Remove what broken installations have left. None is under way, since the lock is held."""
+    """Remove incomplete installations. None is in progress, because this process holds the lock."""
     for place in home.iterdir():
         if VERSION.fullmatch(place.name) and not place.is_symlink() and not _is_complete(place):
             shutil.rmtree(place, ignore_errors=True)
@@ -122,25 +122,25 @@ def _make(place: Path, wheels: Path, about: dict[str, Any]) -> None:
 
 
 def _call(*words: str) -> None:
-    """Run a command, and show its output if it fails."""
-    # Leave out variables that change which modules Python finds.
-    others = ("PYTHON", "VIRTUAL_ENV")
-    done = subprocess.run(
+    """Run a command; if it fails, show its output and exit."""
+    # Remove variables that change which modules Python finds.
+    removed = ("PYTHON", "VIRTUAL_ENV")
+    process = subprocess.run(
         words,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={name: value for name, value in os.environ.items() if not name.startswith(others)},
+        env={name: value for name, value in os.environ.items() if not name.startswith(removed)},
         check=False,
     )
-    if done.returncode:
-        sys.stderr.write(done.stdout.decode(errors="replace"))
+    if process.returncode:
+        sys.stderr.write(process.stdout.decode(errors="replace"))
         command = " ".join(words[:4])
-        sys.exit(f"castoff: {command} … failed with code {done.returncode}; nothing was installed")
+        sys.exit(f"castoff: {command} … failed with code {process.returncode}; nothing was installed")
 
 
 def _point_to(home: Path, version: str) -> None:
-    """Let the link `current` lead to a version."""
+    """Replace the link `current` by one to this version."""
     draft = home / ".current"
     draft.unlink(missing_ok=True)
     draft.symlink_to(version)

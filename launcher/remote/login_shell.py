@@ -1,7 +1,7 @@
-"""The command line for a login shell, which sh, bash, csh, tcsh and fish read alike. Pure.
+"""Command lines for a login shell, which sh, bash, csh, tcsh and fish read alike. Pure functions.
 
-sshd hands the command line as text to the user's login shell, whichever that is. So castoff's script stands
-in it as base64, and the only quotes are single ones around text that has none.
+sshd passes the command line as text to the user's login shell, whichever that is. So castoff's script is
+encoded in base64, and the only quotes are single quotes around text without quotes.
 """
 
 from __future__ import annotations
@@ -15,42 +15,43 @@ from castoff.launcher.errors import CastoffError
 from castoff.launcher.text.quoting import shell_word
 
 _PIECE = 512
-"""Characters of a word: old csh have a limit of about a thousand."""
+"""Limit of a word's length in characters: old versions of csh allow about a thousand."""
 
 _LONGEST = 120_000
-"""Characters of the command: a single argument of a program has 131,071 bytes at the most on Linux."""
+"""Limit of the command's length in characters: Linux allows an argument of a program 131,071 bytes."""
 
 
 MARK = "\x1e"
-"""The first byte of each mark. Hardly any output holds it, so hardly any is held back as a possible mark."""
+"""The first byte of each mark. It is rare in output, so output is rarely held back as a possible mark."""
 
 
 class Marks(NamedTuple):
-    """Words around a command's output there, which tell it from a banner that the login shell prints."""
+    """Marks around the output of a command on the machine, to separate it from the login shell's banner."""
 
     nonce: str
 
     @property
     def begin(self) -> str:
-        """The command's own output begins after the line with this word."""
+        """The word on the line before the command's output."""
         return f"castoff-{self.nonce}-begin"
 
     @property
     def end(self) -> str:
-        """The word before the exit code, at the very end."""
+        """The word before the exit code, after the command's output."""
         return f"castoff-{self.nonce}-end"
 
     @property
     def failed(self) -> str:
-        """The word in place of `begin`, before the reason why nothing was begun."""
+        """The word that replaces `begin` if the command cannot start; the obstacle follows it."""
         return f"castoff-{self.nonce}-failed"
 
 
 NO_FOLDER, NO_CASTOFF, NO_PYTHON, SETUP, OPEN = "folder", "castoff", "python", "setup", "open"
-"""Why nothing was begun: no such folder, no castoff there, no Python for one, a line of setup that failed, by
-its number, or a folder on the way to castoff that others can change, by its owner, mode and path."""
+"""The obstacles: no such folder, castoff not installed, no suitable Python, a setup line that failed (its
+number follows), or a folder on the path to castoff that others can change (its owner, mode and path follow).
+"""
 
-_STEPS = r"""castoff_steps() { # PATH: what lies on the way to it, and itself, as ls shows them
+_STEPS = r"""castoff_steps() { # PATH: show PATH and every folder above it, as ls -l does
   castoff_at=$1
   set --
   while [ -n "$castoff_at" ]; do
@@ -76,23 +77,24 @@ castoff_open=$(castoff_steps "$castoff_home" |
     case $castoff_gid,$castoff_mode in
     open,*) ;;
     *,d????-??-* | *,d????????[tT]* | "$castoff_ours",d????w??-? | "$castoff_ours",d????w??-?.)
-      case $castoff_mode in d?????[-S]??[-T]*) break ;; esac # nobody else reaches what lies below
+      case $castoff_mode in d?????[-S]??[-T]*) break ;; esac # others cannot enter this folder
       continue
       ;;
     esac
     printf '%s %s %s\n' "$castoff_uid" "$castoff_mode" "/${{castoff_at#*/}}" # without size and date
     break
   done)"""
-"""Sets castoff_home to its path without links, and castoff_open to the first folder on that way that others
-can change, as `castoff.launcher.trust.writers` decides, as far as owners and modes show it: a `+` is a POSIX
-list, whose mask is the group's bits, and lists of NFSv4 are not seen."""
+"""Sets castoff_home to its path without links, and castoff_open to the first folder on that path that others
+can change. It decides as `castoff.launcher.trust.writers` does, from owners and modes only: a `+` is a POSIX
+access list, whose mask is the group's bits; NFSv4 lists are not seen.
+"""
 
 _FIND_OPEN_TO_ALL = rf"""{_STEPS}
 castoff_first_open_to_all() {{
   while read -r castoff_mode castoff_x castoff_uid castoff_gid castoff_at; do
     case $castoff_mode in
     -???????w* | d???????w[!tT]*) printf '%s %s %s\n' "$castoff_uid" "$castoff_mode" "/${{castoff_at#*/}}" ;;
-    d????????[-T]*) ;; # not everybody reaches what lies below
+    d????????[-T]*) ;; # not everybody can enter this folder
     *) continue ;;
     esac
     break
@@ -109,22 +111,23 @@ case $castoff_program in
   done
   ;;
 esac"""
-"""Sets castoff_program to its path, and castoff_open to what everybody could change on the way to it, as
-`castoff.launcher.trust.decision.check_named` decides of what the user names: a group or an owner is his
-choice."""
+"""Sets castoff_program to its path, and castoff_open to the first folder or file on that path that everybody
+can change. It decides as `castoff.launcher.trust.decision.check_named` does for paths that the user names,
+whose owner and group are the user's choice.
+"""
 
 PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python3")
-"""Names of Pythons that castoff works with, the newest first."""
+"""Names of Python versions that castoff supports, the newest first."""
 
 
 def login_command(script: str) -> str:
-    """The command line that has /bin/sh run a script, for any login shell.
+    """The command line that makes any login shell run a script with /bin/sh.
 
     Raises:
         CastoffError: it is too long.
     """
     encoded = base64.b64encode(script.encode(errors="surrogateescape")).decode()
-    pieces = [encoded[at : at + _PIECE] for at in range(0, len(encoded), _PIECE)]
+    pieces = [encoded[start : start + _PIECE] for start in range(0, len(encoded), _PIECE)]
     command = " ".join(["exec /bin/sh -c", _DECODE, "castoff", *pieces])
     if len(command) > _LONGEST:
         raise CastoffError(
@@ -138,7 +141,7 @@ _DECODE = """'eval "$(printf %s "$@" | base64 -d)"'"""
 
 
 def folder_word(folder: str) -> str:
-    """A folder of the remote side as a shell word: `~/…` and relative ones count from its home."""
+    """A folder of the machine as a shell word; `~/…` and relative paths start at the machine's home."""
     if folder == "~" or folder.startswith("~/"):
         folder = folder[2:]
     if folder.startswith("/"):
@@ -158,11 +161,11 @@ def castoff_script(
     marks: Marks | None,
     replaced: bool = False,
 ) -> str:
-    """The script that runs a castoff there with these words, in `folder`, and says how it ended.
+    """The script that runs the machine's castoff with these words in `folder`, and reports its exit code.
 
-    `own`: the castoff of the entry; None: the one in `home`, of this `build` or else the last installed.
-    Without `marks` its output is a terminal's, which nobody reads but people. With `replaced` it takes the
-    place of the shell, and its output has no end mark.
+    `own`: the castoff that the entry names; None: the one in `home`, with the version `build` or else the
+    last installed. Without `marks` the output goes to a terminal, for people only. With `replaced` castoff
+    replaces the shell, and its output has no end mark.
     """
     if own is not None:
         which = f"castoff_program={folder_word(own) if '/' in own else shell_word(own)}"
@@ -173,11 +176,11 @@ def castoff_script(
             f"castoff_home={folder_word(posixpath.join(home, build))}\n"
             f'[ -f "$castoff_home/complete" ] || castoff_home={folder_word(posixpath.join(home, "current"))}'
         )
-        # PYTHONPATH, which modules of a cluster set, leads to packages of another Python.
+        # -I: a cluster's modules set PYTHONPATH, which leads to packages of another Python.
         call = '"$castoff_home/bin/python" -I "$castoff_home/bin/castoff"'
         look = '[ -f "$castoff_home/complete" ]'
     lines = [
-        # In the home, as when they are typed: others may have put theirs into the folder.
+        # Setup lines run in the home, as if typed: in the folder, they could run files of other people.
         *_setup_lines(setup, marks),
         f"cd -- {folder_word(folder)} 2>/dev/null || {_obstacle(marks, NO_FOLDER)}",
         which,
@@ -206,9 +209,10 @@ def python_script(
     task: str,
     marks: Marks,
 ) -> str:
-    """The script that runs a program, for a task, `folder` and `home`, with the first of these Pythons there.
+    """The script that runs a program on the machine with the first usable Python of `candidates`.
 
-    Only with the task `install` is the folder made. The program runs in the user's home.
+    Its arguments are the task, `folder` and `home`. Only the task `install` creates the folder. The program
+    runs in the user's home.
     """
     names, place = " ".join(map(shell_word, candidates)), folder_word(folder)
     makes = f"(umask 022 && mkdir -p -- {place}) || {_obstacle(marks, NO_FOLDER)}"
@@ -242,17 +246,19 @@ def _ends(marks: Marks) -> list[str]:
 
 
 def _obstacle(marks: Marks | None, what: str) -> str:
-    said = f"castoff: {what} is missing" if marks is None else f"{marks.failed} {what}"
-    return f"{{ printf '\\036%s\\n' {shell_word(said)}; exit 1; }}"
+    message = f"castoff: {what} is missing" if marks is None else f"{marks.failed} {what}"
+    return f"{{ printf '\\036%s\\n' {shell_word(message)}; exit 1; }}"
 
 
 def _open(marks: Marks | None) -> str:
-    said = "castoff: others can change" if marks is None else f"{marks.failed} {OPEN}"
-    return f"{{ printf '\\036%s %s\\n' {shell_word(said)} \"$castoff_open\"; exit 1; }}"
+    message = "castoff: others can change" if marks is None else f"{marks.failed} {OPEN}"
+    return f"{{ printf '\\036%s %s\\n' {shell_word(message)} \"$castoff_open\"; exit 1; }}"
 
 
 def _setup_lines(setup: Sequence[str], marks: Marks | None) -> list[str]:
-    """The lines of setup, whose output is for people; the first that fails ends all."""
+    """The setup lines as shell commands that print to standard error; the first that fails ends the
+    script.
+    """
     lines = []
     for number, line in enumerate(setup):
         lines += ["{", line, f"}} </dev/null >&2 || {_obstacle(marks, f'{SETUP} {number}')}"]
@@ -260,6 +266,6 @@ def _setup_lines(setup: Sequence[str], marks: Marks | None) -> list[str]:
 
 
 def _in_bash_if(setup: Sequence[str], lines: Sequence[str]) -> str:
-    """The lines as a script for sh; for a login bash where there is a setup, which may need `module`."""
+    """The lines as a script for sh, or with setup lines, which may need `module`, for a login bash."""
     text = "\n".join(lines)
     return f"exec /bin/bash --login -c {shell_word(text)} castoff" if setup else text

@@ -1,4 +1,4 @@
-"""A machine that castoff is on: begin a command there, explain why none begins, and exchange messages."""
+"""Run commands of the castoff on a machine, explain why one does not start, and exchange messages with it."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from castoff.launcher.text.quoting import visible_word
 
 
 class NotInstalled(CastoffError):
-    """There is no castoff there yet, or no folder for it."""
+    """The machine has no castoff yet, or no folder for it."""
 
 
 class RefusedByMachine(CastoffError):
-    """An error that the castoff there has answered with."""
+    """An error that the machine's castoff answered with."""
 
     def __init__(self, machine: str, failed: Failed):
         super().__init__(f"{machine}: {failed.message}")
-        self.exit_code = failed.exit_code if 0 < failed.exit_code < 256 else 1  # of 256 the shell sees 0
+        self.exit_code = failed.exit_code if 0 < failed.exit_code < 256 else 1  # a shell would see 256 as 0
         self.is_final = failed.is_final
 
 
@@ -56,7 +56,7 @@ class Machine:
         self.ssh = Ssh(entry, environ)
         self.as_named = as_named
         self.greeted: str | None = None
-        """The version of the castoff there, once it has greeted."""
+        """The version of the machine's castoff, known after its greeting."""
 
     def command(self, *words: str) -> list[str]:
         """A castoff command for this machine, as the user types it."""
@@ -70,14 +70,14 @@ class Machine:
         variables: Sequence[tuple[str, str]] = (),
         replaced: bool = False,
     ) -> str:
-        """The script for /bin/sh there that runs `castoff WORDS`."""
-        own, entry = own_version(), self.entry
+        """The script for the machine's /bin/sh that runs `castoff WORDS`."""
+        entry = self.entry
         return castoff_script(
             folder=entry.dir,
             home=entry.home,
             setup=entry.setup,
             own=entry.castoff,
-            build=own,
+            build=own_version(),
             words=words,
             variables=variables,
             marks=marks,
@@ -85,8 +85,10 @@ class Machine:
         )
 
     def about_caller(self) -> list[str]:
-        """Options that tell the castoff there who calls it, and the caller's name for the machine."""
-        # A difference is reported once for a command, by the first castoff that it calls there.
+        """Options that identify the caller to the machine's castoff, with the caller's name for the
+        machine.
+        """
+        # After the greeting, pass the machine's own version: a difference is reported only once per command.
         caller = self.greeted or own_version()
         words = [f"--protocol={PROTOCOL}", f"--caller={caller}", f"--machine={self.entry.name}"]
         if self.as_named:
@@ -97,11 +99,11 @@ class Machine:
     def begun(
         self, script: str, marks: Marks, stdin: int | None = subprocess.PIPE
     ) -> Iterator[tuple[subprocess.Popen[bytes], Output]]:
-        """Run a script there, and wait until it has passed its first mark.
+        """Run a script on the machine, and wait for its first mark.
 
         Raises:
             ConnectionBroken: the connection cannot be made.
-            CastoffError: why it does not begin.
+            CastoffError: the script does not start; the message has the reason.
         """
         process = self.ssh.start(login_command(script), stdin=stdin, stdout=subprocess.PIPE)
         assert process.stdout is not None
@@ -112,14 +114,14 @@ class Machine:
             if not begins:
                 raise self._not_begun(output, process)
             yield process, output
-        except KeyboardInterrupt:  # which a terminal gives to ssh as well; others do not
+        except KeyboardInterrupt:  # ssh gets Ctrl-C of a terminal itself, but no other signal
             process.terminate()
             raise
         finally:
             ended(process)
 
     def _not_begun(self, output: Output, process: subprocess.Popen[bytes]) -> CastoffError:
-        """Why a command there did not begin."""
+        """The error that explains why a command did not start on the machine."""
         code = ended(process)
         entry, what, obstacle = self.entry, self.entry.name, output.obstacle
         if obstacle is None:
@@ -151,15 +153,15 @@ class Machine:
 
     @contextlib.contextmanager
     def session(self, again: Sequence[str], *, site: str | None = None) -> Iterator[Session]:
-        """A session with the castoff there, in which messages are exchanged.
+        """Open a session with the machine's castoff, for exchanging messages.
 
-        `again` is the command to call if the connection breaks, and `site` the profile that the castoff there
-        reports, or None for the one that it chooses.
+        `again`: the command to repeat if the connection breaks. `site`: the profile that the machine's
+        castoff should report; None: the one that it chooses.
 
         Raises:
-            ConnectionBroken: it cannot be made, or broke.
-            NotInstalled: there is no castoff.
-            RefusedByMachine: the castoff there answers with an error.
+            ConnectionBroken: the connection cannot be made, or broke.
+            NotInstalled: the machine has no castoff.
+            RefusedByMachine: the machine's castoff answers with an error.
         """
         marks = Marks(os.urandom(8).hex())
         words = ["on", "serve", *self.about_caller(), *([] if site is None else [f"--site={site}"])]
@@ -174,7 +176,9 @@ class Machine:
 
 
 def _open_to_others(entry: Entry, about: Sequence[str]) -> CastoffError:
-    """The error that others could have replaced the castoff there; `about`: a folder's owner, mode, path."""
+    """The error that others could have replaced the machine's castoff; `about`: a folder's owner, mode and
+    path.
+    """
     owner, mode, path = [*about, "", "", ""][:3]
     host, where = visible_word(entry.host), visible_word(path)
     if entry.castoff is None:
@@ -190,7 +194,7 @@ def _open_to_others(entry: Entry, about: Sequence[str]) -> CastoffError:
 
 
 class Session:
-    """Messages to and from the castoff on a machine, after its greeting."""
+    """Messages to and from the castoff on a machine."""
 
     def __init__(self, machine: Machine, process: subprocess.Popen[bytes], again: Sequence[str]):
         self._machine, self._process, self._again = machine, process, again
@@ -199,16 +203,16 @@ class Session:
         self._to: BinaryIO = process.stdin  # type: ignore[assignment]
         self._from: BinaryIO = process.stdout  # type: ignore[assignment]
         self.doing = "castoff was beginning there"
-        """What the two were doing, for the error if the connection breaks."""
+        """What was happening, for the error if the connection breaks."""
         self.hello: Hello
-        """The greeting of the castoff there."""
+        """The greeting of the machine's castoff."""
 
     def greet(self) -> None:
-        """Read the greeting.
+        """Read the greeting of the machine's castoff, and check that the two versions can work together.
 
         Raises:
-            ConnectionLost: there is none.
-            CastoffError: the two cannot work together.
+            ConnectionLost: no greeting arrives.
+            CastoffError: the two versions cannot work together.
         """
         hello = self.answer()
         if not isinstance(hello, Hello):
@@ -222,26 +226,28 @@ class Session:
 
         Raises:
             RefusedByMachine: the answer is an error.
-            ConnectionLost: there is no answer.
+            ConnectionLost: no answer arrives.
         """
         self.doing = doing
         self.send(message)
         return self.answer()
 
     def send(self, message: Message | bytes) -> None:
-        """Send a message or a part of a file. If nobody reads it, raise the error that says why."""
+        """Send a message or a part of a file. If the machine no longer reads, raise the error that it sent,
+        if any.
+        """
         try:
             if isinstance(message, bytes):
                 self._to.write(message)
             else:
                 messages.write(self._to, message)
         except OSError:
-            self.answer()  # an error, if there is one
+            self.answer()  # raises the machine's error, if it sent one
             raise
 
     def answer(self) -> Message:
-        """The next message; raises as `ask` does."""
-        with contextlib.suppress(OSError):  # nobody reads; an error may be there to be read
+        """Return the next message; raises as `ask` does."""
+        with contextlib.suppress(OSError):  # the machine no longer reads, but may have sent an error
             self._to.flush()
         with reporting_silence(self._machine.entry.name):
             message = messages.read(self._from, messages.LONGEST_ANSWER)
@@ -252,7 +258,7 @@ class Session:
         return message
 
     def broken(self, error: Exception) -> CastoffError:
-        """The error for the user after `ConnectionLost`, or after an OSError of the connection."""
+        """The error for the user after `ConnectionLost` or an OSError of the connection."""
         code, name = ended(self._process), self._machine.entry.name
         if isinstance(error, UnexpectedMessage):
             return CastoffError(
@@ -273,7 +279,7 @@ class Session:
 
 
 def remedy(entry: Entry) -> str:
-    """The command that makes the castoff there the same as the one here."""
+    """The fix for two castoffs that differ: how to update the machine's."""
     if entry.castoff is None:
         return f"`castoff on install {entry.name}` installs this one there"
     return f"update {printable(entry.castoff)} there, or let `castoff on install` keep one: remove `castoff:`"

@@ -1,7 +1,7 @@
-"""The messages between a laptop and the castoff on a machine, in frames over one ssh command.
+"""The messages between a laptop and a machine's castoff, in frames over one ssh connection.
 
-A frame is the length of a message in four bytes, then the message in MessagePack. After `Lacking`, the
-contents of these files follow without frames, since both sides know their sizes.
+A frame is the length of a message in four bytes, then the message in MessagePack. After the machine has sent
+`Lacking`, the laptop sends the contents of these files without frames, since both sides know the sizes.
 """
 
 from __future__ import annotations
@@ -13,39 +13,41 @@ from typing import Any, BinaryIO, TypeAlias
 import msgspec
 
 PROTOCOL = 2
-"""Raised with every change after which the two sides would misunderstand each other."""
+"""The protocol's version; increase it with every change after which the two sides would misunderstand each
+other.
+"""
 
 CHUNK = 1 << 18
-"""Bytes of a file that are read and sent at once."""
+"""Bytes of a file that are read and sent in one piece."""
 
 _LONGEST = 1 << 26
-"""Bytes of a message: the list of 20,000 files takes a tenth of this."""
+"""Limit of a message's size in bytes; a list of 20,000 files takes a tenth of it."""
 
 LONGEST_ANSWER = 1 << 22
-"""Bytes of a message from the machine: in memory it may take fifty times its size."""
+"""Limit of the size of a message from the machine, in bytes: decoded, it may take fifty times the memory."""
 
 _LENGTH = struct.Struct(">I")
 
 
 class Hello(msgspec.Struct, tag=True):
-    """Machine: the castoff there, its first message."""
+    """From the machine: the greeting, its first message."""
 
     protocol: int
     version: str
     python: str
     folder: str
-    """The entry's folder, absolute."""
+    """The entry's folder, as an absolute path."""
     site: dict[str, Any] | None = None
-    """The profile that castoff chooses there."""
+    """The profile that the machine's castoff chooses."""
     site_name: str = ""
     site_why: str = ""
-    """Why it chooses this profile, or why it has none."""
+    """The reason for this choice, or why there is no profile."""
     site_note: str | None = None
-    """What the user can do about a profile that does not describe the machine."""
+    """A hint for the user if the profile does not describe the machine."""
 
 
 class File(msgspec.Struct, array_like=True):
-    """A file or a link of the code; names are bytes, as they are on disk."""
+    """A file or a link of the code; its name is bytes, as on disk."""
 
     name: bytes
     mode: int
@@ -53,33 +55,33 @@ class File(msgspec.Struct, array_like=True):
     digest: bytes
     """SHA-256 of the content; empty for a link."""
     target: bytes | None = None
-    """The path in a link."""
+    """The target of a link; None for a file."""
 
 
 class Code(msgspec.Struct, tag=True):
-    """Laptop: the list of all files of the code that a job is submitted with."""
+    """From the laptop: the list of all files of the code that a job is submitted with."""
 
     project: str
     name: str
-    """The name of its folder, which says which code it is."""
+    """The name of the code's folder, which identifies the code."""
     files: list[File]
 
 
 class Lacking(msgspec.Struct, tag=True):
-    """Machine: the indices in `Code.files` of files whose contents have to be sent."""
+    """From the machine: indices in `Code.files` of the files that have to be sent."""
 
     numbers: list[int]
 
 
 class Stored(msgspec.Struct, tag=True):
-    """Machine: the code is complete in this folder."""
+    """From the machine: the code is complete in this folder."""
 
     folder: str
     note: str | None = None
 
 
 class Order(msgspec.Struct, tag=True):
-    """Laptop: a job to be submitted once, under a run id that the laptop has made."""
+    """From the laptop: a job to submit once, under a run id that the laptop has chosen."""
 
     run: str
     job: bytes
@@ -87,24 +89,24 @@ class Order(msgspec.Struct, tag=True):
     site: bytes
     """The profile's fields, as JSON."""
     folder: bytes
-    """The folder that the job is submitted from, relative to the code's."""
+    """The folder to submit the job from, relative to the code's folder."""
     templates: bytes | None
-    """The job's folder of templates, relative to the code's."""
+    """The job's folder of templates, relative to the code's folder."""
     script: str
     """SHA-256 of the script that was rendered on the laptop."""
     variables: dict[str, bytes]
-    """The variables of `env_from`."""
+    """Values of the variables in `env_from`."""
     about_code: bytes
     """The run's code.json."""
     diff: bytes | None
     """The run's code.diff."""
     runs_dir: str | None = None
     earlier: list[str] = []
-    """Runs whose submission was never answered: which of them are there?"""
+    """Ids of runs whose submission was not answered; the machine reports which of them exist."""
 
 
 class Submitted(msgspec.Struct, tag=True):
-    """Machine: the run that an `Order` has led to."""
+    """From the machine: the run that was made for an `Order`."""
 
     run: str
     job: str | None
@@ -114,29 +116,29 @@ class Submitted(msgspec.Struct, tag=True):
     snapshot: str | None
     node_hours: float | None
     was_there: bool = False
-    """Whether an earlier submission had made this run."""
+    """Whether an earlier command had submitted this run already."""
     note: str | None = None
     earlier: dict[str, str | None] = {}
-    """Those of `Order.earlier` that are there, with the scheduler's ids."""
+    """The runs of `Order.earlier` that exist, with the scheduler's job ids."""
 
 
 class Failed(msgspec.Struct, tag=True):
-    """Machine: an error in place of an answer."""
+    """From the machine: an error in place of an answer."""
 
     message: str
     exit_code: int
     is_final: bool = True
-    """False if the same message may be sent again."""
+    """False if the laptop may send the same message again."""
 
 
 class NamesOf(msgspec.Struct, tag=True):
-    """Laptop: which variables does a run take from its submitter's environment?"""
+    """From the laptop: a question for the variables that a run takes from its submitter's environment."""
 
     run: str
 
 
 class Names(msgspec.Struct, tag=True):
-    """Machine: the names of the variables."""
+    """From the machine: the names of these variables."""
 
     names: list[str]
 
@@ -148,18 +150,18 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class ConnectionLost(Exception):
-    """The other side has gone in the middle of a message or of a file."""
+    """The other side closed the stream within a message or a file."""
 
 
 class UnexpectedMessage(ConnectionLost):
-    """The other side is there, but sends something else than the message that was asked for."""
+    """The other side sent something other than the expected message."""
 
 
 def write(stream: BinaryIO, message: Message) -> None:
     """Send a message.
 
     Raises:
-        OSError: the other side has gone.
+        OSError: the other side has closed the stream.
     """
     text = _encoder.encode(message)
     stream.write(_LENGTH.pack(len(text)) + text)
@@ -167,11 +169,11 @@ def write(stream: BinaryIO, message: Message) -> None:
 
 
 def read(stream: BinaryIO, longest: int = _LONGEST) -> Message | None:
-    """The next message, of at most `longest` bytes; None if the other side has ended the stream.
+    """Read the next message, of at most `longest` bytes; None if the other side has closed the stream.
 
     Raises:
         ConnectionLost: the stream ended within a message.
-        UnexpectedMessage: there is something else in the stream.
+        UnexpectedMessage: the data is not a message of this protocol.
     """
     head = b"".join(_at_most(stream, _LENGTH.size))
     if not head:
@@ -189,10 +191,10 @@ def read(stream: BinaryIO, longest: int = _LONGEST) -> Message | None:
 
 
 def read_content(stream: BinaryIO, size: int) -> Iterator[bytes]:
-    """The content of a file of this size, in parts.
+    """Yield the content of a file of this size, in parts.
 
     Raises:
-        ConnectionLost: the stream ended before.
+        ConnectionLost: the stream ended within the file.
     """
     for part in _at_most(stream, size):
         size -= len(part)
@@ -202,7 +204,7 @@ def read_content(stream: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def _at_most(stream: BinaryIO, size: int) -> Iterator[bytes]:
-    """The next `size` bytes in parts, or fewer if the stream ends."""
+    """Yield the next `size` bytes in parts, or fewer if the stream ends."""
     while size and (part := stream.read(min(size, CHUNK))):
         size -= len(part)
         yield part

@@ -1,4 +1,4 @@
-"""Run a verb on a machine: its words get there unchanged, and its output and exit code come back."""
+"""Run a verb on a machine with its words unchanged, and return its output and exit code."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from castoff.launcher.remote.machine import Machine
 from castoff.launcher.remote.ssh import FAILED, Bounded, ConnectionBroken, broken, reporting_silence
 
 _SHOWN_BY = ("TERM", "NO_COLOR", "COLORTERM", "TZ", "LINES", "COLUMNS")
-"""Variables by which a program chooses how to show its output."""
+"""Variables that affect how a program displays its output."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
-"""Seconds between attempts to connect again."""
+"""Seconds before the first attempt to reconnect, and the longest pause between attempts."""
 
 _LARGEST_KEPT = 1 << 22
-"""Bytes of lines that are kept, so that each is written once."""
+"""Limit of the lines kept to recognize repeated ones, in bytes."""
 
 _MAY_BE_SILENT = ("wait", "logs", "shell", "alloc", "top")
-"""Verbs that may print nothing for long."""
+"""Verbs that may print nothing for a long time."""
 
 
 class Passed:
-    """A verb with its words, for a machine."""
+    """A verb with its words, to run on a machine."""
 
     def __init__(
         self,
@@ -46,15 +46,15 @@ class Passed:
         self.verb = verb
         self.words = list(words)
         self.program = None if program is None else list(program)
-        self._behind = [] if program is None else ["--", *program]
-        self.typed = machine.command(verb, *words, *self._behind) if typed is None else list(typed)
+        self._after = [] if program is None else ["--", *program]
+        self.typed = machine.command(verb, *words, *self._after) if typed is None else list(typed)
 
     def broken(self) -> ConnectionBroken:
-        """The error that the connection broke while it ran."""
+        """The error that the connection broke while the verb ran."""
         entry, doing = self.machine.entry, f"castoff {self.verb} ran there"
         if self.verb == "logs":
             return broken(entry, "the logs were shown; the run is unaffected", self.typed)
-        if self.verb == "resubmit":  # which is not to be called twice
+        if self.verb == "resubmit":  # do not suggest to call it twice
             shown = self.machine.command("list")
             return broken(entry, f"{doing}, which may have submitted the run", shown, "shows whether it has")
         if self.verb in ("stop", "cancel", "clean"):
@@ -62,19 +62,19 @@ class Passed:
         return broken(entry, doing, self.typed)
 
     def remote_words(self, *options: str) -> list[str]:
-        """The words of the castoff command there."""
+        """The words of the castoff command that runs on the machine."""
         about = self.machine.about_caller()
-        return ["on", "run", *about, *options, "--", self.verb, *self.words, *self._behind]
+        return ["on", "run", *about, *options, "--", self.verb, *self.words, *self._after]
 
 
 def run_on_terminal(passed: Passed, environ: Mapping[str, str]) -> int:
-    """Run a verb on a terminal there, which is ours.
+    """Run a verb on the machine, connected to this terminal.
 
     Raises:
-        CastoffError: nothing can be begun there.
+        CastoffError: castoff cannot be started on the machine.
     """
     with passed.machine.session(passed.typed):
-        pass  # raises what is missing, which a terminal shows like any output
+        pass  # raises an error if something is missing; on a terminal there are no marks to detect that
     script = passed.machine.script(passed.remote_words(), marks=None, variables=_variables(environ))
     process = passed.machine.ssh.start(login_command(script), terminal=True, stdin=None, stdout=None)
     code = process.wait()
@@ -91,13 +91,14 @@ def run(
     variables: Mapping[str, bytes] | None = None,
     write: Callable[[bytes], object] | None = None,
 ) -> int:
-    """Run a verb there, and return its exit code.
+    """Run a verb on the machine, and return its exit code.
 
-    With `reads`, it gets our standard input. `variables` are set for it there, and are in no command line.
+    `reads`: whether it reads this process's standard input. `variables` are set in its environment, without
+    appearing in a command line.
 
     Raises:
         ConnectionBroken: the connection cannot be made, or broke.
-        CastoffError: nothing can be begun there.
+        CastoffError: castoff cannot be started on the machine.
     """
     marks = Marks(os.urandom(8).hex())
     options = [*_terminals(), *(["--variables"] if variables else [])]
@@ -109,8 +110,8 @@ def run(
         if passed.verb in _MAY_BE_SILENT:
             output.copy(show)
         else:
-            with reporting_silence(passed.machine.entry.name) as heard:
-                output.copy(lambda data: (heard(), show(data)))
+            with reporting_silence(passed.machine.entry.name) as has_answered:
+                output.copy(lambda data: (has_answered(), show(data)))
         if output.code is None:
             raise passed.broken()
         return output.code
@@ -118,7 +119,7 @@ def run(
 
 def _give(process: subprocess.Popen[bytes], variables: Mapping[str, bytes] | None) -> None:
     if process.stdin is not None:
-        with contextlib.suppress(OSError):  # then its output says why
+        with contextlib.suppress(OSError):  # the verb has ended; its output explains why
             process.stdin.write(msgspec.msgpack.encode(variables))
             process.stdin.close()
 
@@ -126,22 +127,22 @@ def _give(process: subprocess.Popen[bytes], variables: Mapping[str, bytes] | Non
 def wait_through(
     passed: Passed, environ: Mapping[str, str], *, pause: Callable[[float], object] = time.sleep
 ) -> int:
-    """Run `castoff wait` there, and connect again whenever the connection breaks.
+    """Run `castoff wait` on the machine, and reconnect whenever the connection breaks.
 
     Raises:
-        CastoffError: the first connection cannot be made, or nothing can be begun there.
+        CastoffError: the first connection cannot be made, or castoff cannot be started on the machine.
     """
-    begun, seconds, shown = time.monotonic(), _FIRST_PAUSE, _Once(passed.machine.entry.name)
-    was_there = False
+    begun, seconds, show = time.monotonic(), _FIRST_PAUSE, _Once(passed.machine.entry.name)
+    was_connected = False
     while True:
         started = time.monotonic()
         try:
-            return run(_with_time_left(passed, started - begun), environ, write=shown)
+            return run(_with_time_left(passed, started - begun), environ, write=show)
         except ConnectionBroken as error:
-            if not (error.begun or was_there):
+            if not (error.begun or was_connected):
                 raise
             seconds = _FIRST_PAUSE if error.begun else min(2 * seconds, _LONGEST_PAUSE)
-            was_there = True
+            was_connected = True
             report(
                 f"{passed.machine.entry.name}: the connection broke, and the runs are unaffected; "
                 f"castoff connects again in {seconds:g} s"
@@ -150,7 +151,7 @@ def wait_through(
 
 
 class _Once:
-    """Writes each line once, though it is printed again after every new connection."""
+    """Writes each line once, although every new connection prints it again."""
 
     def __init__(self, name: str) -> None:
         self._answer = Bounded(f"{name}: what `castoff wait` prints there", _LARGEST_KEPT)
@@ -168,18 +169,18 @@ class _Once:
 
 
 def _with_time_left(passed: Passed, spent: float) -> Passed:
-    """The same verb, whose `--timeout` is shorter by the time spent."""
+    """The same verb with a `--timeout` shorter by `spent` seconds."""
     words = list(passed.words)
-    for at, word in enumerate(words):
+    for index, word in enumerate(words):
         name, equals, value = word.partition("=")
-        place = at if equals else at + 1
-        if name != "--timeout" or place >= len(words):
+        position = index if equals else index + 1
+        if name != "--timeout" or position >= len(words):
             continue
         try:
-            left = max(float(value if equals else words[place]) - spent, 0.0)
-        except ValueError:  # the castoff there reports it
+            left = max(float(value if equals else words[position]) - spent, 0.0)
+        except ValueError:  # the machine's castoff reports it
             break
-        words[place] = f"--timeout={left:.1f}" if equals else f"{left:.1f}"
+        words[position] = f"--timeout={left:.1f}" if equals else f"{left:.1f}"
     return Passed(passed.machine, passed.verb, words, passed.program)
 
 
@@ -190,7 +191,9 @@ def _show(data: bytes) -> None:
 
 
 def _terminals() -> list[str]:
-    """Options that name our streams that are terminals, so that tables look the same as here."""
+    """Options that name the standard streams that are terminals, so that tables look as they would on this
+    machine.
+    """
     streams = (("out", sys.stdout), ("err", sys.stderr))
     return [f"--terminal={name}" for name, stream in streams if stream is not None and stream.isatty()]
 

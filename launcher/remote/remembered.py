@@ -1,13 +1,13 @@
-"""What this laptop remembers of other machines, in the user's state folder `on/`.
+"""Records on the laptop about other machines, in the user's state folder `on/`.
 
-pending/KEY.N.json   the id of a run whose submission was begun and not answered
-sites/NAME.json      the profile that the castoff of an entry has reported
+pending/KEY.N.json   the id of a run whose submission has begun and has not been answered
+sites/NAME.json      the profile that a machine's castoff has reported
 code.json            the folders of code that the user has agreed to send, and their bytes
-variables.json       the names of variables that a machine was given
+variables.json       the names of variables that were sent to a machine
 
-An id is written down before the job is sent. As long as no answer has arrived, the same submission gets the
-same id, so that the other side can tell that it has the job already. A file of `pending` is locked while its
-submission is under way, so that two that are called at the same time are two runs.
+An id is recorded before the job is sent. Until an answer arrives, the same submission gets the same id, so
+that the machine can recognize a job that it has already. The file in `pending` is locked during its
+submission, so that two submissions at the same time are two runs.
 """
 
 from __future__ import annotations
@@ -35,56 +35,58 @@ _Fact = TypeVar("_Fact")
 
 
 def _folder(environ: Mapping[str, str]) -> Path:
-    """Where it is remembered.
+    """The folder of these records.
 
     Raises:
-        CastoffError: there is no home.
+        CastoffError: the user has no home directory.
     """
     return Index.of(environ).path.parent / "on"
 
 
-# Facts, of which the loss costs one more question
+# Facts; if they are lost, castoff asks once more
 
 
 def site_fields(entry: Entry, environ: Mapping[str, str]) -> dict[str, Any] | None:
-    """The fields of the profile that the castoff of this entry has last reported."""
-    kept = _read(environ, f"sites/{entry.name}.json", dict[str, Any], {})
-    return kept.get("site") if kept.get("of") == _identity(entry) else None
+    """The profile that the machine's castoff reported last, as plain data."""
+    record = _read(environ, f"sites/{entry.name}.json", dict[str, Any], {})
+    return record.get("site") if record.get("of") == _identity(entry) else None
 
 
 def remember_site(entry: Entry, fields: dict[str, Any], environ: Mapping[str, str]) -> None:
-    """Remember the profile that the castoff of this entry has reported."""
+    """Record the profile that the machine's castoff has reported."""
     _write(environ, f"sites/{entry.name}.json", {"of": _identity(entry), "site": fields})
 
 
 def agreed_bytes(entry: Entry, folder: Path, environ: Mapping[str, str]) -> int | None:
-    """How many bytes of code in a folder the user has agreed to send to this host; None: was never asked."""
+    """The number of bytes of code in a folder that the user has agreed to send to this host; None: never
+    asked.
+    """
     return _read(environ, "code.json", dict[str, dict[str, int]], {}).get(entry.host, {}).get(str(folder))
 
 
 def remember_agreement(entry: Entry, folder: Path, bytes_: int, environ: Mapping[str, str]) -> None:
-    """Remember that the user has agreed to send this much code."""
+    """Record that the user has agreed to send this much code."""
     agreed = _read(environ, "code.json", dict[str, dict[str, int]], {})
     agreed.setdefault(entry.host, {})[str(folder)] = bytes_
     _write(environ, "code.json", agreed)
 
 
 def variables_given(entry: Entry, environ: Mapping[str, str]) -> set[str]:
-    """The names of the variables that this host was given.
+    """The names of the variables that were sent to this host before.
 
-    When a run is resubmitted, the remote machine names the variables that it needs, and could name any: so
-    castoff asks the user before it sends one that no job from this host has sent there before.
+    When a run is resubmitted, the machine names the variables that it needs, and could name any variable. So
+    castoff asks the user before it sends one that no job from this laptop has sent to that host before.
     """
     return {*_read(environ, "variables.json", dict[str, list[str]], {}).get(entry.host, [])}
 
 
 def remember_variables(entry: Entry, names: Iterable[str], environ: Mapping[str, str]) -> None:
-    """Remember that this host is given these variables."""
-    given = _read(environ, "variables.json", dict[str, list[str]], {})
-    known = {*given.get(entry.host, [])}
-    if not known.issuperset(names):
-        given[entry.host] = sorted(known.union(names))
-        _write(environ, "variables.json", given)
+    """Record that these variables are sent to this host."""
+    sent = _read(environ, "variables.json", dict[str, list[str]], {})
+    before = {*sent.get(entry.host, [])}
+    if not before.issuperset(names):
+        sent[entry.host] = sorted(before.union(names))
+        _write(environ, "variables.json", sent)
 
 
 def _identity(entry: Entry) -> list[Any]:
@@ -104,11 +106,11 @@ def _write(environ: Mapping[str, str], name: str, fact: object) -> None:
         files.replace(path, msgspec.json.encode(fact).decode())
 
 
-# Ids of runs, without which a broken connection could lead to a second job
+# Ids of runs: without them, a broken connection could lead to a second job
 
 
-class _Kept(msgspec.Struct):
-    """The content of a file of `pending`."""
+class _Record(msgspec.Struct):
+    """The content of a file in `pending/`."""
 
     run: str
     machine: str
@@ -119,25 +121,25 @@ class _Kept(msgspec.Struct):
 
 @dataclass
 class Pending:
-    """The id of a run that is being submitted."""
+    """The id of a run that is being submitted, and its file."""
 
     run: str
     is_old: bool
-    """Whether an earlier submission has chosen the id and was not answered."""
+    """Whether an earlier command has chosen the id, and its submission was not answered."""
     path: Path
 
     def answered(self) -> None:
-        """Forget the id: the next submission of the same job is a new run."""
+        """Delete the id's file: the next submission of the same job is a new run."""
         with contextlib.suppress(OSError):
             self.path.unlink()
 
 
 @contextlib.contextmanager
 def pending(entry: Entry, submission: bytes, name: str, environ: Mapping[str, str]) -> Iterator[Pending]:
-    """The id for a submission; `submission` is all that makes it the same: job, script, code.
+    """Choose the run id for a submission; `submission` is the data that identifies it: job, script, code.
 
     Raises:
-        CastoffError: the id cannot be written down.
+        CastoffError: the id cannot be recorded.
     """
     key = hashlib.sha256(f"{entry.host}\0{entry.dir}\0".encode() + submission).hexdigest()[:16]
     folder = _folder(environ) / "pending"
@@ -161,19 +163,19 @@ def pending(entry: Entry, submission: bytes, name: str, environ: Mapping[str, st
 
 
 def unanswered(entry: Entry, environ: Mapping[str, str]) -> list[Pending]:
-    """Submissions to that machine that were begun, not answered, and not called again; the oldest first."""
-    found: list[tuple[float, Pending]] = []
+    """Submissions to this machine that were not answered and are not being repeated, the oldest first."""
+    submissions: list[tuple[float, Pending]] = []
     folder = _folder(environ) / "pending"
     for path in folder.glob("*.json") if folder.is_dir() else []:
         with contextlib.suppress(OSError):
-            kept = _decode(path.read_bytes())
-            if kept and (kept.host, kept.folder) == (entry.host, entry.dir) and not _is_held(path):
-                found.append((kept.begun, Pending(kept.run, True, path)))
-    return [submission for _, submission in sorted(found, key=lambda pair: pair[0])]
+            record = _decode(path.read_bytes())
+            if record and (record.host, record.folder) == (entry.host, entry.dir) and not _is_locked(path):
+                submissions.append((record.begun, Pending(record.run, True, path)))
+    return [submission for _, submission in sorted(submissions, key=lambda pair: pair[0])]
 
 
 def _lock_free_file(folder: Path, key: str) -> tuple[Path, int]:
-    """Open and lock the first file of a submission that no other process holds."""
+    """Open and lock the first file of a submission that no other process has locked."""
     number = 0
     while True:
         path = folder / f"{key}.{number}.json"
@@ -189,33 +191,33 @@ def _lock_free_file(folder: Path, key: str) -> tuple[Path, int]:
 
 
 def _choose(path: Path, descriptor: int, entry: Entry, name: str) -> Pending:
-    kept = _decode(os.pread(descriptor, 1 << 16, 0))
-    if kept is not None:
-        return Pending(kept.run, True, path)
+    record = _decode(os.pread(descriptor, 1 << 16, 0))
+    if record is not None:
+        return Pending(record.run, True, path)
     run = new_id(name)
-    text = msgspec.json.encode(_Kept(run, entry.name, entry.host, entry.dir, time.time()))
+    text = msgspec.json.encode(_Record(run, entry.name, entry.host, entry.dir, time.time()))
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, text, 0)
     os.fsync(descriptor)
     return Pending(run, False, path)
 
 
-def _decode(text: bytes) -> _Kept | None:
+def _decode(text: bytes) -> _Record | None:
     try:
-        return msgspec.json.decode(text, type=_Kept)
-    except msgspec.MsgspecError:  # just made, or never written whole: nothing was sent then
+        return msgspec.json.decode(text, type=_Record)
+    except msgspec.MsgspecError:  # new, or not written completely, so nothing was sent
         return None
 
 
 def _is_file_at(path: Path, descriptor: int) -> bool:
-    """Whether a path still leads to the file that was opened: another process may have removed it."""
+    """Whether the path still names the opened file: another process may have removed it."""
     try:
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False
 
 
-def _is_held(path: Path) -> bool:
+def _is_locked(path: Path) -> bool:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         return not try_lock(descriptor, shared=True)

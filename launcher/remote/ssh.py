@@ -1,9 +1,9 @@
-"""ssh with the user's own settings: one shared connection, the output of commands there, and the errors of
-both.
+"""ssh with the user's settings: one shared connection, the output of commands on the machine, and their
+errors.
 
-The user's own ssh_config decides about hosts, keys, agents and jump hosts; passwords and host keys are
-asked for on the terminal by ssh itself. Only the connection is shared: by the user's own ControlPath, else by
-one of castoff's, which ssh keeps for ten minutes.
+The user's ssh_config determines hosts, keys, agents and jump hosts; ssh itself asks for passwords and host
+keys on the terminal. castoff adds only the sharing of the connection, by the user's ControlPath, else by one
+of its own, which ssh keeps open for ten minutes.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ FAILED = 255
 _KEPT = "10m"
 
 _ALIVE = 15
-"""Seconds between ssh's questions whether the other side is still there; three without an answer end it."""
+"""Seconds between ssh's checks that the other side is alive; after three without an answer it ends."""
 
 _CONNECT = 60
-"""Seconds in which the other side has to take the connection."""
+"""Limit for making the connection, in seconds."""
 
 _PATIENCE = 5.0
-"""Seconds for ssh to end after its streams are closed."""
+"""Seconds in which ssh has to end after its streams are closed."""
 
 _LONGEST_PATH = 107
-"""Bytes of a socket's path (unix(7): sun_path has 108)."""
+"""Limit of a socket's path, in bytes (unix(7): sun_path has 108)."""
 
 _DRAFT = 17
-"""Characters that ssh adds to the path while it makes the socket."""
+"""Characters that ssh appends to the socket's path while it creates the socket."""
 
 
 class ConnectionBroken(CastoffError):
-    """ssh ended before the command on the other side had."""
+    """ssh ended before the command on the machine did."""
 
     def __init__(self, entry: Entry, message: str, *, begun: bool):
         self.begun = begun
-        """Whether the command on the other side had begun."""
+        """Whether the command on the machine had started."""
         super().__init__(f"{entry.name}: {message}")
 
 
 class Ssh:
-    """ssh to one machine."""
+    """Connections to one machine."""
 
     def __init__(self, entry: Entry, environ: Mapping[str, str]):
         self.entry = entry
@@ -66,12 +66,12 @@ class Ssh:
     def start(
         self, command: str, *, terminal: bool = False, stdin: int | IO[bytes] | None, stdout: int | None
     ) -> subprocess.Popen[bytes]:
-        """Start a command line there; its standard error, and ssh's own, go to ours.
+        """Start a command line on the machine; its standard error and ssh's own go to this process's.
 
         Raises:
-            CastoffError: there is no ssh, or the host is not one.
+            CastoffError: ssh is not installed, or cannot use the host.
         """
-        # For a terminal, ssh would report that the shared connection is closed, which it is not.
+        # With a terminal, ssh would report that the shared connection is closed, although it stays open.
         how = ["-tt", *_o("LogLevel=ERROR")] if terminal else ["-T"]
         words = [*self._words(), *how, "--", self.entry.host, command]
         try:
@@ -80,7 +80,7 @@ class Ssh:
             raise _no_ssh(error) from error
 
     def close(self) -> None:
-        """End the shared connection, if it is castoff's own; the next command makes a new one."""
+        """Close the shared connection, if it is castoff's own; the next command makes a new one."""
         words = self._words()
         if any(word.startswith("ControlPath=") for word in words):
             quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
@@ -93,7 +93,8 @@ class Ssh:
 
     def _options(self) -> list[str]:
         settings, text = self._settings()
-        # Settings for the user's own sessions: forwarded ports could be taken, and the command is ours.
+        # Override settings for interactive sessions: forwarded ports could be in use, RemoteCommand
+        # conflicts.
         options = ["-x", *_o("ClearAllForwardings=yes"), *_o("RemoteCommand=none")]
         if settings.get("serveraliveinterval", "0") == "0":
             options += _o(f"ServerAliveInterval={_ALIVE}")
@@ -110,7 +111,7 @@ class Ssh:
         return options
 
     def _settings(self) -> tuple[dict[str, str], bytes]:
-        """ssh's settings for this host, the last value of each, and the same as ssh prints them."""
+        """ssh's settings for this host: the last value of each, and the whole text that ssh prints."""
         try:
             answer = subprocess.run(
                 ["ssh", "-G", "--", self.entry.host],
@@ -140,7 +141,7 @@ def _no_ssh(error: OSError) -> CastoffError:
 
 
 def _sockets(environ: Mapping[str, str]) -> str | None:
-    """A folder for the socket that only the user can look into; None: each command connects by itself."""
+    """A folder for sockets that only the user can read; None: every command makes its own connection."""
     home = environ.get("HOME", "")
     candidates = [f"{environ[name]}/castoff" for name in ("XDG_RUNTIME_DIR",) if environ.get(name)]
     candidates += [f"/tmp/castoff-ssh-{os.geteuid()}", *([f"{home}/.ssh/castoff"] if home else [])]
@@ -155,7 +156,7 @@ def _sockets(environ: Mapping[str, str]) -> str | None:
 
 
 def _is_ours(folder: str) -> bool:
-    """Whether nobody else can look into a folder, which is made if it is not there."""
+    """Whether only the user can read a folder, which is created if missing."""
     try:
         Path(folder).mkdir(mode=0o700, exist_ok=True)
         about = os.lstat(folder)
@@ -165,12 +166,10 @@ def _is_ours(folder: str) -> bool:
 
 
 def ended(process: subprocess.Popen[bytes]) -> int:
-    """Close an ssh's streams, and return its exit code. If it does not end by itself, it is terminated.
-
-    It could wait for ever to write into a pipe that nobody reads any more.
-    """
+    """Close an ssh's streams, terminate it if it does not end by itself, and return its exit code."""
+    # Without closing them, it could wait for ever to write into a pipe that nobody reads.
     for stream in (process.stdin, process.stdout):
-        with contextlib.suppress(OSError):  # bytes that could not be sent any more
+        with contextlib.suppress(OSError):  # buffered bytes can no longer be sent
             if stream is not None:
                 stream.close()
     try:
@@ -181,14 +180,14 @@ def ended(process: subprocess.Popen[bytes]) -> int:
 
 
 def broken(entry: Entry, doing: str, next_: Sequence[str], then: str = "continues") -> ConnectionBroken:
-    """The error that the connection broke while `doing`, and that the command `next_` then does the rest."""
+    """The error that the connection broke while `doing`; `next_` is the command that continues."""
     command = " ".join(map(visible_word, next_))
     what = f"the connection to {entry.host} broke while {doing}\nnothing is lost: `{command}` {then}"
     return ConnectionBroken(entry, what, begun=True)
 
 
 def not_connected(entry: Entry, code: int) -> ConnectionBroken:
-    """The error that castoff did not begin there; `code` is ssh's."""
+    """The error that castoff did not start on the machine; `code` is ssh's exit code."""
     if code == FAILED:
         what = f"{entry.host} was not reached, so nothing was done there; ssh's message is above"
     else:
@@ -205,22 +204,22 @@ def not_connected(entry: Entry, code: int) -> ConnectionBroken:
 _READ = 1 << 16
 
 _CODE = 8
-"""Bytes of an exit code and a newline, at the most."""
+"""Limit of an exit code with its newline, in bytes."""
 
 
 class Output:
-    """The output of one command there, without what its login shell prints before."""
+    """The output of one command on the machine, without what its login shell prints before."""
 
     def __init__(self, stream: IO[bytes], marks: Marks):
         self.stream = stream
         self.obstacle: str | None = None
-        """Why the command did not begin, as the script there reports it: see `login_shell`."""
+        """The reason why the command did not start, as the script reports it: see `login_shell`."""
         self.code: int | None = None
-        """The command's exit code, once it has arrived."""
+        """The command's exit code, known after its end mark."""
         self._marks = marks
 
     def begins(self) -> bool:
-        """Drop everything before the first mark, and return whether the command begins there."""
+        """Discard everything before the first mark; returns whether the command starts after it."""
         begin, failed = (f"{MARK}{mark}".encode() for mark in (self._marks.begin, self._marks.failed))
         line = b""
         while part := self.stream.readline(_READ):
@@ -233,24 +232,26 @@ class Output:
                 self.obstacle = line.partition(failed)[2].decode(errors="replace").strip()
                 return False
             line = b""
-        return begin in line  # the connection broke right behind it
+        return begin in line  # the connection may have broken right after the mark
 
     def copy(self, write: Callable[[bytes], object]) -> None:
-        """Write the output as it arrives; `code` stays None if the connection breaks before the end mark."""
+        """Pass the output to `write` as it arrives. `code` stays None if the connection breaks before the end
+        mark.
+        """
         end = f"{MARK}{self._marks.end} ".encode()
-        held = b""
-        while part := self.stream.read1(_READ):  # type: ignore[attr-defined] # a pipe's, which has it
-            held += part
-            at = held.find(end)
-            if at >= 0:
-                write(held[:at])
-                rest = held[at + len(end) :]
+        buffer = b""
+        while part := self.stream.read1(_READ):  # type: ignore[attr-defined] # the stream of a pipe has it
+            buffer += part
+            position = buffer.find(end)
+            if position >= 0:
+                write(buffer[:position])
+                rest = buffer[position + len(end) :]
                 self._take_code(rest if b"\n" in rest else rest + self.stream.readline(_CODE))
                 return
-            keep = _overlap(held, end)
-            write(held[: len(held) - keep])
-            held = held[len(held) - keep :]
-        write(held)
+            keep = _overlap(buffer, end)
+            write(buffer[: len(buffer) - keep])
+            buffer = buffer[len(buffer) - keep :]
+        write(buffer)
 
     def _take_code(self, rest: bytes) -> None:
         digits, newline, _ = rest.partition(b"\n")
@@ -259,7 +260,7 @@ class Output:
 
 
 class Bounded:
-    """Counts the parts of an answer, and refuses more than it may have."""
+    """Counts the bytes of an answer that arrives in parts, and enforces a limit."""
 
     def __init__(self, what: str, most: int):
         """`what` names the answer and its machine in the error."""
@@ -269,7 +270,7 @@ class Bounded:
         """Count a part, and return it.
 
         Raises:
-            CastoffError: there are more bytes than `most`.
+            CastoffError: the answer has more than `most` bytes.
         """
         self._left -= len(data)
         if self._left < 0:
@@ -280,32 +281,34 @@ class Bounded:
 
 
 def _overlap(text: bytes, mark: bytes) -> int:
-    """How many bytes at the end of a text may be the beginning of the mark."""
-    at = text.rfind(mark[:1], max(0, len(text) - len(mark)))
-    return len(text) - at if at >= 0 and mark.startswith(text[at:]) else 0
+    """The number of bytes at the end of a text that may be the beginning of the mark."""
+    start = text.rfind(mark[:1], max(0, len(text) - len(mark)))
+    return len(text) - start if start >= 0 and mark.startswith(text[start:]) else 0
 
 
-# Silence
+# Reports that a machine does not answer
 
 _FIRST_REPORT, _LONGEST_PAUSE = 15.0, 300.0
-"""Seconds until the first report of silence, and at the most between two reports."""
+"""Seconds until the first report that there is no answer, and the longest pause between two reports."""
 
 
 @contextlib.contextmanager
 def reporting_silence(name: str) -> Iterator[Callable[[], object]]:
-    """Report that a machine has not answered yet, until this ends or the yielded function is called."""
-    heard, began = threading.Event(), time.monotonic()
+    """Report repeatedly that a machine has not answered, until this context ends or the yielded function is
+    called.
+    """
+    answered, began = threading.Event(), time.monotonic()
 
     def watch() -> None:
         pause = _FIRST_REPORT
-        while not heard.wait(pause):
+        while not answered.wait(pause):
             report(f"{name}: no answer yet after {brief(time.monotonic() - began)}; Ctrl-C ends the wait")
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        yield heard.set
+        yield answered.set
     finally:
-        heard.set()
+        answered.set()
         watcher.join()

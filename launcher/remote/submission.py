@@ -1,4 +1,6 @@
-"""A job for another machine: plan and render it here, send its code, and have it submitted there, once."""
+"""Submit a job on another machine: plan and render it on this one, send its code, and have it
+submitted once.
+"""
 
 from __future__ import annotations
 
@@ -56,10 +58,10 @@ class Planned(NamedTuple):
 
 
 def planned(spec: JobSpec, site: Site) -> Planned:
-    """Plan and render a job for a site, and check the script.
+    """Plan and render a job for a site, and check the script's syntax.
 
     Raises:
-        InvalidInput: it cannot run there.
+        InvalidInput: the job cannot run on that site.
     """
     plan, scheduler = decide(spec, site)
     script = rendered(plan, scheduler)
@@ -71,10 +73,10 @@ def planned(spec: JobSpec, site: Site) -> Planned:
 
 
 def site_here(entry: Entry) -> Site | None:
-    """The entry's profile, if this castoff has it.
+    """The profile that the entry names, if this machine has it.
 
     Raises:
-        InvalidInput: with every problem that it has.
+        InvalidInput: with every problem of the profile.
     """
     search = Search.here()
     if entry.site is None or entry.site not in search.profiles():
@@ -83,7 +85,9 @@ def site_here(entry: Entry) -> Site | None:
 
 
 def remembered_site(entry: Entry, environ: Mapping[str, str]) -> Site | None:
-    """The profile that the castoff there has last reported; None if this castoff has none that it can use."""
+    """The profile that the machine's castoff reported last; None if there is none or this castoff cannot use
+    it.
+    """
     fields = site_fields(entry, environ)
     with contextlib.suppress(CastoffError):
         return None if fields is None else _site_of(fields, entry)
@@ -91,10 +95,10 @@ def remembered_site(entry: Entry, environ: Mapping[str, str]) -> Site | None:
 
 
 def reported_site(session: Session, entry: Entry, environ: Mapping[str, str]) -> Site:
-    """The profile that the castoff there reports, which is remembered for the next time.
+    """The profile that the machine's castoff reports; it is recorded for the next submission.
 
     Raises:
-        CastoffError: it has none, or this castoff cannot use it.
+        CastoffError: it reports none, or this castoff cannot use it.
     """
     hello = session.hello
     if hello.site is None:
@@ -106,17 +110,19 @@ def reported_site(session: Session, entry: Entry, environ: Mapping[str, str]) ->
 
 
 _ABOUT_HERE = ("env_from", "snapshot", "templates")
-"""Fields of a job that choose what is read on this machine, so that no profile from another may set them."""
+"""Fields of a job that select what is read on this machine, so a profile from another machine may not set
+them.
+"""
 
 _MAX_VALUES = 3_000
-"""Values in a profile from another machine; the longest profile of castoff's own has 950."""
+"""Limit of the values in a profile from another machine; the longest profile of castoff has 950."""
 
 _LONGEST_ERROR = 2_000
-"""Characters of an error about such a profile."""
+"""Limit of the characters shown of an error about such a profile."""
 
 
 def _count_values(data: object) -> int:
-    """How many values and names there are in plain data, which may be nested as deep as a message can be."""
+    """Count the values and names in plain data, however deeply nested."""
     count, left = 0, [data]
     while left:
         value = left.pop()
@@ -129,10 +135,10 @@ def _count_values(data: object) -> int:
 
 
 def _site_of(fields: dict[str, Any], entry: Entry) -> Site:
-    """A profile of these fields, which another machine has reported.
+    """Make a profile from the fields that another machine has reported.
 
     Raises:
-        CastoffError: it cannot be used here.
+        CastoffError: this castoff cannot use it.
     """
     if _count_values(fields) > _MAX_VALUES:
         raise CastoffError(
@@ -160,11 +166,11 @@ def _site_of(fields: dict[str, Any], entry: Entry) -> Site:
 
 
 def code_of(job: Planned, directory: Path, environ: Mapping[str, str]) -> Travelling:
-    """The code that the job is submitted with.
+    """The code to submit the job with.
 
     Raises:
-        InvalidInput: the job's program, or its templates, are not part of it.
-        CastoffError: it cannot be read, or there is too much of it.
+        InvalidInput: the code does not contain the job's program or templates.
+        CastoffError: the code cannot be read, or there is too much of it.
     """
     code = travelling(directory, job.plan.snapshot or Snapshot(), environ, job.plan.env_from)
     _check_program(job.plan, code, directory)
@@ -173,7 +179,7 @@ def code_of(job: Planned, directory: Path, environ: Mapping[str, str]) -> Travel
 
 
 def _check_program(plan: Plan, code: Travelling, directory: Path) -> None:
-    """Check that the job's program is part of the code, if a relative path names it."""
+    """Check that the code contains the job's program, if a relative path names it."""
     named = program(plan.command)
     if named is None or isinstance(named, Module) or not isinstance(named, Named):
         return
@@ -206,7 +212,9 @@ def _check_program(plan: Plan, code: Travelling, directory: Path) -> None:
 
 
 def paths_here(plan: Plan, code: Travelling) -> list[str]:
-    """Notes about words of the command that name files of the code by their paths on this machine."""
+    """Notes about words of the command that name files of the code by their absolute paths on this
+    machine.
+    """
     notes = []
     for number, word in enumerate(plan.command):
         inside = os.path.relpath(os.path.realpath(word), code.tree.top) if word.startswith("/") else ".."
@@ -220,7 +228,7 @@ def paths_here(plan: Plan, code: Travelling) -> list[str]:
 
 
 def _templates(spec: JobSpec, code: Travelling) -> str | None:
-    """The job's folder of templates, relative to the code's."""
+    """The job's folder of templates, relative to the code's folder."""
     if spec.templates is None:
         return None
     within = os.path.relpath(os.path.realpath(spec.templates), code.tree.top)
@@ -238,11 +246,11 @@ def _templates(spec: JobSpec, code: Travelling) -> str | None:
 
 
 def send_code(session: Session, code: Travelling, say: Say) -> Stored:
-    """Send those files of the code that the machine lacks.
+    """Send the files of the code that the machine lacks.
 
     Raises:
-        RefusedByMachine: the code cannot be kept there.
-        ConnectionLost: the connection broke; the files that have arrived are kept.
+        RefusedByMachine: the machine cannot store the code.
+        ConnectionLost: the connection broke; files that have arrived are not sent again.
     """
     answer = session.ask(code.code, "the list of files was sent")
     lacking = answer.numbers if isinstance(answer, Lacking) else []
@@ -272,15 +280,16 @@ def submit_there(
     *,
     runs_dir: str | None = None,
 ) -> Submitted:
-    """Send the code and submit the job, once: also if it is called again after the connection broke.
+    """Send the code and submit the job. Calling this again after a broken connection does not submit it
+    twice.
 
     Raises:
-        CastoffError: a variable of `env_from` is not set here.
-        RefusedByMachine: the castoff there, or its scheduler, refuses the job.
-        ConnectionLost: the connection broke; the same call finds the run if there is one.
+        CastoffError: a variable of `env_from` is not set on this machine.
+        RefusedByMachine: the machine's castoff or its scheduler refuses the job.
+        ConnectionLost: the connection broke; calling this again finds the run if there is one.
     """
     entry = machine.entry
-    secrets(job.plan.env_from, environ)  # before anything is sent
+    secrets(job.plan.env_from, environ)  # raises an error before anything is sent
     remember_variables(entry, job.plan.env_from, environ)
     stored = send_code(session, code, say)
     if stored.note:
@@ -292,7 +301,7 @@ def submit_there(
     with pending(entry, submission, job.plan.name, environ) as chosen:
         if chosen.is_old:
             say(f"{chosen.run}: its submission was not answered before, so it is asked for now")
-        earlier = unanswered(entry, environ)
+        others = unanswered(entry, environ)
         order = Order(
             run=chosen.run,
             job=_json(job.spec),
@@ -304,7 +313,7 @@ def submit_there(
             about_code=code.about,
             diff=code.diff,
             runs_dir=runs_dir,
-            earlier=[question.run for question in earlier],
+            earlier=[other.run for other in others],
         )
         try:
             submitted = session.ask(order, f"{chosen.run} was submitted, which may have arrived")
@@ -315,12 +324,12 @@ def submit_there(
         if not isinstance(submitted, Submitted):
             raise UnexpectedMessage("it does not say what became of the job")
         chosen.answered()
-        for question in earlier:
-            if question.run in submitted.earlier:
-                job_id = submitted.earlier[question.run]
-                what = f"was submitted after all (job {job_id})" if job_id else "is there after all"
-                say(f"{question.run}: {what}; its command was not answered before")
-            question.answered()
+        for other in others:
+            if other.run in submitted.earlier:
+                job_id = submitted.earlier[other.run]
+                state = f"was submitted after all (job {job_id})" if job_id else "is there after all"
+                say(f"{other.run}: {state}; its command was not answered before")
+            other.answered()
     return submitted
 
 

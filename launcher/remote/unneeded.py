@@ -1,8 +1,8 @@
-"""Folders on a machine that nothing needs any more: code of runs that are gone, and old castoffs.
+"""Find and remove folders on a machine that nothing needs: code of runs that are gone, and old castoffs.
 
-In doubt a folder stays: code whose name stands anywhere in a run's records, code in which a file was changed
-or added, the newest code of a project, from which the next submission copies, a castoff that was called in
-the last thirty days, and every other castoff as long as a run is active.
+In doubt a folder is kept: code whose path appears in a run's records, code in which a file was changed or
+added, the newest code of a project, from which the next submission copies, a castoff that was called in the
+last thirty days, and every castoff while a run is active.
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ from castoff.launcher.runs.run import RUNS_FOLDER
 from castoff.launcher.status.overview import Overview
 
 _RECORDS = ("submission.json", "job.yaml", "job.sh", "plan.json")
-"""Files of a run that name the folder of its code."""
+"""Files of a run that contain the path of its code's folder."""
 
 _CACHE = "__pycache__"
 
 _UNUSED = 30 * 24 * 3600.0
-"""Seconds without a call after which a castoff is old: another laptop may have installed it."""
+"""Seconds without a call after which a castoff is old; another laptop may still use a newer one."""
 
 
 class Found(NamedTuple):
-    """The folders that nothing needs."""
+    """The result of a search for folders that nothing needs."""
 
     unneeded: list[Path]
     notes: list[str]
-    """Folders that stay though no run names them, and why."""
+    """Messages about folders of code that no run names but that are kept."""
 
 
 def unneeded(folder: Path, environ: Mapping[str, str]) -> Found:
-    """The folders of code in the entry's folder, and the castoffs, that nothing needs.
+    """Find the folders of code and the castoff installations that nothing needs.
 
     Raises:
         CastoffError: the records cannot be read.
     """
     named = _Named(folder, environ)
     notes: list[str] = []
-    found: list[Path] = []
+    unused: list[Path] = []
     for project in _folders(folder / CODE):
         for code in _earlier(project):
             if code in named or (listing := listing_of(code)) is None:
                 continue
-            if (own := _not_sent(listing)) is None:
-                found.append(code)
+            if (file := _not_sent(listing)) is None:
+                unused.append(code)
             else:
-                notes.append(f"{printable(str(code))} stays: {printable(own)} in it is not as it was sent")
-    return Found([*found, *_castoffs(environ)], notes)
+                notes.append(f"{printable(str(code))} stays: {printable(file)} in it is not as it was sent")
+    return Found([*unused, *_castoffs(environ)], notes)
 
 
 def remove(folder: Path, meant: list[Path], environ: Mapping[str, str]) -> list[Path]:
-    """Remove those folders of `meant` that nothing needs now, and return them.
+    """Remove the folders of `meant` that are still unneeded, and return them.
 
     Raises:
         CastoffError: the records cannot be read, or a folder cannot be removed.
@@ -72,7 +72,7 @@ def remove(folder: Path, meant: list[Path], environ: Mapping[str, str]) -> list[
                 removed += _remove_code(project, wanted, lambda: _Named(folder, environ))
         for path in _castoffs(environ):
             if path in meant:
-                (path / "complete").unlink()  # half a castoff does not count as one
+                (path / "complete").unlink()  # so that a partly removed castoff is not used
                 empty(path)
                 removed.append(path)
     except OSError as error:
@@ -81,7 +81,7 @@ def remove(folder: Path, meant: list[Path], environ: Mapping[str, str]) -> list[
 
 
 def size(path: Path) -> int:
-    """Bytes of all files in a folder."""
+    """The total size of all files in a folder, in bytes."""
     total = 0
     for folder, _, files in os.walk(path):
         for name in files:
@@ -96,19 +96,19 @@ def size(path: Path) -> int:
 
 
 class _Named:
-    """The folders of code that records of runs name."""
+    """The set of code folders that the records of runs mention."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]):
         """Read the records.
 
         Raises:
-            CastoffError: not all can be read.
+            CastoffError: a record cannot be read.
         """
-        places = {folder / RUNS_FOLDER, *Index.of(environ).folders()}
+        folders = {folder / RUNS_FOLDER, *Index.of(environ).folders()}
         if other := environ.get("CASTOFF_RUNS_DIR"):
-            places.add(folder / other)
+            folders.add(folder / other)
         try:
-            self._texts = [text for place in places for text in _records(place)]
+            self._texts = [text for runs in folders for text in _records(runs)]
         except OSError as error:
             raise CastoffError(
                 f"{error.filename}: cannot be read ({error.strerror}), so it may need any code; "
@@ -116,14 +116,14 @@ class _Named:
             ) from error
 
     def __contains__(self, code: Path) -> bool:
-        # Only plain letters, so that it stands in JSON, YAML and shell without escapes.
+        # These names have only plain characters, which JSON, YAML and shell do not escape.
         name = f"/{code.parent.name}/{code.name}".encode()
         return any(name in text for text in self._texts)
 
 
-def _records(place: Path) -> Iterator[bytes]:
-    """The records of all runs in a folder, drafts included."""
-    for run in _folders(place):
+def _records(folder: Path) -> Iterator[bytes]:
+    """Yield the records of all runs in a folder, including runs that are being made."""
+    for run in _folders(folder):
         for name in _RECORDS:
             try:
                 yield (run / name).read_bytes()
@@ -131,45 +131,45 @@ def _records(place: Path) -> Iterator[bytes]:
                 continue
 
 
-def _folders(place: Path) -> list[Path]:
-    """The folders in a folder; empty if it is not there."""
+def _folders(folder: Path) -> list[Path]:
+    """The subfolders of a folder; empty if it does not exist."""
     try:
-        return sorted(path for path in place.iterdir() if path.is_dir())
+        return sorted(path for path in folder.iterdir() if path.is_dir())
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
 def _earlier(project: Path) -> list[Path]:
-    """The folders of code of a project, without the newest."""
+    """A project's folders of code except the newest."""
     if project.is_symlink():
         return []
     return [folder for folder in listed_folders(project)[1:] if not folder.is_symlink()]
 
 
 def _not_sent(listing: Listing) -> str | None:
-    """A file of a folder that was changed or added since it was sent; None if there is none."""
+    """A file in a folder of code that was changed or added since the code was sent; None if there is none."""
     if (changed := listing.first_changed()) is not None:
         return changed
     sent = {os.fsdecode(file.file.name) for file in listing.files}
-    for place, inner, files in os.walk(listing.folder):
-        at = Path(place)
-        links = [name for name in inner if (at / name).is_symlink()]
+    for path, inner, files in os.walk(listing.folder):
+        folder = Path(path)
+        links = [name for name in inner if (folder / name).is_symlink()]
         inner[:] = [name for name in inner if name != _CACHE and name not in links]
         for name in (*links, *files):
-            within = str((at / name).relative_to(listing.folder))
+            within = str((folder / name).relative_to(listing.folder))
             if within not in sent:
                 return within
     return None
 
 
 def _remove_code(project: Path, wanted: list[Path], records: Callable[[], _Named]) -> list[Path]:
-    """Remove folders of a project that no run needs, unless a submission is under way."""
+    """Remove those of the wanted folders that no run needs; none while a submission is running."""
     removed: list[Path] = []
     aside: list[Path] = []
     with alone(project) as is_alone:
         if not is_alone:
             return []
-        # Read under the lock: all runs that use the code are recorded by now, and none can begin.
+        # Read the records under the lock: all runs that use the code are recorded, and no new one can begin.
         named = records()
         for path in _earlier(project):
             listing = listing_of(path) if path in wanted and path not in named else None
@@ -188,19 +188,19 @@ def _remove_code(project: Path, wanted: list[Path], records: Callable[[], _Named
 
 
 def _castoffs(environ: Mapping[str, str]) -> list[Path]:
-    """The castoffs next to this one that nobody calls; empty unless `castoff on install` made this one."""
-    own = Path(sys.prefix).resolve()
-    if not VERSION.fullmatch(own.name):
+    """Old castoffs installed next to this one; empty unless `castoff on install` installed this one."""
+    running = Path(sys.prefix).resolve()
+    if not VERSION.fullmatch(running.name):
         return []
-    home = own.parent
-    kept = {(home / "current").resolve(), own}
+    home = running.parent
+    in_use = {(home / "current").resolve(), running}
     old = []
-    for place in _folders(home):
-        if place.is_symlink() or place.resolve() in kept or not VERSION.fullmatch(place.name):
+    for path in _folders(home):
+        if path.is_symlink() or path.resolve() in in_use or not VERSION.fullmatch(path.name):
             continue
         try:
-            if time.time() - (place / "complete").lstat().st_mtime > _UNUSED:
-                old.append(place)
+            if time.time() - (path / "complete").lstat().st_mtime > _UNUSED:
+                old.append(path)
         except OSError:
             continue
     if old and any(row.summary.state != "ended" for row in Overview.asked(Index.of(environ)).rows):

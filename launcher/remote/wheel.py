@@ -1,9 +1,8 @@
-"""A wheel of the castoff that runs here, whether it is installed or a checkout.
+"""Build a wheel of the running castoff, whether it is installed or a checkout.
 
-`pip wheel` would need a checkout and a network to build it, and gives no digest to compare two castoffs by.
-
-Its version ends in a digest of its content, as in 0.1.0+g3f2a1bc94d0e, so that two states of a checkout are
-distinguished. The same content always gives the same bytes.
+`pip wheel` would need a checkout and a network, and its version would not distinguish two states of a
+checkout. This wheel's version ends in a digest of its content, as in 0.1.0+g3f2a1bc94d0e. The same content
+always gives the same bytes.
 """
 
 from __future__ import annotations
@@ -21,32 +20,32 @@ from pathlib import Path
 from castoff.launcher.errors import CastoffError
 
 _DATE = (2020, 1, 1, 0, 0, 0)
-"""The date of every file in a wheel, so that the same content gives the same bytes."""
+"""The date of every file in a wheel: a fixed one, so that the same content gives the same bytes."""
 
 _DIGITS = 12
 
 EXTRA = "tui"
-"""The extra that is installed with it, since nobody could add it there later: `castoff top` needs it."""
+"""The extra to install with it, for `castoff top`; it cannot be added on the machine later."""
 
 _OF_EXTRA = re.compile(rf"\s*;\s*extra == ['\"]{EXTRA}['\"]$")
 
 
 class Wheel:
-    """A wheel that was built."""
+    """A built wheel."""
 
     def __init__(self, name: str, version: str, content: bytes, requirements: list[str]):
         self.name = name
         self.version = version
         self.content = content
         self.requirements = requirements
-        """Its requirements, with those of `EXTRA`."""
+        """The requirements of castoff, including those of `EXTRA`."""
 
 
 def own_version() -> str:
-    """The version of the castoff that runs here, with the digest of its content.
+    """The version of the running castoff, with the digest of its content.
 
     Raises:
-        CastoffError: it is not installed, only its files are here.
+        CastoffError: castoff is not installed; only its files are found.
     """
     return _version(_files(), _distribution())
 
@@ -57,17 +56,17 @@ def public(version: str) -> str:
 
 
 def differs(one: str, other: str) -> bool:
-    """Whether two castoffs differ, as far as their versions show; one may have no digest."""
+    """Whether two castoffs differ, judged by their versions, which may lack a digest."""
     if "+" in one and "+" in other:
         return one != other
     return public(one) != public(other)
 
 
 def build() -> Wheel:
-    """The wheel.
+    """Build the wheel.
 
     Raises:
-        CastoffError: castoff is not installed here, only its files are.
+        CastoffError: castoff is not installed; only its files are found.
     """
     files, about = _files(), _distribution()
     version = _version(files, about)
@@ -75,14 +74,16 @@ def build() -> Wheel:
     metadata = re.sub(r"(?m)^Version: .*$", f"Version: {version}", about.read_text("METADATA") or "", count=1)
     entry_points = about.read_text("entry_points.txt") or ""
     tags = "Wheel-Version: 1.0\nGenerator: castoff\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    held = dict(files)
+    contents = dict(files)
     for name, text in (("METADATA", metadata), ("WHEEL", tags), ("entry_points.txt", entry_points)):
-        held[f"{info}/{name}"] = text.encode()
-    recorded = [f"{name},sha256={_urlsafe(content)},{len(content)}" for name, content in sorted(held.items())]
-    held[f"{info}/RECORD"] = "\n".join([*recorded, f"{info}/RECORD,,", ""]).encode()
+        contents[f"{info}/{name}"] = text.encode()
+    recorded = [
+        f"{name},sha256={_urlsafe(content)},{len(content)}" for name, content in sorted(contents.items())
+    ]
+    contents[f"{info}/RECORD"] = "\n".join([*recorded, f"{info}/RECORD,,", ""]).encode()
     lines = [_OF_EXTRA.sub("", line) for line in about.requires or []]
     requirements = [line for line in lines if "extra ==" not in line]
-    return Wheel(f"castoff-{version}-py3-none-any.whl", version, _zipped(held), requirements)
+    return Wheel(f"castoff-{version}-py3-none-any.whl", version, _zipped(contents), requirements)
 
 
 def _distribution() -> Distribution:
@@ -99,15 +100,15 @@ def _distribution() -> Distribution:
 def _files() -> dict[str, bytes]:
     """The content of each file of the package, by its name in the wheel."""
     home = Path(__file__).parents[2]
-    found = {}
-    for path, inner, files in os.walk(home, followlinks=True):  # in a checkout its parts are links
-        inner[:] = [one for one in inner if one != "__pycache__"]
+    contents = {}
+    for path, inner, files in os.walk(home, followlinks=True):  # in a checkout, the packages are links
+        inner[:] = [name for name in inner if name != "__pycache__"]
         for file in files:
             if not file.endswith((".pyc", ".pyo")) and not file.startswith("."):
                 whole = os.path.join(path, file)  # noqa: PTH118 - many of them
                 within = os.path.relpath(whole, home).replace(os.sep, "/")
-                found[f"castoff/{within}"] = Path(whole).read_bytes()
-    return found
+                contents[f"castoff/{within}"] = Path(whole).read_bytes()
+    return contents
 
 
 def _version(files: dict[str, bytes], about: Distribution) -> str:
@@ -116,7 +117,7 @@ def _version(files: dict[str, bytes], about: Distribution) -> str:
         digest.update(f"{name}\0{len(content)}\0".encode())
         digest.update(content)
     digest.update("\n".join(about.requires or []).encode())
-    return f"{public(about.version)}+g{digest.hexdigest()[:_DIGITS]}"  # no number: a leading 0 would go
+    return f"{public(about.version)}+g{digest.hexdigest()[:_DIGITS]}"  # g: a number would lose a leading 0
 
 
 def _urlsafe(content: bytes) -> str:
