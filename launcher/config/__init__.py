@@ -1,1 +1,1 @@
-"""What a person writes: job files and site profiles."""
+"""Job files and site profiles: their fields and checks."""

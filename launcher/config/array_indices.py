@@ -1,4 +1,4 @@
-"""The indices of an array's members: `1,3-5,10-20:2` to numbers and back. Pure."""
+"""Convert the indices of an array's members, such as `1,3-5,10-20:2`, to numbers and back. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ LARGEST_INDEX = 4_000_000
 """The largest index that Slurm can be configured to accept (MaxArraySize, slurm.conf(5))."""
 
 MOST_MEMBERS = 1_000_000
-"""More members than any scheduler accepts in an array."""
+"""Limit of an array's members, above that of any scheduler."""
 
 _NUMBER = "(?:0|[1-9][0-9]{0,6})"
 _PART = rf"{_NUMBER}(?:-{_NUMBER}(?::[1-9][0-9]{{0,6}})?)?"
 INDICES_PATTERN = rf"^{_PART}(?:,{_PART})*{END}"
-"""The form in which `index_list` writes indices."""
+"""The text that `index_list` writes, as a pattern."""
 
 
 def indices(text: str) -> list[int]:
-    """The indices of a text without problems, ascending, each once."""
+    """The indices in a valid text, ascending and without duplicates."""
     return sorted({index for part in _parts(text) for index in _range(part)})
 
 
 def index_list(numbers: Sequence[int]) -> str:
-    """Ascending numbers as schedulers write them: [1, 3, 4, 5, 10, 12, 14] is `1,3-5,10-14:2`."""
+    """Ascending numbers as schedulers write them: [1, 3, 4, 5, 10, 12, 14] becomes `1,3-5,10-14:2`."""
     return ",".join(_written(run) for run in runs(numbers))
 
 
 def members_range(numbers: Sequence[int]) -> str:
-    """Numbers of members in words: `0 to 7`, or `1,3-5,10-20:2` if some are left out."""
+    """The numbers of members in words: `0 to 7`, or `1,3-5,10-20:2` if some are missing."""
     return f"0 to {numbers[-1]}" if numbers[-1] == len(numbers) - 1 else index_list(numbers)
 
 
 def runs(numbers: Sequence[int]) -> list[range]:
-    """Ascending numbers as ranges: of neighbours, or of three and more at equal distances."""
-    found: list[range] = []
+    """Split ascending numbers into ranges: consecutive numbers, or three and more at equal distances."""
+    ranges: list[range] = []
     start = 0
     while start < len(numbers):
         end = start + 1
@@ -45,13 +45,13 @@ def runs(numbers: Sequence[int]) -> list[range]:
             end += 1
         if step > 1 and end - start < 3:
             end, step = start + 1, 1
-        found.append(range(numbers[start], numbers[end - 1] + 1, step))
+        ranges.append(range(numbers[start], numbers[end - 1] + 1, step))
         start = end
-    return found
+    return ranges
 
 
 def problem(text: str) -> str | None:
-    """What is wrong with indices that a user has written; None: nothing."""
+    """The problem with indices that a user has written; None if they are valid."""
     members = 0
     for part in _parts(text):
         if wrong := _wrong(part, text):
@@ -67,21 +67,21 @@ def _wrong(part: str, text: str) -> str | None:
         fixed = ",".join(filter(None, _parts(text))) or "0-9"
         return f"is {text!r}, with nothing before, after or between commas: write {fixed}"
     if "%" in text:
-        of_both, _, most = text.partition("%")
+        indices, _, most = text.partition("%")
         also = f" and array.max_concurrent: {most}" if most.isdigit() else ""
-        return f"is {text!r}, but takes no %: write {of_both}{also}"
-    found = re.fullmatch(r"([0-9]+)(?:-([0-9]+)(?::([0-9]+))?)?", part)
-    if found is None:
+        return f"is {text!r}, but takes no %: write {indices}{also}"
+    match = re.fullmatch(r"([0-9]+)(?:-([0-9]+)(?::([0-9]+))?)?", part)
+    if match is None:
         lower = ", none below 0" if part.startswith("-") else ""
         return f"holds {part!r}, but takes numbers and ranges{lower}, joined by commas, as in 1,3-5,10-20:2"
-    for number in filter(None, found.groups()):
+    for number in filter(None, match.groups()):
         if len(number) > 1 and number.startswith("0"):
             shown = f"in the program printf %0{len(number)}d $CASTOFF_ARRAY_INDEX writes it so"
             return f"holds {number}, but an index is a plain number: write {int(number)}; {shown}"
-    first, last, step = (int(number or 0) for number in found.groups())
-    if found[3] is not None and step == 0:
+    first, last, step = (int(number or 0) for number in match.groups())
+    if match[3] is not None and step == 0:
         return f"holds {part}, a step of 0: write {first}-{last}, or the step that is meant"
-    if found[2] is not None and last < first:
+    if match[2] is not None and last < first:
         ascending = f"{last}-{first}" + (f":{step}" if step else "")
         return f"holds {part}, which descends: write {ascending}"
     if max(first, last, step) > LARGEST_INDEX:

@@ -1,5 +1,6 @@
-"""What is wrong with a job that contains a batch script (`script`), and which program runs the script.
-Pure."""
+"""Checks for a job that contains a batch script (`script`), and the program that runs the script. Pure
+functions.
+"""
 
 from __future__ import annotations
 
@@ -29,27 +30,27 @@ OF_RANKS = frozenset(
         *("launcher", "container", "stage", "restart", "preflight", "templates"),
     }
 )
-"""Fields that say how castoff starts ranks: a job that holds a script has none of them."""
+"""Fields that control how castoff starts ranks; a job with a batch script must not set them."""
 
 _DIRECTIVE = re.compile(r"#(?:SBATCH|PBS)\b|#[ \t]*flux:")
 _SHEBANG = re.compile(r"#!\s*(\S.*)")
 
 
 def problems(spec: msgspec.Struct, script: str | None) -> Iterator[tuple[FieldPath, str]]:
-    """Why a job with this script is none."""
+    """The problems of a job with this batch script."""
     if script is None:
         return
     for name, field in fields_of(type(spec)).items():
         default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
-        given = getattr(spec, name)
-        if name in OF_RANKS and given not in (default, LauncherOptions(driver=True)):
+        value = getattr(spec, name)
+        if name in OF_RANKS and value not in (default, LauncherOptions(driver=True)):
             yield (name,), "excludes script, which castoff runs as it is: drop one of the two"
     if not script.strip():
         yield ("script",), "is empty: write the lines that the job runs"
     head = next(directive_lines(script), None)
     if head is not None:
-        where = "name its fields here; castoff import FILE does it for a whole script"
-        yield ("script",), f"holds {shown(head)}, which a scheduler would not read here: {where}"
+        fix = "name its fields here; castoff import FILE does it for a whole script"
+        yield ("script",), f"holds {shown(head)}, which a scheduler would not read here: {fix}"
 
 
 def directive_lines(script: str) -> Iterator[str]:
@@ -62,9 +63,9 @@ def directive_lines(script: str) -> Iterator[str]:
 
 
 def interpreter(script: str) -> list[str]:
-    """The program that a script's first line names, and its argument; bash if it names none.
+    """The program in a script's first line and its argument; bash if the line has none.
 
-    All that follows the program's name is one argument, as Linux takes it (execve(2)).
+    Everything after the program's name is one argument, as on Linux (execve(2)).
     """
-    found = _SHEBANG.match(script.split("\n", 1)[0])
-    return found[1].rstrip().split(None, 1) if found else ["/bin/bash"]
+    shebang = _SHEBANG.match(script.split("\n", 1)[0])
+    return shebang[1].rstrip().split(None, 1) if shebang else ["/bin/bash"]

@@ -1,6 +1,8 @@
-"""Structs that are checked when a program builds them, like a file, and whose `help()` fits on a screen."""
+"""Structs that are checked when a program builds them, as a file is, with a `help()` that fits on a
+screen.
+"""
 
-# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
+# No `from __future__ import annotations`: msgspec would compile each annotation at every start.
 
 import inspect
 import os
@@ -15,12 +17,12 @@ from castoff.launcher.typed.structure import convert, fields_of, is_meant
 
 T = TypeVar("T", bound="Checked")
 
-if TYPE_CHECKING:  # a type checker sees msgspec's own constructor, with the types of the fields
+if TYPE_CHECKING:  # type checkers know msgspec's constructor, with the types of the fields
     from msgspec import StructMeta as _CheckedMeta
 else:
 
     class _CheckedMeta(type(msgspec.Struct)):
-        # Checks what a program builds; what was read from a file is built without it (`structure`).
+        # Checks structs that a program builds. `structure` builds those from files without this class.
 
         def __call__(cls, **fields: Any) -> Any:
             if not fields:
@@ -29,7 +31,7 @@ else:
 
         @property
         def __signature__(cls) -> inspect.Signature:
-            """Names and defaults alone: msgspec's own spells out every constraint, 11,000 characters."""
+            """Only names and defaults: msgspec's own signature shows every constraint, 11,000 characters."""
             return inspect.Signature([_parameter(field) for field in msgspec.structs.fields(cls)])
 
         @property
@@ -45,9 +47,9 @@ else:
             return "\n".join([inspect.cleandoc(vars(cls)["__doc__"]), "", *lines])
 
         def __dir__(cls) -> list[str]:
-            """Methods alone: `help()` would list each field twice more."""
-            own = set(super().__dir__()) - {*cls.__struct_fields__}
-            return [name for name in sorted(own) if not name.startswith("_")]
+            """Only methods, since `help()` would list each field twice more."""
+            names = set(super().__dir__()) - {*cls.__struct_fields__}
+            return [name for name in sorted(names) if not name.startswith("_")]
 
 
 class Checked(
@@ -58,23 +60,23 @@ class Checked(
     kw_only=True,
     repr_omit_defaults=True,
 ):
-    """Contents of a file, or built by a program; either way checked once, with the same messages.
+    """Fields from a file or from a program, which are checked once with the same messages.
 
     `msgspec.structs.replace` checks nothing; `changed` does.
     """
 
     def changed(self: T, **fields: Any) -> T:
-        """The same with other values in some fields.
+        """A copy with other values in some fields.
 
         Raises:
-            InvalidInput: with every problem that it has.
+            InvalidInput: with every problem of the copy.
         """
         return type(self)(**{**{name: getattr(self, name) for name in self.__struct_fields__}, **fields})
 
     __replace__ = changed
 
     def _contradictions(self) -> Iterator[tuple[FieldPath, str]]:
-        """Fields that are right one by one, but not together."""
+        """The problems of fields that are valid alone but not together."""
         yield from ()
 
 
@@ -84,33 +86,35 @@ def verified(
     problems: list[Problem],
     check: Callable[[T], Iterator[tuple[FieldPath, str]]],
 ) -> T:
-    """The struct that a document describes; `check` yields what is wrong with combinations of fields.
+    """The struct that a document describes; `check` yields the problems of fields that are valid alone but
+    not together.
 
     Raises:
-        InvalidInput: with every problem, and those that are in `problems` already.
+        InvalidInput: with every problem, including those already in `problems`.
     """
-    found = convert(document, kind, problems, hint=word_of_others)
+    struct = convert(document, kind, problems, hint=word_of_others)
     wrong = {problem.path.partition(".")[0] for problem in problems}
-    if found is not None:  # what a wrong field makes of the others is not worth a word
+    if struct is not None:
         problems += [
             document.problem(path, message)
-            for path, message in check(found)
+            for path, message in check(struct)
+            # An invalid field is not reported a second time, for not fitting the others.
             if path[0] not in wrong and not is_meant(path, problems)
         ]
-    if found is None or problems:
+    if struct is None or problems:
         raise InvalidInput(problems)
-    return found
+    return struct
 
 
 def word_of_others(kind: str, path: FieldPath, known: list[str]) -> str:
-    """castoff's term for a field of another launcher, for the error about it."""
+    """castoff's name for a field of another launcher, for the error about an unknown field."""
     from castoff.launcher.config.synonyms import of_others  # late: only a mistake needs it
 
     return of_others(kind, str(path[-1]), known)
 
 
 def _plain(value: Any) -> Any:
-    """A value as a file would hold it, copied, so that nobody changes it afterwards."""
+    """A copy of a value as a file would contain it; later changes of the original do not affect it."""
     if isinstance(value, msgspec.Struct):
         return {name: _plain(getattr(value, field.name)) for name, field in fields_of(type(value)).items()}
     if isinstance(value, dict):

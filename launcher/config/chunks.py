@@ -1,4 +1,4 @@
-"""`select:` of job files: what a chunk, PBS's share of one node, requests. Pure."""
+"""`select:` of job files: the resources of a chunk, which is PBS's share of one node. Pure functions."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _OWN: dict[str, Any] = {
 
 
 class NodeGroup(msgspec.Struct, frozen=True):
-    """Consecutive nodes for which a job requests the same."""
+    """Consecutive nodes for which a job requests the same resources."""
 
     nodes: int = 1
     ranks_per_node: int | None = None
-    """Ranks on each of these nodes; None: as many as the job says."""
+    """Ranks on each of these nodes; None: as in the job."""
     cores_per_rank: int | None = None
     devices_per_node: int | None = None
     memory: str | None = None
     """Memory of each node."""
     resources: Mapping[str, Resource] = {}
-    """The scheduler's own resources, in the given order."""
+    """The scheduler's own resources, in the order of the job file."""
 
 
 def node_groups(select: Select) -> list[NodeGroup]:
-    """The groups of a list without problems; empty for a mapping, which adds to every chunk."""
-    return [_node_group(one) for one in select] if isinstance(select, list) else []
+    """The groups of a valid list; empty for a mapping, which adds to every chunk."""
+    return [_node_group(group) for group in select] if isinstance(select, list) else []
 
 
 def resources(select: Select) -> dict[str, Resource]:
@@ -46,21 +46,23 @@ def resources(select: Select) -> dict[str, Resource]:
 
 
 def threads(select: Select) -> str | None:
-    """OMP_NUM_THREADS of every rank, if the chunks set it by PBS's own word."""
-    given = next((one for name, one in resources(select).items() if name.lower() == "ompthreads"), None)
-    return given if isinstance(given, str) else None
+    """The value of OMP_NUM_THREADS in every rank, if the job sets PBS's resource `ompthreads`."""
+    values = [value for name, value in resources(select).items() if name.lower() == "ompthreads"]
+    return values[0] if values and isinstance(values[0], str) else None
 
 
 def merged(default: Select, given: Select) -> Select:
-    """A job's `select` merged over its site's, which is a mapping; null removes a resource of the site."""
+    """A job's `select` merged over its site's, which is a mapping; null removes a resource that the site
+    adds.
+    """
     of_site = {} if isinstance(default, list) else default
     if isinstance(given, list) and given:
-        return [{**_named({**of_site, **one})} for one in given]
+        return [{**_named({**of_site, **group})} for group in given]
     return {**_named({**of_site, **({} if isinstance(given, list) else given)})}
 
 
 def problems(select: Select) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """What is wrong with it on every site, each problem with its path in the job."""
+    """The problems of a `select` that do not depend on the site, each with its path in the job."""
     if not isinstance(select, list):
         for name in select:
             if name in _OWN:
@@ -68,26 +70,27 @@ def problems(select: Select) -> Iterator[tuple[tuple[str | int, ...], str]]:
                 fix = f"write {of_job} beside select, not in it"
                 yield ("select", name), f"is a field of castoff's, not a resource: {fix}"
         return
-    for number, one in enumerate(select):
-        for name, value in one.items():
+    for number, group in enumerate(select):
+        for name, value in group.items():
             if name in _OWN and value is not None and _converted(name, value) is None:
                 from castoff.launcher.typed.structure import allowed  # late: only a mistake needs it
 
                 yield ("select", number, name), f"is {value!r}, but takes {allowed(_OWN[name])}"
 
 
-def _node_group(given: Resources) -> NodeGroup:
-    own = {name: _converted(name, given[name]) for name in _OWN if given.get(name) is not None}
-    return NodeGroup(**own, resources=_named({name: one for name, one in given.items() if name not in _OWN}))
+def _node_group(group: Resources) -> NodeGroup:
+    fields = {name: _converted(name, group[name]) for name in _OWN if group.get(name) is not None}
+    others = {name: value for name, value in group.items() if name not in _OWN}
+    return NodeGroup(**fields, resources=_named(others))
 
 
 def _converted(name: str, value: object) -> Any:
-    """A value that was read as text, converted to its field's type; None: it cannot be."""
+    """A value that was read as text, converted to the type of the field; None if that is impossible."""
     try:
         return msgspec.convert(value, _OWN[name], strict=_OWN[name] is Memory)
     except msgspec.ValidationError:
         return None
 
 
-def _named(given: Resources) -> dict[str, Resource]:
-    return {name: value for name, value in given.items() if value is not None}
+def _named(resources: Resources) -> dict[str, Resource]:
+    return {name: value for name, value in resources.items() if value is not None}

@@ -1,4 +1,4 @@
-"""A job and its site as they apply together: with the site's defaults and the job's options. Pure."""
+"""Combine a job and its site: apply the site's defaults and the job's options. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class EffectiveJob(msgspec.Struct, frozen=True):
     """A job and its site, each completed by the other."""
 
     spec: JobSpec
-    """The job with the site's `defaults:`; its `env` applies after setup."""
+    """The job, completed by the site's `defaults:`; its `env` applies after setup."""
     site: Site
-    """The site with the options that the job wants; its `env` applies before setup."""
+    """The site, extended by the job's options; its `env` applies before setup."""
     contradictions: list[tuple[str, str]]
     """Fields that contradict the site's defaults, with messages."""
 
 
 def effective_job(spec: JobSpec, site: Site) -> EffectiveJob:
-    """The job and the site as they apply together."""
+    """Complete the job and the site by each other."""
     names = spec.options or site.defaults.options
     changed = with_options(site, names)
     merged = _with_defaults(spec, changed)
     env = {**env_of(site, names), **spec.env}
-    of_site = {**site.env, **site.defaults.env}  # what a site sets, it sets before setup
+    of_site = {**site.env, **site.defaults.env}  # all variables of a site apply before setup
     default = {name: value for name, value in of_site.items() if value is not None and name not in env}
     merged = msgspec.structs.replace(merged, env=env)
     changed = msgspec.structs.replace(changed, env=default)
@@ -44,42 +44,44 @@ def effective_job(spec: JobSpec, site: Site) -> EffectiveJob:
 
 
 def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
-    """The job, with the site's `defaults:` for fields it does not set; mappings merge, shell lines add up."""
+    """The job with the site's `defaults:` for fields it does not set. Mappings are merged, shell lines are
+    joined.
+    """
     chosen = _filled(spec, site.defaults)
     setup = [*site.setup, *site.defaults.setup, *spec.setup, *site.setup_last]
-    teardown = [*spec.teardown, *site.defaults.teardown]  # what began last ends first
+    teardown = [*spec.teardown, *site.defaults.teardown]  # in the reverse order of setup
     named = directives.merged(site.defaults.directives, spec.directives, site.scheduler)
     excluded = {"ranks": "ranks_per_node", "ranks_per_node": "ranks"}
     changed: dict[str, Any] = {
         other: None for name, other in excluded.items() if getattr(spec, name) is not None
     }
-    if spec.launcher.driver:  # what the site has for ranks is not for it
+    if spec.launcher.driver:  # without ranks, the site's defaults for ranks do not apply
         of_ranks = ("launcher", "ranks", "ranks_per_node", "binding")
         changed |= {name: getattr(spec, name) for name in of_ranks}
     changed["select"] = chunks.merged(site.defaults.select, spec.select)
-    if isinstance(spec.select, list) and spec.select:  # each kind of chunk says its own
+    if isinstance(spec.select, list) and spec.select:  # each group has its own nodes and ranks
         changed |= {"nodes": spec.nodes, "ranks": spec.ranks}
     if chosen.container.image is None and spec.container == Container():
-        changed["container"] = Container()  # a runtime for those who want one
+        changed["container"] = Container()  # the site's runtime is only for jobs that set an image
     return msgspec.structs.replace(chosen, setup=setup, teardown=teardown, directives=named, **changed)
 
 
-def _filled(mine: T, default: T) -> T:
-    """One struct with another's values for its empty fields; the same for structs and mappings in it."""
+def _filled(struct: T, default: T) -> T:
+    """Fill the empty fields of a struct from another, recursively for structs and mappings in it."""
     chosen: dict[str, Any] = {}
-    for field in fields_of(type(mine)).values():
-        own, other = getattr(mine, field.name), getattr(default, field.name)
-        if isinstance(own, dict) and isinstance(other, dict):
-            chosen[field.name] = {**other, **own}
+    for field in fields_of(type(struct)).values():
+        value, other = getattr(struct, field.name), getattr(default, field.name)
+        if isinstance(value, dict) and isinstance(other, dict):
+            chosen[field.name] = {**other, **value}
         elif isinstance(field.default, msgspec.Struct):
-            chosen[field.name] = _filled(own, other)
-        elif own == field.default or (own == [] and field.default_factory is not msgspec.NODEFAULT):
+            chosen[field.name] = _filled(value, other)
+        elif value == field.default or (value == [] and field.default_factory is not msgspec.NODEFAULT):
             chosen[field.name] = other
-    return msgspec.structs.replace(mine, **chosen)
+    return msgspec.structs.replace(struct, **chosen)
 
 
 def with_options(site: Site, names: Sequence[str]) -> Site:
-    """The site as a job with these options sees it; unknown options change nothing."""
+    """The site as it applies to a job with these options; unknown options change nothing."""
     for name in dict.fromkeys(names):
         option = site.options.get(name)
         if option is None:
@@ -94,7 +96,7 @@ def with_options(site: Site, names: Sequence[str]) -> Site:
             site,
             setup=[*site.setup, *option.setup],
             setup_last=[*site.setup_last, *option.setup_last],
-            teardown=[*option.teardown, *site.teardown],  # what began last ends first
+            teardown=[*option.teardown, *site.teardown],  # in the reverse order of setup
             launcher_args=[*site.launcher_args, *option.launcher_args],
             node=node,
         )
@@ -102,13 +104,13 @@ def with_options(site: Site, names: Sequence[str]) -> Site:
 
 
 def env_of(site: Site, names: Sequence[str]) -> dict[str, str]:
-    """The variables of options, which a job that names them gets as if they were its own."""
+    """The variables of options, which apply to a job as if it set them itself."""
     options = (site.options[name] for name in names if name in site.options)
     return {name: value for option in options for name, value in option.env.items()}
 
 
 def fixed_ranks(names: Sequence[str], site: Site) -> tuple[str, int] | None:
-    """The first option that requires a certain number of ranks per node, and that number."""
+    """The first option that requires a certain number of ranks per node, and this number."""
     for name in names:
         if name in site.options and (count := site.options[name].ranks_per_node) is not None:
             return name, count
@@ -116,12 +118,12 @@ def fixed_ranks(names: Sequence[str], site: Site) -> tuple[str, int] | None:
 
 
 def option_problems(names: Sequence[str], site: Site) -> Iterator[tuple[str, str]]:
-    """Options that the site does not have, and those that exclude each other."""
+    """The problems of options: unknown to the site, or excluded by another."""
     for number, name in enumerate(names):
         if name in site.options:
             for other in (other for other in site.options[name].excludes if other in names):
                 yield f"options.{number}", f"is {name}, which excludes {other}: drop one of the two"
             continue
-        there = f"there are: {', '.join(site.options)}" if site.options else "it has none: drop it"
-        hint = did_you_mean(name, site.options) or f"; {there}"
+        options = f"there are: {', '.join(site.options)}" if site.options else "it has none: drop it"
+        hint = did_you_mean(name, site.options) or f"; {options}"
         yield f"options.{number}", f"is {shown(name)}, which is not an option of {site.name}{hint}"

@@ -1,4 +1,4 @@
-"""`directives:` of job files and profiles: for every scheduler, or under the name of one. Pure."""
+"""`directives:` of job files and profiles: for all schedulers, or in a section for one. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ Given: TypeAlias = "Mapping[str, Directive | dict[str, Directive]]"
 
 
 def of_scheduler(given: Given, scheduler: str) -> dict[str, Directive]:
-    """The directives that apply: those under no scheduler's name, and those under this one's."""
+    """The directives that apply to a scheduler: those outside of sections, and those in its section."""
     plain = {name: value for name, value in given.items() if not isinstance(value, dict)}
     plain.pop(scheduler, None)  # an empty section
     return plain | section(given, scheduler)
 
 
 def section(given: Given, scheduler: str) -> dict[str, Directive]:
-    """The directives under a scheduler's name."""
-    found = given.get(scheduler)
-    return found if isinstance(found, dict) else {}
+    """The directives in a scheduler's section."""
+    value = given.get(scheduler)
+    return value if isinstance(value, dict) else {}
 
 
 def merged(default: Given, given: Given, scheduler: str) -> job_fields.Directives:
-    """One job's directives merged over another's: those for this scheduler at the top level, those for
-    other schedulers in their sections."""
+    """The directives of a job merged over its site's: for this scheduler at the top level, for others in
+    sections.
+    """
     together: job_fields.Directives = {**of_scheduler(default, scheduler), **of_scheduler(given, scheduler)}
     sections = (name for name, value in (*default.items(), *given.items()) if isinstance(value, dict))
     for name in dict.fromkeys(sections):
@@ -37,8 +38,9 @@ def merged(default: Given, given: Given, scheduler: str) -> job_fields.Directive
 
 
 def place(field: str, given: Given, scheduler: str) -> str:
-    """A problem's field as the job spells it: `directives.k` becomes `directives.pbs.k` if it stands
-    there."""
+    """The path of a problem's field as the job writes it: `directives.pbs.k` if `k` is in the section
+    `pbs`.
+    """
     outer, _, name = field.partition(".")
-    here = outer == "directives" and name in section(given, scheduler)
-    return f"{outer}.{scheduler}.{name}" if here else field
+    in_section = outer == "directives" and name in section(given, scheduler)
+    return f"{outer}.{scheduler}.{name}" if in_section else field

@@ -1,6 +1,6 @@
 """JobSpec: what a user asks for, in terms that name no scheduler."""
 
-# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
+# No `from __future__ import annotations`: msgspec would compile each annotation at every start.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -44,7 +44,7 @@ from castoff.launcher.typed.structure import meaning
 from castoff.launcher.typed.suggestion import setting
 
 COMMAND_LINE = "the command line"
-"""Where a job is from that no file holds."""
+"""The origin of a job that is in no file."""
 
 
 class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True):
@@ -53,8 +53,8 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     None: the site's default applies, or castoff's.
     """
 
-    # dict=True: a job that was read keeps its Document beside the fields, so that what a site
-    # refuses can be said with the line where it stands (`source`).
+    # dict=True: a job that was read keeps its Document in __dict__ (`source`), so that errors about a site's
+    # limits can name the line of the field.
 
     command: Annotated[
         list[Text], meaning("The program and its arguments; each word reaches the program unchanged.")
@@ -243,14 +243,14 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
 
         Raises:
             CastoffError: the file cannot be read.
-            InvalidInput: with every problem that the job has.
+            InvalidInput: with every problem of the job.
         """
         if path is not None:
             check_named(Path(path))
         document = Document({}, COMMAND_LINE) if path is None else Document.read(Path(path))
         spec = _from_document(document, flags or {}, overrides)
         if spec.templates is not None and path is not None:
-            # Beside the job file, wherever castoff is called from.
+            # Relative to the job file, wherever castoff is called from.
             spec = msgspec.structs.replace(spec, templates=str(Path(path).parent / spec.templates))
         spec.__dict__["document"] = document
         return spec
@@ -266,14 +266,14 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
 
     @property
     def source(self) -> Document | None:
-        """The file and the command line that this job was read from; None for one made in Python."""
+        """The file and the command line that this job was read from; None for a job made in Python."""
         return self.__dict__.get("document")
 
     def changed(self, **fields: Any) -> "JobSpec":
-        """A job with other values in some fields, that still knows where it was read.
+        """A job with other values in some fields and the same `source`.
 
         Raises:
-            InvalidInput: with every problem that it has.
+            InvalidInput: with every problem of the new job.
         """
         other = super().changed(**fields)
         other.__dict__.update(self.__dict__)
@@ -286,24 +286,24 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
 
 
 def program_name(command: list[str]) -> str:
-    """A job's default name, one that every scheduler takes: of the module after -m, the script, else
-    the program.
+    """A default name for a job that every scheduler accepts: that of the module after -m, the script or the
+    program.
     """
     words = [word for word in command if word]
-    found = PurePosixPath(words[0]).name if words else ""
+    program = PurePosixPath(words[0]).name if words else ""
     for position, word in enumerate(words):
         if word == "-m" and position + 1 < len(words):
-            found = words[position + 1].rpartition(".")[2]
+            program = words[position + 1].rpartition(".")[2]
             break
         if word.endswith(".py"):
-            found = PurePosixPath(word).stem
+            program = PurePosixPath(word).stem
             break
-    name = re.sub(r"[^A-Za-z0-9_.+-]", "_", found)[:60]
+    name = re.sub(r"[^A-Za-z0-9_.+-]", "_", program)[:60]
     return name if name[:1].isalpha() else "-".join(["job", name.strip("._+-")]).strip("-")
 
 
 def check(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
-    """What is wrong with a job whatever the site: fields that exclude each other or lack another."""
+    """The problems of a job that do not depend on the site, a missing command included."""
     if not spec.command and spec.script is None:
         yield ("command",), "is missing: name the program to run, as in `command: [python, train.py]`"
     yield from together(spec)
@@ -319,7 +319,7 @@ def _from_document(document: Document, flags: Mapping[str, Any], overrides: Iter
         origin = f"--{name.replace('_', '-')}"
         document.put([name], Document(value, origin), origin)
     for name, other in (("ranks", "ranks_per_node"), ("ranks_per_node", "ranks")):
-        if name in flags and other not in flags:  # a flag wins over the file, which says the same otherwise
+        if name in flags and other not in flags:  # a flag wins over the file's other way to give the ranks
             document.data.pop(other, None)
     problems: list[Problem] = []
     for assignment in overrides:
@@ -334,29 +334,30 @@ _OURS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "M
 
 _KEPT_BY_SHELLS = frozenset(
     {
-        # Read-only, or counted by the shell itself. What is given to some of them is evaluated as
-        # arithmetic, where a[$(…)] runs a command.
+        # Read-only, or set by the shell itself. Some evaluate what is assigned to them as arithmetic, in
+        # which a[$(…)] runs a command.
         *("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID", "HISTCMD", "OPTIND", "OPTERR"),
         *("RANDOM", "SRANDOM", "SECONDS", "LINENO", "EPOCHREALTIME", "EPOCHSECONDS", "BASH_MONOSECONDS"),
         *("BASH", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS"),
         *("BASH_COMMAND", "BASH_EXECUTION_STRING", "BASH_LINENO", "BASH_REMATCH", "BASH_SOURCE"),
         *("BASH_SUBSHELL", "BASH_TRAPSIG", "BASH_VERSION", "COMP_WORDBREAKS", "DIRSTACK", "FUNCNAME"),
         *("GROUPS", "PIPESTATUS", "PWD", "OLDPWD", "SHLVL", "_"),
-        # A shell that starts as sh sets these anew.
+        # A shell that starts as sh resets these.
         *("PS1", "PS2", "PS4"),
-        # They change how the script itself is read.
+        # These change how the shell reads the script itself.
         *("IFS", "BASH_COMPAT", "BASH_XTRACEFD", "EXECIGNORE", "FUNCNEST", "POSIXLY_CORRECT"),
     }
 )
-"""Variables that no script can hand to a program as they are given (bash(1), sh(1))."""
+"""Variables that a script cannot pass to a program, because shells change or reject them (bash(1), sh(1))."""
 
 _LONGEST_WORD = 131_071
-"""Bytes of an argument, or of a variable with its name and the =: Linux's MAX_ARG_STRLEN less the
-NUL at the end (execve(2))."""
+"""Limit of an argument, or of `NAME=value` of a variable, in bytes: Linux's MAX_ARG_STRLEN less the NUL at
+the end (execve(2)).
+"""
 
 
 def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
-    """What is wrong with a job whatever the site; one that has no command yet is none."""
+    """The problems of a job that do not depend on the site; a missing command is not one of them."""
     if not spec.command:
         pass
     elif not spec.command[0]:
@@ -457,21 +458,21 @@ def _of_array(array: Array) -> Iterator[tuple[FieldPath, str]]:
 
 
 def _beside_a_driver(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
-    """What says how ranks start, where there are none."""
+    """Fields about the start of ranks that contradict `launcher.driver`."""
     launcher = spec.launcher
-    given: dict[FieldPath, object] = {("ranks",): spec.ranks, ("ranks_per_node",): spec.ranks_per_node}
-    given |= {("binding",): spec.binding, ("launcher", "torchrun"): launcher.torchrun}
-    given |= {
+    values: dict[FieldPath, object] = {("ranks",): spec.ranks, ("ranks_per_node",): spec.ranks_per_node}
+    values |= {("binding",): spec.binding, ("launcher", "torchrun"): launcher.torchrun}
+    values |= {
         ("launcher", field): getattr(launcher, field) for field in ("name", "args", "timeout", "preload")
     }
-    for path, value in given.items():
+    for path, value in values.items():
         if value:
-            one = "but with launcher.driver the command is one process, which starts its own workers"
-            yield path, f"is {'true' if value is True else shown(value)}, {one}: drop one of the two"
+            why = "but with launcher.driver the command is one process, which starts its own workers"
+            yield path, f"is {'true' if value is True else shown(value)}, {why}: drop one of the two"
 
 
 def variable_problem(name: str) -> str | None:
-    """Why a script cannot hand a variable of this name to the ranks; None if it can."""
+    """The reason why a script cannot pass a variable of this name to the ranks; None if it can."""
     if name in _OURS or name.startswith("CASTOFF_"):
         return "is set by castoff in each rank; drop it here"
     if name in _KEPT_BY_SHELLS:

@@ -1,6 +1,6 @@
 """The parts of a job file, and the types of its fields."""
 
-# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
+# No `from __future__ import annotations`: msgspec would compile each annotation at every start.
 
 from collections.abc import Sequence
 from typing import Annotated, Literal, get_args
@@ -22,7 +22,7 @@ from castoff.launcher.typed.structure import meaning, takes
 
 
 def _scalar(words: str, many: str, pattern: str) -> msgspec.Meta:
-    """A text that may also be written as a number, or as true or false."""
+    """A text that may also be written as a number, true or false."""
     return takes(words, many=many, pattern=f"^{pattern}{END}", extra_json_schema={"x-scalar": True})
 
 
@@ -38,7 +38,7 @@ Indices = Annotated[
     _scalar(
         "numbers and ranges joined by commas, as in 1,3-5,10-20:2",
         "numbers and ranges",
-        r"[^\x00\n\r]+",  # `array_indices.problem` says more of the others
+        r"[^\x00\n\r]+",  # `array_indices.problem` has messages for other texts
     ),
 ]
 EnvName = Annotated[
@@ -103,14 +103,14 @@ ModuleName = Annotated[
 ]
 Sha256 = Annotated[str, takes("a SHA-256 sum: 64 hexadecimal digits", pattern=rf"^[0-9A-Fa-f]{{64}}{END}")]
 LauncherName = Literal["srun", "pals", "hydra", "intelmpi", "openmpi", "flux", "local"]
-OwnDistribution = Literal["arbitrary", "own"]  # srun's: along a host file, or in another order
+OwnDistribution = Literal["arbitrary", "own"]  # of srun: in the order of a host file, or another order
 RuntimeName = Literal["apptainer", "shifter", "podman-hpc", "pyxis"]
 Gpus = Literal["nvidia", "amd", "intel", "none"]
 Condition = Literal["after", "afterok", "afternotok", "afterany"]
 RequeueWay = Literal["copy", "chain"]
 RequeueCause = Literal["stop", "walltime", "preempted", "node-failure"]
 BY_SCHEDULER: tuple[RequeueCause, ...] = ("preempted", "node-failure")
-"""After these some schedulers themselves start a job again."""
+"""Endings after which some schedulers start a job again by themselves."""
 
 
 class LauncherOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
@@ -207,28 +207,28 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_d
 
     @property
     def members(self) -> Sequence[int]:
-        """Their numbers, ascending."""
+        """The members' numbers, ascending."""
         return range(self.count or 1) if self.indices is None else indices(self.indices)
 
     @property
     def size(self) -> int:
-        """How many members."""
+        """The number of members."""
         return len(self.members)
 
     @property
     def own_indices(self) -> str | None:
-        """Their numbers as text, where they are not those from 0 on."""
+        """The members' numbers as text; None if they are all numbers from 0."""
         members = self.members
         return None if members[-1] == len(members) - 1 else index_list(members)
 
     @property
     def size_words(self) -> str:
-        """How many members, as an error about `field` says it."""
+        """The number of members, as shown in an error about `field`."""
         return str(self.size) if self.indices is None else f"{self.indices}, {self.size} members"
 
     @property
     def field(self) -> str:
-        """Which of its fields says how many there are."""
+        """The field that determines the number of members."""
         return "array.count" if self.indices is None else "array.indices"
 
 
@@ -267,7 +267,9 @@ class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit
     writes them. After two attempts in a row without progress, the run is not started again."""
 
     def causes(self, *, by_scheduler: bool) -> list[RequeueCause]:
-        """After which endings it is started again; `by_scheduler`: whether a scheduler does so by itself."""
+        """The endings after which the run is started again; `by_scheduler`: whether the scheduler itself can
+        do so.
+        """
         if not self.max:
             return []
         every = [cause for cause in get_args(RequeueCause) if by_scheduler or cause not in BY_SCHEDULER]

@@ -1,6 +1,6 @@
-"""A project's .castoff/config.yaml: the site and the machine that its commands are for."""
+"""A project's .castoff/config.yaml: the default site and machine of its commands."""
 
-# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
+# No `from __future__ import annotations`: msgspec would compile each annotation at every start.
 
 from pathlib import Path
 
@@ -16,21 +16,21 @@ from castoff.launcher.typed.structure import convert
 class _Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     site: Word | None = None
     on: Word | None = None
-    """The machine of `castoff --on` that verbs are for."""
+    """The default of `castoff --on`."""
 
 
 def project_site(path: Path) -> str | None:
     """The site that a project's config.yaml names.
 
     Raises:
-        InvalidInput: it is not a file of settings.
-        CastoffError: it may be somebody else's.
+        InvalidInput: with every problem of the file.
+        CastoffError: the file cannot be read, or others could have written it.
     """
     return _project_config(path).site
 
 
 def project_machine(path: Path) -> str | None:
-    """The machine that a project's config.yaml names for verbs, as `--on` does; raises as `project_site`."""
+    """The machine for `--on` that a project's config.yaml names; raises as `project_site`."""
     return _project_config(path).on
 
 

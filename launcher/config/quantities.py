@@ -1,12 +1,12 @@
-"""Durations, memory sizes and CPU lists: text of job and site files to numbers and back."""
+"""Convert durations, memory sizes and CPU lists of job and site files to numbers and back."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-# [0-9], for \d takes every script's digits. END, for a $ alone also stands before a last line break;
-# \Z would not do, because these patterns go into the JSON schema, whose dialect lacks it.
+# [0-9], because \d matches the digits of every script. END, because $ alone also matches before a final line
+# break; not \Z, because these patterns go into the JSON schema, whose regular expressions lack it.
 END = r"$(?!\n)"
 
 _CLOCK = re.compile(r"(?:([0-9]{1,4})-)?([0-9]{1,4}):([0-5][0-9]):([0-5][0-9])")
@@ -23,14 +23,14 @@ SIGNAL_TAKES = (
 MEMORY_PATTERN = rf"^[1-9][0-9]{{0,9}}[KMGT]{END}"
 MEMORY_TAKES = "a size with a unit K, M, G or T (powers of 1024), as in 64G"
 
-_CPUS = "[0-9]{1,4}(?:-[0-9]{1,4})?"  # Linux knows no more than 8192 of them
+_CPUS = "[0-9]{1,4}(?:-[0-9]{1,4})?"  # Linux supports at most 8192 CPUs
 _CPULIST = rf"{_CPUS}(?:,{_CPUS})*"
 CPULIST_PATTERN = rf"^{_CPULIST}{END}"
 CPULISTS_PATTERN = rf"^{_CPULIST}(?::{_CPULIST})*{END}"
 
 
 def seconds(duration: str) -> int:
-    """Seconds of a duration that matches `DURATION_PATTERN`."""
+    """The seconds of a duration that matches `DURATION_PATTERN`."""
     match = _CLOCK.fullmatch(duration) or _UNITS.fullmatch(duration)
     if match is None or not duration:
         raise ValueError(f"{duration!r} is not {DURATION_TAKES}")
@@ -39,31 +39,31 @@ def seconds(duration: str) -> int:
 
 
 def signal_and_time(text: str) -> tuple[str, int]:
-    """A signal's name without SIG, and seconds, of a text that matches `SIGNAL_PATTERN`."""
+    """Split a text that matches `SIGNAL_PATTERN` into the signal's name without SIG, and seconds."""
     name, _, before = text.removeprefix("SIG").partition("@")
     return name, int(before) if before.isdecimal() else seconds(before)
 
 
 def size(memory: str) -> int:
-    """Bytes of a size that matches `MEMORY_PATTERN`."""
+    """The bytes of a size that matches `MEMORY_PATTERN`."""
     return int(memory[:-1]) << 10 * ("KMGT".index(memory[-1]) + 1)
 
 
 def clock(total: int) -> str:
-    """`HH:MM:SS`, the hours as many as there are: what Slurm and PBS both read."""
+    """Seconds as `HH:MM:SS`, with as many hours as needed, which both Slurm and PBS read."""
     hours, rest = divmod(total, 3600)
     return f"{hours:02d}:{rest // 60:02d}:{rest % 60:02d}"
 
 
 def units(total: int) -> str:
-    """A duration as people write it in a profile: `45m`, `24h`, `90s`."""
+    """Seconds as people write a duration in a profile: `45m`, `24h`, `90s`."""
     if total and total % 3600 == 0:
         return f"{total // 3600}h"
     return f"{total // 60}m" if total and total % 60 == 0 else f"{total}s"
 
 
 def cpus(cpulist: str) -> list[int]:
-    """`0-2,7` as [0, 1, 2, 7]: a list that matches `CPULIST_PATTERN`."""
+    """The numbers in a list that matches `CPULIST_PATTERN`: `0-2,7` gives [0, 1, 2, 7]."""
     numbers: list[int] = []
     for part in cpulist.split(","):
         first, _, last = part.partition("-")
@@ -72,7 +72,7 @@ def cpus(cpulist: str) -> list[int]:
 
 
 def descending(cpulist: str) -> str | None:
-    """The first descending range of a CPU list, which would name no cores at all; None: there is none."""
+    """The first descending range of a CPU list, which would contain no cores; None if there is none."""
     for part in cpulist.split(","):
         first, _, last = part.partition("-")
         if last and int(last) < int(first):
@@ -81,7 +81,7 @@ def descending(cpulist: str) -> str | None:
 
 
 def cpulist(numbers: Sequence[int]) -> str:
-    """[0, 1, 2, 7] as `0-2,7`; the numbers ascend."""
+    """Ascending numbers as a CPU list: [0, 1, 2, 7] gives `0-2,7`."""
     parts: list[str] = []
     start = 0
     for end in range(1, len(numbers) + 1):

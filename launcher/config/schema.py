@@ -1,4 +1,4 @@
-"""The JSON schema of job files, from the types of their fields: for editors."""
+"""The JSON schema of job files for editors, made from the types of their fields."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from castoff.launcher.config.job import JobSpec
 
 
 def job_schema(schedulers: Iterable[str]) -> dict[str, Any]:
-    """The JSON schema of job files; `schedulers` may have directives of their own, under their names.
+    """The JSON schema of job files; `schedulers`: names under which `directives` may have sections.
 
-    Where a field takes text, an editor that sees `1e-3` or `true` without quotes must let it stand:
-    we read it as it is written.
+    Fields of text also allow numbers and true or false: castoff reads `1e-3` without quotes as the text 1e-3.
     """
     schema = msgspec.json.schema(JobSpec)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     job = schema["$defs"]["JobSpec"]
-    job["description"] = job["description"].partition("\n")[0]  # the fields have descriptions of their own
+    job["description"] = job["description"].partition("\n")[0]  # the fields have their own descriptions
     _widen(schema)
     _divide(job["properties"]["directives"], schedulers)
     return schema
@@ -34,7 +33,7 @@ def _widen(schema: Any) -> None:
 
 
 def _divide(directives: dict[str, Any], schedulers: Iterable[str]) -> None:
-    """What stands by a scheduler's name, and only that, holds directives itself."""
+    """Allow nested directives only as the sections of schedulers."""
     choices = directives["additionalProperties"]["anyOf"]
     (section,) = [choice for choice in choices if choice["type"] == "object"]
     choices.remove(section)

@@ -1,6 +1,6 @@
-"""Site: what a machine is. Data only, in YAML; each limit says where it comes from and since when."""
+"""Site: the description of a machine. Only data, in YAML; each limit has its source and a date."""
 
-# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
+# No `from __future__ import annotations`: msgspec would compile each annotation at every start.
 
 import os
 from collections.abc import Iterator, Mapping
@@ -137,26 +137,26 @@ class Site(Checked, frozen=True, kw_only=True):
     """Fields of a job file, for jobs that do not set them."""
 
     def cpus_of(self, cores: int | None) -> int | None:
-        """Cores in what Slurm counts, as --cpus-per-task does."""
+        """The number of CPUs of so many cores, as Slurm counts them in --cpus-per-task."""
         return cores and cores * (self.node.cpus_per_core if self.node else 1)
 
     @classmethod
     def load(cls, name: str, *, search: "Search | None" = None) -> "Site":
-        """The profile of that name: the project's, else the user's, else the built-in one.
+        """Read the profile of that name: the project's, else the user's, else the built-in one.
 
         Raises:
-            CastoffError: there is none, or it extends itself in a circle.
-            InvalidInput: with every problem that it has.
+            CastoffError: there is no such profile, or it extends itself in a circle.
+            InvalidInput: with every problem of the profile.
         """
         document = Document({}, f"site {name}")
         for _, _, layer in reversed(list(_layers(name, search or Search.here()))):
             document.merge(layer)
         document.put(["name"], Document(name, document.origin), document.origin)
         for field in ("queues", "qos", "env", "options", "directive_values"):
-            # null takes away what an extended profile has
-            held = document.data.get(field)
-            if isinstance(held, dict):
-                document.data[field] = {key: value for key, value in held.items() if value is not None}
+            # null removes an entry of an extended profile.
+            entries = document.data.get(field)
+            if isinstance(entries, dict):
+                document.data[field] = {key: value for key, value in entries.items() if value is not None}
         return verified(document, cls, [], contradictions)
 
     def _contradictions(self) -> Iterator[tuple[FieldPath, str]]:
@@ -164,29 +164,29 @@ class Site(Checked, frozen=True, kw_only=True):
 
 
 class Search(msgspec.Struct, frozen=True):
-    """Where profiles are looked for, and the environment that chooses one."""
+    """The folders with profiles, and the environment that may name one."""
 
     environ: Mapping[str, str]
     project: Path | None
-    """The nearest folder upwards that holds `.castoff/`."""
+    """The working directory or its nearest parent that contains `.castoff/`."""
     draft: tuple[Path, str] | None = None
-    """A profile's file and the text that it would have, which counts in place of what is there."""
+    """A profile's path, and a text that is used in place of the file's content."""
 
     @classmethod
     def here(cls) -> "Search":
-        """From this process's working directory and environment.
+        """The search for this process's working directory and environment.
 
         Raises:
-            CastoffError: somebody else could have written what the project's folder holds.
+            CastoffError: others could have written into the project's folder.
         """
         folder = project_folder()
         if folder is not None:
-            own = "" if folder.parent == Path.cwd() else "or make this folder its own project: mkdir .castoff"
-            check(folder, otherwise=own)
+            is_here = folder.parent == Path.cwd()
+            check(folder, otherwise="" if is_here else "or make this folder its own project: mkdir .castoff")
         return cls(os.environ, folder and folder.parent)
 
     def folders(self) -> list[tuple[str, Path]]:
-        """Where profiles lie, the nearest first, each with a word for it; not all of them need be there."""
+        """The folders for profiles, which need not exist, and their kinds: project, user, built-in."""
         home = self.environ.get("HOME", "/nonexistent")
         config = self.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
         folders = [("user", Path(config, "castoff", "sites")), ("built-in", _BUILT_IN)]
@@ -195,54 +195,55 @@ class Search(msgspec.Struct, frozen=True):
         return folders
 
     def profiles(self) -> dict[str, list[tuple[str, Path]]]:
-        """Every profile's name with its files, nearest first, each with a word for where it is."""
-        found: dict[str, list[tuple[str, Path]]] = {}
+        """The names of all profiles, each with its files in order of precedence and their kinds."""
+        files: dict[str, list[tuple[str, Path]]] = {}
         for kind, folder in self.folders():
             paths = {*(folder.glob("*.yaml") if folder.is_dir() else [])}
             if self.draft and self.draft[0].parent == folder:
                 paths.add(self.draft[0])
             for path in sorted(paths):
-                found.setdefault(path.stem, []).append((kind, path))
-        return dict(sorted(found.items()))
+                files.setdefault(path.stem, []).append((kind, path))
+        return dict(sorted(files.items()))
 
 
 def project_folder() -> Path | None:
-    """The `.castoff/` of the working directory or the nearest folder above it, whoever made it."""
+    """The `.castoff/` of the working directory or its nearest parent that has one, whoever made it."""
     here = Path.cwd()
-    found = (at / ".castoff" for at in (here, *here.parents))
-    return next((folder for folder in found if folder.is_dir()), None)
+    folders = (folder / ".castoff" for folder in (here, *here.parents))
+    return next((folder for folder in folders if folder.is_dir()), None)
 
 
 def project_profiles(name: str, search: Search) -> list[Path]:
-    """The files of the project that the profile of that name is made of."""
+    """The project's files that make up the profile of that name."""
     return [path for kind, path, _ in _layers(name, search) if kind == "project"]
 
 
 def _layers(name: str, search: Search) -> Iterator[tuple[str, Path, Document]]:
-    """The profile's documents, the profile itself first, then what each extends; where each is, and whose."""
+    """Yield the document of the profile, then those it extends, each after its kind and path."""
     seen: set[Path] = set()
     profiles = search.profiles()
     requested_by = ""
     while True:
-        kind, found = next((one for one in profiles.get(name, []) if one[1] not in seen), ("", None))
-        if found is None and name in profiles:
+        unseen = ((kind, path) for kind, path in profiles.get(name, []) if path not in seen)
+        kind, path = next(unseen, ("", None))
+        if path is None and name in profiles:
             raise CastoffError(f"{requested_by}site {name}: extends itself in a circle; drop one `extends:`")
-        if found is None:
+        if path is None:
             others = [other for other in profiles if profiles[other][0][1] not in seen]
             raise CastoffError(
                 f"{requested_by}site {name}: there is no such profile{did_you_mean(name, others)}\n"
                 f"there are: {', '.join(profiles)} (`castoff sites`)"
             )
-        seen.add(found)
-        if search.draft and found == search.draft[0]:
-            document = Document.parse(search.draft[1], str(found))
+        seen.add(path)
+        if search.draft and path == search.draft[0]:
+            document = Document.parse(search.draft[1], str(path))
         else:
             if kind != "built-in":
-                check(found)
-            document = Document.read(found)
+                check(path)
+            document = Document.read(path)
         if not isinstance(document.data, dict):
             raise invalid(document.origin, "holds no fields, so it is not a site profile")
-        yield kind, found, document
+        yield kind, path, document
         parent = document.data.get("extends")
         if parent is None:
             return
@@ -251,7 +252,7 @@ def _layers(name: str, search: Search) -> Iterator[tuple[str, Path, Document]]:
 
 
 def range_words(range_: Range) -> str:
-    """A range in words, as in "1 to 2 nodes for 5m to 1h"."""
+    """A range in words, such as "1 to 2 nodes for 5m to 1h"."""
     fewest, most = range_.min_nodes, range_.max_nodes
     if most is None:
         words = "any number of nodes" if fewest == 1 else f"at least {counted(fewest, 'node')}"
@@ -266,7 +267,9 @@ def range_words(range_: Range) -> str:
 
 
 def contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
-    """What cannot be so: each field is right alone, but not with the others, or not in a script."""
+    """The problems of fields that are valid alone but not together, and of variables that a script cannot
+    set.
+    """
     variables: list[tuple[str, ...]] = [("env", name) for name in site.env]
     variables += [("options", of, "env", name) for of, option in site.options.items() for name in option.env]
     for path in variables:
@@ -308,7 +311,7 @@ def contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
 def _of_queues(
     word: str, field: str, queues: dict[str, Queue], default: str | None, others: bool
 ) -> Iterator[tuple[FieldPath, str]]:
-    """Contradictions within the queues, or within the QOS."""
+    """The problems of the queues, or of the QOS."""
     if default is not None and default not in queues and not others:
         yield (f"default_{word.lower()}",), f"is {default}, which is not a {word} of this site"
     for name, queue in queues.items():
@@ -332,8 +335,8 @@ def _of_queues(
 
 
 def _of_devices(site: Site, queue: Queue) -> Iterator[tuple[FieldPath, str]]:
-    """What a queue lacks whose `select` counts devices."""
-    if not queue.ranges or any(one.max_nodes != 1 for one in queue.ranges):
+    """The fields that a queue lacks if its `select` counts devices."""
+    if not queue.ranges or any(range_.max_nodes != 1 for range_ in queue.ranges):
         yield ("ranges",), "must each have max_nodes: 1, as select_counts is devices: those of one node"
     if not queue.most_devices:
         yield ("select_counts",), "is devices, but device_counts and max_devices are missing: write one"
@@ -344,26 +347,28 @@ def _of_devices(site: Site, queue: Queue) -> Iterator[tuple[FieldPath, str]]:
 
 
 def _descending(site: Site) -> Iterator[tuple[FieldPath, str]]:
-    """CPU lists of which a part would name no cores at all."""
+    """The problems of CPU lists with a descending range, which would contain no cores."""
     lists: list[tuple[FieldPath, str | None]] = [
         (("options", name, "reserved_cores"), option.reserved_cores) for name, option in site.options.items()
     ]
     if node := site.node:
         lists.append((("node", "reserved_cores"), node.reserved_cores))
-        lists += [(("node", "sockets", number), one) for number, one in enumerate(node.sockets)]
-        lists += [(("node", "device_cores", number), one) for number, one in enumerate(node.device_cores)]
+        lists += [(("node", "sockets", number), text) for number, text in enumerate(node.sockets)]
+        lists += [(("node", "device_cores", number), text) for number, text in enumerate(node.device_cores)]
     for path, text in lists:
         if text and (part := descending(text)):
             yield path, f"is {text}, but {part} descends: write the smaller number first"
 
 
 def _of_reserved(site: Site, node: Node) -> Iterator[tuple[FieldPath, str]]:
-    """Reserved cores that the node has not; where its cores are unknown, nobody can say."""
-    there = {core for socket in node.sockets for core in cpus(socket)}
+    """The problem of reserved cores that no socket has; none if the sockets' cores are unknown."""
+    cores = {core for socket in node.sockets for core in cpus(socket)}
     lists: list[tuple[FieldPath, str | None]] = [(("node", "reserved_cores"), node.reserved_cores)]
-    lists += [(("options", name, "reserved_cores"), one.reserved_cores) for name, one in site.options.items()]
+    lists += [
+        (("options", name, "reserved_cores"), option.reserved_cores) for name, option in site.options.items()
+    ]
     for path, text in lists:
-        if there and text and not there.issuperset(cpus(text)):
+        if cores and text and not cores.issuperset(cpus(text)):
             yield path, f"is {text}, which no socket has"
 
 
@@ -381,12 +386,12 @@ def _of_node(node: Node) -> Iterator[tuple[FieldPath, str]]:
         )
         yield ("node", "devices"), message
         return
-    homes = []
-    for number, own in enumerate(node.device_cores):
-        home = [at for at, cores in enumerate(sockets) if cores.issuperset(cpus(own))]
-        if not home:
-            yield ("node", "device_cores", number), f"is {own}, which is not on one socket"
-        homes += home
+    sockets_of_devices = []
+    for number, nearest in enumerate(node.device_cores):
+        socket_numbers = [index for index, cores in enumerate(sockets) if cores.issuperset(cpus(nearest))]
+        if not socket_numbers:
+            yield ("node", "device_cores", number), f"is {nearest}, which is not on one socket"
+        sockets_of_devices += socket_numbers
     listed = len(node.device_cores)
     if listed and listed != node.device_count:
         message = f"has {listed} CPU lists, but there are {node.device_count} devices"
@@ -397,8 +402,8 @@ def _of_node(node: Node) -> Iterator[tuple[FieldPath, str]]:
     if (
         listed == node.device_count
         and listed
-        and len(homes) == listed
-        and [homes.count(at) for at in range(len(sockets))] != node.devices
+        and len(sockets_of_devices) == listed
+        and [sockets_of_devices.count(index) for index in range(len(sockets))] != node.devices
     ):
         message = "puts other numbers of devices on the sockets than node.devices"
         yield ("node", "device_cores"), message

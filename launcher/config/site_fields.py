@@ -1,6 +1,6 @@
 """The parts of a profile, and the types of its fields."""
 
-# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
+# No `from __future__ import annotations`: msgspec would compile each annotation at every start.
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ Date = Annotated[str, takes("a date, YYYY-MM-DD", pattern=rf"^[0-9]{{4}}-[01][0-
 
 Program = Annotated[
     str,
-    # Anything else would be an assignment or a keyword to the shell that starts it.
+    # The shell that starts it could take other text for an assignment or a keyword.
     takes("a program: its name, or its path from / on", pattern=rf"^(?:/[^\x00\n\r]+|[A-Za-z0-9_.+-]+){END}"),
 ]
 
@@ -49,7 +49,7 @@ _BUILT_IN = Path(__file__).parents[1] / "sites"
 
 
 class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Something that somebody else decides: it names its source and the date it was read."""
+    """A fact that others decide, with its source and the date when that was read."""
 
     source: Text
     """The source of this information, such as a page."""
@@ -58,7 +58,7 @@ class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def cited(self) -> str:
-        """Both, as a message ends."""
+        """The source and the date in parentheses, for the end of a message."""
         return f"({self.source}, {self.date})"
 
 
@@ -91,7 +91,7 @@ class Node(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def device_count(self) -> int:
-        """Devices of a node."""
+        """The number of devices of a node."""
         return sum(self.devices)
 
     @property
@@ -100,14 +100,14 @@ class Node(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return sorted(core for socket in self.sockets for core in cpus(socket))
 
     def cpus_of(self, cores: Sequence[int]) -> list[int]:
-        """Physical cores and then their further hardware threads, as Linux numbers them."""
+        """CPUs in Linux's numbering: physical cores, then their further hardware threads."""
         total = sum(len(cpus(socket)) for socket in self.sockets)
         return [core + total * thread for thread in range(self.cpus_per_core) for core in cores]
 
     def cores_of(self, numbers: Iterable[int]) -> set[int]:
-        """The physical cores of some CPUs, which may be further hardware threads of them."""
-        there = {*self.cores}
-        return {number if number in there or not there else number % len(there) for number in numbers}
+        """The physical cores of CPUs, which may be hardware threads."""
+        cores = {*self.cores}
+        return {number if number in cores or not cores else number % len(cores) for number in numbers}
 
     def usable_cores(self) -> list[list[int]]:
         """The cores of each socket that ranks may use."""
@@ -145,7 +145,7 @@ class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def alternatives(counts: Sequence[int]) -> str:
-    """Numbers in words: `1, 2 or 4`."""
+    """Numbers as alternatives in words: `1, 2 or 4`."""
     *others, last = map(str, counts)
     return f"{', '.join(others)} or {last}" if others else last
 
@@ -176,16 +176,16 @@ class Queue(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def most_devices(self) -> int:
-        """Devices of a node that a job may have, where jobs share nodes; otherwise 0."""
+        """The largest number of devices of a node that a job may have; 0 if jobs do not share nodes."""
         return self.max_devices or max(self.device_counts, default=0)
 
     def takes_devices(self, count: int) -> bool:
-        """Whether a job may have so many devices of a node, where jobs share nodes."""
+        """Whether a job may have so many devices of a shared node."""
         return count in self.device_counts if self.device_counts else count <= self.most_devices
 
     @property
     def devices_words(self) -> str:
-        """How many those may be: `2`, or `1, 2, 4 or 8`."""
+        """The allowed numbers of devices in words: `2`, or `1, 2, 4 or 8`."""
         return alternatives(self.device_counts or [self.most_devices])
 
 
@@ -209,7 +209,7 @@ class Values(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What separates several of them, if a job may name several."""
 
     def wrong(self, value: str) -> list[str]:
-        """The parts of a value that there are not."""
+        """The parts of a value that are not allowed."""
         parts = value.split(self.separator) if self.separator else [value]
         return [part for part in parts if part not in self.among]
 

@@ -1,4 +1,4 @@
-"""Terms of other launchers and castoff's terms for the same, for error messages."""
+"""castoff's names for terms of other launchers, for error messages."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from castoff.launcher.typed.suggestion import suggestion
 
 
 def hint(kind: str, word: str, known: list[str]) -> str:
-    """The end of an error about a field or a verb that castoff does not have."""
+    """The end of an error about an unknown field or verb."""
     return of_others(kind, word, known) or suggestion(word, known)
 
 
 def of_others(kind: str, word: str, known: list[str]) -> str:
-    """castoff's term for a word of another launcher; empty if no launcher has it."""
-    bare = re.sub("^(slurm|local|pbs)_", "", word)  # as submitit's executors have them
+    """castoff's name for a term of another launcher; empty if no launcher uses the term."""
+    bare = re.sub("^(slurm|local|pbs)_", "", word)  # prefixes of submitit's parameters
     meant = bare if bare in known else instead(kind, bare)
     return f"; here: {meant}" if meant else ""
 
 
 def instead(kind: str, word: str) -> str | None:
-    """The field or verb, or a sentence, for a word of another launcher; None if no launcher has it."""
+    """The field or verb, or a sentence, for a term of another launcher; None if no launcher uses the term."""
     return _table(kind).get(word.strip("-").replace("-", "_"))
 
 

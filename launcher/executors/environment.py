@@ -1,13 +1,13 @@
-"""submitit's queries in a job: this process's rank, its function, and its paths.
+"""submitit's view of a rank in a job: its number, its function and its paths.
 
-submitit finds it by the entry point in pyproject.toml, and takes it where the script sets
-SUBMITIT_EXECUTOR=castoff. RankEnv gives each rank's place, so one class serves every scheduler and launcher.
+submitit finds the class by its entry point in pyproject.toml, and uses it because the script sets
+SUBMITIT_EXECUTOR=castoff. RankEnv finds each rank's number, so one class serves every scheduler and launcher.
 
-functions/M.pkl            the function of member M and its arguments; a checkpoint takes its place
-attempts/M.N/result-*.pkl  what it returned, or its traceback, one for each rank
-attempts/M.N/leaving       how rank 0 asks the others to leave (`castoff.launcher.executors.stopping`)
+functions/M.pkl            the function of member M and its arguments; a checkpoint replaces it
+attempts/M.N/result-*.pkl  what the function returned or its traceback, one file for each rank
+attempts/M.N/leaving       the time at which all ranks exit (`castoff.launcher.executors.stopping`)
 
-Every rank loads this module.
+Every rank imports this module, so other modules are imported late.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ def pickle_of(run_path: Path, member: int) -> Path:
 
 
 class FunctionPaths(utils.JobPaths):
-    """submitit's names for the files of a run directory; none depends on the scheduler's job id."""
+    """The files of a run directory under submitit's names; none depends on the scheduler's job id."""
 
     def __init__(self, run_path: Path, job_id: str | None, *, member: int, attempt: int, rank: int):
         super().__init__(run_path, job_id=job_id, task_id=rank)
         self.member = member
         self.attempt = attempt
         self.within = run_path
-        """The run directory from which the function is read."""
+        """The run directory as it was opened and checked; the function is read from there."""
 
     @property
     def folder(self) -> Path:
         """The run directory."""
-        return self._folder  # as it is: submitit would take a %j in a folder's name for the job's id
+        return self._folder  # unchanged: submitit would replace %j in a folder's name by the job's id
 
     @property
     def submission_file(self) -> Path:
@@ -57,27 +57,27 @@ class FunctionPaths(utils.JobPaths):
 
     @property
     def submitted_pickle(self) -> Path:
-        """The function and its arguments."""
+        """The file with the function and its arguments."""
         return pickle_of(self.within, self.member)
 
     @property
     def attempt_folder(self) -> Path:
-        """The records of the attempt."""
+        """The folder with the records of the attempt."""
         return self.folder / "attempts" / f"{self.member}.{self.attempt}"
 
     @property
     def result_pickle(self) -> Path:
-        """What the function returned on this rank, or its traceback."""
+        """The file with what the function returned on this rank, or its traceback."""
         return self.attempt_folder / f"result-{self.task_id:05d}.pkl"
 
     @property
     def stdout(self) -> Path:
-        """The rank's log, else its node's, in a job with too many ranks for one each."""
+        """The rank's log; in a job with too many ranks for a log each, the log of its node."""
         logs = self.folder / "logs" / f"{self.member}.{self.attempt}"
-        own = logs / f"rank-{self.task_id:05d}.log"
-        if own.exists() or not (logs / "node-00000.log").exists():
-            return own
-        from castoff.launcher.runs.run import RunDirectory  # late: what it needs takes each rank some time
+        log_of_rank = logs / f"rank-{self.task_id:05d}.log"
+        if log_of_rank.exists() or not (logs / "node-00000.log").exists():
+            return log_of_rank
+        from castoff.launcher.runs.run import RunDirectory  # late: its imports would delay every rank
 
         layout = RunDirectory(self.folder).facts().layout
         ends = accumulate(ranks for ranks, nodes in layout for _ in range(nodes))
@@ -85,28 +85,28 @@ class FunctionPaths(utils.JobPaths):
 
     @property
     def stderr(self) -> Path:
-        """The same log: it holds both."""
+        """The same log, which contains both streams."""
         return self.stdout
 
 
 class CastoffJobEnvironment(job_environment.JobEnvironment):
-    """A rank of a job that `castoff.executor` submitted. submitit creates one wherever it needs it."""
+    """A rank of a job that `castoff.executor` submitted. submitit makes an instance wherever it needs one."""
 
     _env: ClassVar = {"num_tasks": "WORLD_SIZE", "global_rank": "RANK", "local_rank": "LOCAL_RANK"}
 
     @property
     def hostnames(self) -> Sequence[str]:
-        """The job's hosts, the first one first."""
+        """The attempt's hosts, in the order of their node numbers."""
         try:
             hosts = (_attempt_folder() / "hosts").read_text(encoding="utf-8").split()
-        except FileNotFoundError:  # the local scheduler has one
+        except FileNotFoundError:  # the local scheduler has only this host
             hosts = []
         return hosts or [socket.gethostname()]
 
     @property
     def raw_job_id(self) -> str:
-        """The scheduler's id of the job, or of the array it belongs to."""
-        from castoff.launcher.runs.records import (  # late: what they need takes each rank some time
+        """The scheduler's id of the job, or of the array that contains it."""
+        from castoff.launcher.runs.records import (  # late: their imports would delay every rank
             Start,
             read,
         )
@@ -116,7 +116,7 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
 
     @property
     def array_job_id(self) -> str | None:
-        """The id of the array that the job belongs to; None if it is not in an array."""
+        """The id of the array that contains the job; None if it is not in an array."""
         return self.raw_job_id if self.array_task_id is not None else None
 
     @property
@@ -124,35 +124,35 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
         """The job's index in the scheduler's array; None if it is not in an array."""
         if int(os.environ["CASTOFF_ARRAY_COUNT"]) == 1:
             return None
-        # The function's number counts on where an array was submitted in parts.
+        # If an array was submitted in parts, the indices of each part begin at 0 again.
         offset = int(os.environ.get("CASTOFF_ARRAY_OFFSET") or 0)
         return str(int(os.environ["CASTOFF_ARRAY_INDEX"]) - offset)
 
     @property
     def job_id(self) -> str:
-        """The scheduler's id, as `37` or `37_3`."""
+        """The scheduler's id, such as `37` or `37_3`."""
         index = self.array_task_id
         return member_job_id(self.raw_job_id, None if index is None else int(index))
 
     @property
     def num_nodes(self) -> int:
-        """How many hosts there are."""
+        """The number of the job's hosts."""
         return len(self.hostnames)
 
     @property
     def node(self) -> int:
-        """The number of this host in the job; raises a PlacementError if it is not known."""
-        found = RankEnv.detect().node_rank
-        if found is None:
+        """The number of this host in the job; raises a PlacementError if it is unknown."""
+        number = RankEnv.detect().node_rank
+        if number is None:
             raise PlacementError("no variable gives the node's number in the job; use RANK and LOCAL_RANK")
-        return found
+        return number
 
     @property
     def paths(self) -> FunctionPaths:
-        """The paths of this rank's function and of its result.
+        """The paths of this rank's function and result.
 
         Raises:
-            CastoffError: others can have written to the run directory, or it holds no function.
+            CastoffError: others could have written to the run directory, or it contains no function.
         """
         run_path = Path(os.environ["SUBMITIT_FOLDER"])
         member, attempt = int(os.environ["CASTOFF_ARRAY_INDEX"]), int(os.environ["CASTOFF_ATTEMPT"])
@@ -166,18 +166,20 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
         return paths
 
     def _requeue(self, countdown: int) -> None:
-        """Ask for the job to be resumed; its script counts how often, and restarts it."""
+        """Ask for the job to be resumed; its script counts the attempts and restarts it."""
         request_resume(Path(os.environ["CASTOFF_OUTCOME_FILE"]))
 
     def _handle_signals(self, paths: JobPaths, submission: DelayedSubmission) -> None:
-        """Have a signal ask the function to stop; only the script starts it again."""
+        """Install signal handlers that ask the function to stop; only the script starts it again."""
         pickle = pickle_of(paths.folder, int(os.environ["CASTOFF_ARRAY_INDEX"]))
         Stopping(submission, pickle, self._usr_sig()).begin()
 
 
 @cache
 def held(run_path: Path) -> Path:
-    """A run directory that was checked to be the user's own, kept open: its path may be replaced later."""
+    """Check that a run directory is the user's own, and return a path to it that later replacements do not
+    affect.
+    """
     with opened(run_path) as directory:
         return Path(f"/proc/self/fd/{os.dup(directory)}")
 

@@ -1,10 +1,10 @@
 """executor(spec, site, folder): Python functions as jobs, with submitit's interface.
 
-Every submission, an array too, is a run directory made by `submission.submit`, and its script is castoff's
-own. docs/how-to/submitit.md says what differs from submitit. `PbsExecutor` is the same for programs that have
-an AutoExecutor: submitit takes one executor from each distribution, and has none for PBS.
+Every submission, also of an array, is a run directory made by `submission.submit`, with castoff's script.
+docs/how-to/submitit.md lists the differences from submitit. `PbsExecutor` is for programs that use submitit's
+AutoExecutor, which has no executor for PBS and accepts only one from each distribution.
 
-submitit loads this module in every rank, to know of the class: what it needs to submit is imported late.
+submitit imports this module in every rank, so modules that only a submission needs are imported late.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ P = ParamSpec("P")
 
 
 class SubmissionError(utils.FailedSubmissionError, CastoffError):
-    """A scheduler refused a job, or it is not known whether it accepted it. The text is the scheduler's."""
+    """A scheduler refused a job, or did not confirm that it accepted it. The text is the scheduler's."""
 
 
 def executor(
@@ -37,9 +37,9 @@ def executor(
 ) -> CastoffExecutor:
     """Run Python functions as jobs: a submitit executor.
 
-    `spec`: a job, or the fields of a job file; its `command` does not count. `site`: a machine or its
-    name; None: as `castoff submit` chooses one. `folder`: where run directories go; None: CASTOFF_RUNS_DIR,
-    else castoff-runs in the working directory.
+    `spec`: a job, or the fields of a job file; its `command` is ignored. `site`: a site or its name; None:
+    the site that `castoff submit` would choose. `folder`: the folder for run directories; None:
+    CASTOFF_RUNS_DIR, else castoff-runs in the working directory.
 
     >>> import castoff
     >>> executor = castoff.executor({"ranks_per_node": 2}, "local")
@@ -47,7 +47,7 @@ def executor(
     [(3, 1), (3, 1)]
 
     Raises:
-        InvalidInput: with every field that is wrong.
+        InvalidInput: with every invalid field.
         CastoffError: there is no such site.
     """
     import os
@@ -58,11 +58,11 @@ def executor(
 
 
 class CastoffExecutor(core.Executor):
-    """Submits functions; `castoff.executor` makes one.
+    """Submits functions as jobs; made by `castoff.executor`.
 
-    `submit` makes a run of one function, or of all in a `batch()`; the other two make one of many.
-    They raise InvalidInput where the job cannot run there, and SubmissionError where its scheduler does not
-    take it.
+    `submit` makes a run of one function, or of all functions in a `batch()`; `map_array` and `submit_array`
+    make a run of many. They raise InvalidInput if the job cannot run on the site, and SubmissionError if its
+    scheduler does not accept it.
     """
 
     def __init__(
@@ -81,10 +81,10 @@ class CastoffExecutor(core.Executor):
         check_arguments(spec, site, folder)
         super().__init__(folder, msgspec.to_builtins(spec) if isinstance(spec, JobSpec) else dict(spec or {}))
         self.spec: JobSpec = spec if isinstance(spec, JobSpec) else job_of(self.parameters)
-        """The job. Fields that it does not set follow from the functions."""
+        """The job. Fields that it does not set are derived from the functions."""
         self.site = self._site(site)
         self.max_pickle_size_gb = max_pickle_size_gb
-        """The largest size of the pickled functions and arguments of one submission."""
+        """Limit of the size of a submission's pickled functions and arguments, in GiB."""
 
     def _site(self, site: Site | str | None) -> Site:
         from castoff.launcher.schedulers.choice import choose_site, site_named
@@ -93,12 +93,12 @@ class CastoffExecutor(core.Executor):
             return choose_site()[0]
         return site_named(site) if isinstance(site, str) else site
 
-    if TYPE_CHECKING:  # submitit's own, which say less of the jobs
+    if TYPE_CHECKING:  # submitit's methods, with the type of castoff's jobs
 
         def submit(  # noqa: D102
             self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs
         ) -> FunctionJob[R]: ...
-        # list[Job] in submitit, which would only fit if nobody could change a list
+        # submitit declares list[Job], with which list[FunctionJob] is incompatible since lists are mutable
         def map_array(  # type: ignore[override]  # noqa: D102
             self, fn: Callable[..., R], *iterable: Iterable[Any]
         ) -> list[FunctionJob[R]]: ...
@@ -107,10 +107,11 @@ class CastoffExecutor(core.Executor):
         ) -> list[FunctionJob[R]]: ...
 
     def render(self, fn: Callable[..., Any], *, count: int = 1) -> str:
-        """The script that `submit(fn)` sends, byte for byte; `count`: that of an array of so many.
+        """The script that `submit(fn)` sends, byte for byte; with `count`, that of an array of so many
+        functions.
 
         Raises:
-            InvalidInput: the job cannot run there.
+            InvalidInput: the job cannot run on the site.
         """
         from castoff.launcher.planning.planner import decide
         from castoff.launcher.planning.render import rendered
@@ -127,10 +128,10 @@ class CastoffExecutor(core.Executor):
         return for_functions(self.spec, self.site, functions)
 
     def _internal_update_parameters(self, **kwargs: Any) -> None:
-        """Set fields of the job file. Each value replaces the whole field; None clears it.
+        """Set fields of the job. Each value replaces the whole field; None clears it.
 
         Raises:
-            InvalidInput: with every field that is wrong; then nothing has changed.
+            InvalidInput: with every invalid field; then no field is changed.
         """
         from castoff.launcher.executors.parameters import job_of
 
@@ -164,7 +165,7 @@ class CastoffExecutor(core.Executor):
         return [FunctionJob(run.path, job, ranks, member=member) for member, job in sorted(ids(run).items())]
 
     def _write(self, run_path: Path, submissions: list[utils.DelayedSubmission]) -> None:
-        """Put the functions into a run directory that is not published yet."""
+        """Write the functions into the draft of a run directory."""
         from castoff.launcher.executors.environment import pickle_of
 
         size = 0.0
@@ -181,16 +182,16 @@ class CastoffExecutor(core.Executor):
 
 
 class PbsExecutor(CastoffExecutor):
-    """Functions as jobs of PBS, in submitit's own parameters: `AutoExecutor(folder, cluster="pbs")`.
+    """Functions as PBS jobs, with submitit's own parameters: `AutoExecutor(folder, cluster="pbs")`.
 
-    `pbs_spec=` and `pbs_site=` are AutoExecutor's way to hand over a job's fields and the machine.
+    AutoExecutor passes a job's fields and the site as `pbs_spec=` and `pbs_site=`.
     """
 
     _gpus_per_node: int | None = None
 
     @classmethod
     def affinity(cls) -> int:
-        """Not used: AutoExecutor never chooses this executor by itself."""
+        """Unused: AutoExecutor never chooses this executor by itself."""
         return 0
 
     @classmethod
@@ -200,10 +201,10 @@ class PbsExecutor(CastoffExecutor):
         return AnyName()
 
     def _internal_update_parameters(self, **kwargs: Any) -> None:
-        """submitit's parameters, or fields of the job file.
+        """Set fields of the job, given under submitit's names or the job file's.
 
         Raises:
-            InvalidInput: with every one that is wrong; then nothing has changed.
+            InvalidInput: with every invalid parameter; then no field is changed.
         """
         from castoff.launcher.executors.parameters import translated
 
@@ -217,8 +218,9 @@ class PbsExecutor(CastoffExecutor):
         return with_tasks(super()._job(functions), self._gpus_per_node)
 
     def _site(self, site: Site | str | None) -> Site:
-        """The PBS machine of that name; otherwise the one that `castoff submit` would choose; otherwise
-        any."""
+        """The named PBS site; otherwise the one that `castoff submit` would choose; otherwise the general
+        profile for PBS.
+        """
         chosen = super()._site(site)
         if chosen.scheduler == self.name():
             return chosen

@@ -1,4 +1,4 @@
-"""A submitted Python function: submitit's Job, which reads the run directory."""
+"""A submitted Python function: a submitit Job that reads the run directory."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ from castoff.launcher.submission.cancel import cancel_jobs
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _LATE_FILES = 15.0
-"""Seconds that a network file system may take to show a file that another host has written."""
+"""Seconds that a network file system may take to show a file written on another host."""
 _SETTLING = 60.0
-"""Seconds that a job may take to end after its function has; after that the result counts anyway."""
+"""Seconds that a job may take to end after its function has; then the result counts anyway."""
 
 
 class _Planned(msgspec.Struct):
-    """The fields of a plan that are needed here, besides its `Facts`."""
+    """The fields of a plan that are needed in addition to `Facts`."""
 
     restart: dict[str, Any] | None = None
 
 
 class JobEndedError(utils.UncompletedJobError):
-    """A job has ended without a result. The text says how it ended and what to do."""
+    """A job ended without a result. The text explains how it ended and what to do."""
 
     run: Run
     """The run directory."""
     ending: str
-    """castoff's word for the ending: walltime, cancelled, again, failed …"""
+    """How it ended, in castoff's terms: walltime, cancelled, resume, failed …"""
 
 
 class FunctionJob(core.Job[R]):
-    """A function, or one function of an array, in a run directory.
+    """A submitted function, or one function of an array, with its run directory.
 
-    `FunctionJob(run_dir, "37_3", range(4))` is again the job of that id, with its four ranks; with PBS
-    it is `3.head`, as qsub printed it, or `7[2].head`. It stays the first submission's when the job resumes.
+    `FunctionJob(run_dir, "37_3", range(4))` restores the job with that id and four ranks; PBS's ids are like
+    `3.head` or `7[2].head`. The id stays that of the first submission when the job is resumed.
     """
 
     watcher = RunWatcher()
@@ -67,26 +67,26 @@ class FunctionJob(core.Job[R]):
     def __init__(
         self, folder: Path | str, job_id: str, tasks: Sequence[int] = (0,), *, member: int | None = None
     ):
-        """`folder`: the run directory. `member`: the number of its function, if known.
+        """`folder`: the run directory. `member`: the function's number in the run, if known.
 
         Raises:
-            CastoffError: no job of this id was ever submitted from there.
+            CastoffError: no job with this id was submitted from the run directory.
         """
         self.run = Run(Path(folder).absolute())
         """The run directory."""
         if member is None:
-            member = next((known for known, job in ids(self.run).items() if job == job_id), None)
+            member = next((number for number, job in ids(self.run).items() if job == job_id), None)
         if member is None:
             raise CastoffError(f"{self.run.path}: no job {shown(job_id)} was submitted from there")
         self.member = member
-        """The number of its function in the run."""
+        """The function's number in the run."""
         self._key = key_of(self.run.path, self.member)
         self._attempt = 0
-        """The newest attempt that is known."""
+        """The newest attempt seen so far."""
         self._settled = -1
-        """The attempt whose end was waited for."""
+        """The last attempt whose end `state` has waited for."""
         self._written = 0
-        """The time of the submission record when it was last read."""
+        """The mtime (ns) of the submission record when it was last read."""
         super().__init__(self.run.path, job_id, tasks[:1])
         self._tasks = tuple(tasks)
         if len(tasks) > 1:
@@ -98,7 +98,7 @@ class FunctionJob(core.Job[R]):
 
     @property
     def paths(self) -> FunctionPaths:
-        """The paths of its newest attempt."""
+        """The paths of the newest attempt."""
         return self._paths_of(self._newest())
 
     def _paths_of(self, attempt: int) -> FunctionPaths:
@@ -107,9 +107,9 @@ class FunctionJob(core.Job[R]):
         )
 
     def _newest(self) -> int:
-        """The newest attempt. Listing the folder of all attempts would take long in a large array.
+        """The number of the newest attempt.
 
-        A function that was submitted again is not over before its next attempt has begun, too.
+        A resubmitted function counts as running even before its next attempt has begun.
         """
         with contextlib.suppress(OSError):
             written = (self.run.path / "submission.json").stat().st_mtime_ns
@@ -121,6 +121,7 @@ class FunctionJob(core.Job[R]):
         known = self.watcher.known.get(self._key)
         seen = known.member.attempts[-1].attempt if known and known.member.attempts else 0
         self._attempt = max(self._attempt, seen)
+        # Not by listing the folder of all attempts, which takes long for a large array.
         while (self.run.path / "attempts" / f"{self.member}.{self._attempt + 1}").exists():
             self._attempt += 1
         if self._attempt > seen:
@@ -128,17 +129,17 @@ class FunctionJob(core.Job[R]):
         return self._attempt
 
     def metrics(self) -> Any:
-        """The metrics that the function has reported, as `Run.metrics` returns them."""
+        """The metrics that the function has reported, in the form of `Run.metrics`."""
         return self.run.metrics(self.member)
 
     def _repr_html_(self) -> str:
-        """The job as a notebook shows it."""
-        now = of_member(self.run.status(), self.member)
-        found = [metrics_of(self.run, self.member)]
-        return run_html(now, found, at=time.time(), folder=Path.cwd())
+        """The job's HTML in a notebook."""
+        status = of_member(self.run.status(), self.member)
+        metrics = [metrics_of(self.run, self.member)]
+        return run_html(status, metrics, at=time.time(), folder=Path.cwd())
 
     def submission(self) -> utils.DelayedSubmission:
-        """The submission, or the one with which its last checkpoint has replaced it."""
+        """The submitted function with its arguments; after a checkpoint, the function that resumes it."""
         return cast("utils.DelayedSubmission", self._unpickled(self.paths.submitted_pickle))
 
     def _unpickled(self, path: Path) -> Any:
@@ -149,9 +150,9 @@ class FunctionJob(core.Job[R]):
 
     @property
     def state(self) -> str:
-        """The state in Slurm's words, as last seen; it no longer changes once the job is done.
+        """The last known state in Slurm's terms; it no longer changes once the job is done.
 
-        If the result exists and the script is about to end, the end is waited for, once.
+        If the result exists but the script is about to end, this waits once for the end.
         """
         if self.done() and self._settled != (attempt := self._newest()):
             self._settle(attempt)
@@ -159,11 +160,11 @@ class FunctionJob(core.Job[R]):
         return self.watcher.get_state(self._key)
 
     def get_info(self, mode: str = "force") -> dict[str, str]:
-        """What is known about the job."""
+        """The known facts about the job: its id, state, hosts, exit code, ending and more."""
         return self.watcher.get_info(self._key, mode=mode)
 
     def done(self, force_check: bool = False) -> bool:
-        """Whether the job is over. Its records are read each time, its scheduler is asked at intervals."""
+        """Whether the job is over. Reads the records at each call, and queries the scheduler at intervals."""
         if self._sub_jobs:
             return all(job.done(force_check) for job in self._sub_jobs)
         paths = self.paths
@@ -177,23 +178,23 @@ class FunctionJob(core.Job[R]):
 
     @cached_property
     def _restarts(self) -> bool:
-        """Whether the same job may start another attempt after one that failed."""
+        """Whether the job restarts its ranks after a failure."""
         planned = read(self.run.path / "plan.json", _Planned)
         return planned is not None and planned.restart is not None
 
     def wait(self) -> None:
-        """Wait until it is over."""
+        """Wait until the job is over."""
         pause = _FIRST_PAUSE
         while not self.done():
             clock.sleep(pause)
             pause = min(_LONGEST_PAUSE, pause * 1.5)
 
     def results(self) -> list[R]:
-        """What the function returned on each rank; waits for it.
+        """Wait for the function, and return its result on each rank.
 
         Raises:
-            FailedJobError: it raised; of several ranks, the one that failed first.
-            JobEndedError: it ended otherwise.
+            FailedJobError: the function raised an error; with several ranks, that of the first to fail.
+            JobEndedError: the job ended without a result.
         """
         try:
             return super().results()
@@ -201,12 +202,12 @@ class FunctionJob(core.Job[R]):
             raise self._first_error() or error from None
 
     def exception(self) -> utils.UncompletedJobError | utils.FailedJobError | None:
-        """Why there is no result; of several ranks, the failure of the one that failed first."""
+        """The reason why there is no result: with several ranks, the error of the rank that failed first."""
         error = super().exception()
         return error and (self._first_error() or error)
 
     def _first_error(self) -> utils.UncompletedJobError | utils.FailedJobError | None:
-        """The error of the rank that is recorded as the first one to fail."""
+        """The error of the rank that is recorded as the first to fail."""
         record = read(self.paths.attempt_folder / "failure.json", Failure)
         if not self._sub_jobs or record is None or record.rank is None or record.rank >= self.num_tasks:
             return None
@@ -218,27 +219,28 @@ class FunctionJob(core.Job[R]):
             if not self._has_result(paths) or _wants_resume(paths):
                 raise self._ended(paths)
             outcome, result = self._unpickled(paths.result_pickle)
-            if outcome != "success":  # after a preemption or a node failure it resumes
+            if outcome != "success":  # after a preemption or a node failure another attempt follows
                 self._settle(paths.attempt)
             if outcome == "success" or self._newest() == paths.attempt:
                 return outcome, result
             self.wait()
 
     def _ended(self, paths: FunctionPaths) -> JobEndedError:
-        """The error for an attempt that ended without a result: how it ended, what to do, and the end of its
-        log."""
+        """The error for an attempt without a result: how it ended, what to do, and the last lines of
+        its log.
+        """
         info, run = self.watcher.get_info(self._key, "soon"), self.run
         members = run.facts().array_count
         ending = info.get("Ending", "unknown")
         who = f"function {self.member} of {members}, rank" if members else "rank"
         known = self.watcher.known.get(self._key)
         never_begins = known is not None and known.member.dependency_never_satisfied
-        came = "will never begin" if never_begins else f"ended without a result: {ending}"
-        lines = [f"job {self.job_id} (run {run.id}, {who} {paths.task_id}) {came}"]
+        how = "will never begin" if never_begins else f"ended without a result: {ending}"
+        lines = [f"job {self.job_id} (run {run.id}, {who} {paths.task_id}) {how}"]
         last = known.member.attempts[-1] if known and known.member.attempts else None
-        known_reasons = why(last.failure, last.reason) if last else []
-        # A run's reason repeats its attempt's failure.
-        lines += known_reasons or ([info["Reason"]] if "Reason" in info else [])
+        reasons = why(last.failure, last.reason) if last else []
+        # Not both: the reason of a run repeats the failure of its attempt.
+        lines += reasons or ([info["Reason"]] if "Reason" in info else [])
         again = f"castoff resubmit {run.id}" + (f" --member {self.member}" if members else "")
         if _wants_resume(paths):
             lines.append(f"it stopped early and is not restarted automatically: `{again}` resumes it")
@@ -253,10 +255,10 @@ class FunctionJob(core.Job[R]):
         script = run.script_log(self.member)
         lines.append(f"logs: {paths.stdout.parent}, and {script} of the script")
         failed = failed_rank(run, self.member, last) if last else None
-        found = failed and (failed.stack or failed.log)
-        log = found or (paths.stdout if paths.stdout.exists() else script)
+        failed_log = failed and (failed.stack or failed.log)
+        log = failed_log or (paths.stdout if paths.stdout.exists() else script)
         with contextlib.suppress(OSError):
-            if words := failed.excerpt() if failed and found else excerpt_of(log):
+            if words := failed.excerpt() if failed and failed_log else excerpt_of(log):
                 lines += [f"from {log}:", *("  " + line.decode(errors="replace") for line in words)]
         error = JobEndedError("\n".join(lines))
         error.run, error.ending = run, ending
@@ -272,8 +274,7 @@ class FunctionJob(core.Job[R]):
         return True
 
     def _settle(self, attempt: int) -> None:
-        """Wait, for a limited time, until an attempt that has a result is over or another attempt follows
-        it."""
+        """Wait up to a minute until an attempt that has a result is over, or the next attempt has started."""
         give_up = clock.now() + _SETTLING
         while self._newest() == attempt and clock.now() < give_up:
             known = self.watcher.known.get(self._key)
@@ -282,7 +283,7 @@ class FunctionJob(core.Job[R]):
             clock.sleep(_FIRST_PAUSE)
 
     def _get_logs_string(self, name: str) -> str | None:
-        """The log of this rank, of all its attempts, oldest first; it holds both streams."""
+        """The text of this rank's logs, which contain both streams, from the first attempt to the newest."""
         texts = []
         for attempt in range(self._newest() + 1):
             with contextlib.suppress(FileNotFoundError):
@@ -290,30 +291,30 @@ class FunctionJob(core.Job[R]):
         return "".join(texts) if texts else None
 
     def cancel(self, check: bool = True) -> None:
-        """End the function with all its ranks; the others of its array continue.
+        """End the function with all its ranks; other functions of its array continue.
 
         Raises:
-            CastoffError: `check`, and it cannot be ended from here.
+            CastoffError: `check` is true, and the function cannot be ended.
         """
         with contextlib.nullcontext() if check else contextlib.suppress(CastoffError):
             _cancel(self.run, self.member)
 
     def __del__(self) -> None:
-        # getattr: one that could not be made, or is a shell that a batch will fill
+        # getattr: __init__ may have failed, or a batch may not have filled this object yet
         if getattr(self, "_cancel_at_deletion", False) and not self.watcher.is_done(self._key, "cache"):
             self.cancel(check=False)
 
 
 def ids(run: RunDirectory) -> dict[int, str]:
-    """The scheduler's ids of a run's members at its last submission."""
+    """The scheduler's job ids of a run's members, from its last submission."""
     record = run.submission()
-    found: dict[int, str] = {}
+    job_ids: dict[int, str] = {}
     if record is not None:
         for send in record.sends or [Send(job=record.job, count=run.facts().array_count)]:
-            if send.job is not None:  # else nobody knows it
-                for member, index in send.starts().items():  # of a chain the first link
-                    found.setdefault(member, member_job_id(send.job, index))
-    return found
+            if send.job is not None:  # None: the id is unknown
+                for member, index in send.starts().items():
+                    job_ids.setdefault(member, member_job_id(send.job, index))  # in a chain, the first job's
+    return job_ids
 
 
 def _cancel(run: RunDirectory, member: int) -> None:
@@ -324,27 +325,27 @@ def _cancel(run: RunDirectory, member: int) -> None:
     queue = queued_of(records.plan.scheduler).queue()
     elsewhere = queue.elsewhere(records.clusters)
     answer = NOT_QUERIED if elsewhere else queue.ask(records.jobs)
-    if silence := elsewhere or answer.silence_on(sorted(records.jobs)):
+    if problem := elsewhere or answer.silence_on(sorted(records.jobs)):
         raise CastoffError(
-            f"{run.id}: {queue.title} could not be reached; the job is still active: {silence}"
+            f"{run.id}: {queue.title} could not be reached; the job is still active: {problem}"
         )
-    own = [
+    keys = [
         key
-        for key, one in answer.jobs.items()
+        for key, job in answer.jobs.items()
         # Another cluster's job may have the same id, but not the same script.
-        if one.is_active and records.key(member, one.job) == key and one.runs(str(run.script))
+        if job.is_active and records.key(member, job.job) == key and job.runs(str(run.script))
     ]
-    for words in cancel_jobs(queue, {run: [member_job_id(*one) for one in own]}).values():
-        raise CastoffError(words)
+    for problem in cancel_jobs(queue, {run: [member_job_id(*key) for key in keys]}).values():
+        raise CastoffError(problem)
     return None
 
 
 def _wants_resume(paths: FunctionPaths) -> bool:
-    """Whether an attempt asks to be resumed later, whatever its ranks returned."""
+    """Whether an attempt asked to be resumed later, whatever its ranks returned."""
     return wants_resume(paths.attempt_folder / "outcome")
 
 
 def _look_anew(folder: Path) -> None:
-    """Make a network file system ask its server for a folder's content, as submitit does."""
+    """Make a network file system ask its server for a folder's content again, as submitit does."""
     with contextlib.suppress(OSError):
         folder.chmod(folder.stat().st_mode)

@@ -1,4 +1,4 @@
-"""Fields of the job file as an executor's parameters, and the fields that replace submitit's names."""
+"""An executor's parameters: the fields of a job file, and submitit's names for some of them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from castoff.launcher.errors import CastoffError, InvalidInput, Problem
 from castoff.launcher.executors.stopping import can_resume
 
 _REQUEUES = 3
-"""How often a function is resumed if the job does not say so: submitit's max_num_timeout."""
+"""Default limit of how often a function is resumed, the same as submitit's max_num_timeout."""
 
 
 def job_of(fields: Mapping[str, Any]) -> JobSpec:
-    """The job made of an executor's fields; `command` follows from the functions.
+    """The job with an executor's fields; its command is set from the functions later.
 
     Raises:
-        InvalidInput: with every field that is wrong, or that is submitit's.
+        InvalidInput: with every invalid field, also those under submitit's names.
     """
     array = fields.get("array")
-    if isinstance(array, Mapping):  # how many there are is known when they are submitted
+    if isinstance(array, Mapping):  # their number is known at submission
         if array.get("indices") is not None:
             message = "is for commands: functions are numbered from 0, as they are submitted; drop it"
             raise InvalidInput([Problem("executor", "array.indices", message)])
@@ -35,8 +35,9 @@ def job_of(fields: Mapping[str, Any]) -> JobSpec:
 
 
 def for_functions(spec: JobSpec, site: Site, functions: list[Callable[..., Any]]) -> JobSpec:
-    """The job that runs these functions. Fields that it does not set follow from them and from this
-    process."""
+    """The job that runs these functions. Fields that it does not set are derived from the functions and this
+    process.
+    """
     changes: dict[str, Any] = {"array": None}
     if len(functions) > 1:
         changes["array"] = Array(
@@ -47,14 +48,14 @@ def for_functions(spec: JobSpec, site: Site, functions: list[Callable[..., Any]]
     images = (spec.container.image, site.defaults.container.image)
     activates = any(item.activate for item in spec.stage)
     if sys.executable and not any((spec.python, site.defaults.python, *images, activates)):
-        changes["python"] = sys.executable  # the function was pickled by it
+        changes["python"] = sys.executable  # this Python pickles the function
     if spec.requeue.max is site.defaults.requeue.max is None and any(map(can_resume, functions)):
         changes["requeue"] = msgspec.structs.replace(spec.requeue, max=_REQUEUES)
     return spec.changed(**changes)
 
 
 def _common_name(functions: list[Callable[..., Any]]) -> str:
-    """A job's name: that of its functions, if they have one in common."""
+    """The name of a job: that of its functions if all have the same, else "function"."""
     names = {_name(function) for function in functions}
     name = names.pop() if len(names) == 1 else ""
     return program_name([name]) if name.isidentifier() else "function"
@@ -67,20 +68,21 @@ def _name(function: Any) -> str:
 
 
 class AnyName(set[str]):
-    """The parameters that AutoExecutor lets through to an executor: all, so that it says what is wrong.
+    """A set that contains every name, so that AutoExecutor passes all parameters on and the executor reports
+    errors.
 
-    Iterating over them gives none: AutoExecutor would take a name without a prefix, such as `account`, for
-    a parameter of the last executor that lists it, and it has to remain Slurm's.
+    Iterating over it yields nothing: AutoExecutor takes a name without a prefix, such as `account`, for a
+    parameter of the last executor that lists it, which must remain Slurm's.
     """
 
     def __contains__(self, name: object) -> bool:
         return True
 
 
-def translated(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The job fields that correspond to parameters which all of submitit's executors share."""
+def translated(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The job's fields for parameters under the names that all of submitit's executors share."""
     renamed = {"tasks_per_node": "ranks_per_node", "cpus_per_task": "cores_per_rank"}
-    fields = {renamed.get(name, name): value for name, value in given.items()}
+    fields = {renamed.get(name, name): value for name, value in parameters.items()}
     fields.pop("stderr_to_stdout", None)  # a rank's log always holds both streams
     if (minutes := fields.pop("timeout_min", None)) is not None:
         fields.setdefault("walltime", f"{minutes}m")
@@ -102,10 +104,10 @@ def with_tasks(spec: JobSpec, gpus_per_node: int | None) -> JobSpec:
 
 
 def check_arguments(spec: object, site: object, folder: object) -> None:
-    """Check the arguments of `executor`: submitit's own executors take a folder first.
+    """Check the arguments of `executor`, which are often confused with those of submitit's executors.
 
     Raises:
-        CastoffError: one of them cannot be; submitit's own executors take a folder first.
+        CastoffError: an argument has the wrong type: submitit's executors take a folder first.
     """
     if spec is not None and not isinstance(spec, (JobSpec, Mapping)):
         hint = ""

@@ -1,17 +1,18 @@
-"""How a resumable function stops early: its `checkpoint` is called, and the ranks exit.
+"""Stop a resumable function early: call its `checkpoint`, and exit all ranks.
 
-submitit has the signal before the walltime reach every rank, and calls `checkpoint` and `scontrol requeue`
-in its handler. Here the job script is asked, and it alone starts a job again. So:
+submitit sends the signal before the walltime to every rank, whose handler calls `checkpoint` and
+`scontrol requeue`. With castoff, only the job script starts a job again. So:
 
-- The file CASTOFF_STOP_FILE appears. A thread of rank 0 looks for it once a second, and then sends a
-  signal to its own main thread. `checkpoint` runs there, while the call is interrupted: as submitit has
-  it, in the thread where the call runs and before anything of the call is undone.
-- What it returns takes the place of the function in the run directory; CASTOFF_OUTCOME_FILE says `resume`.
-- The file `leaving` tells the other ranks to exit, all with 0 and at the same moment: one that went first
-  would fail the others in what they do together. Then the script decides.
+- The file CASTOFF_STOP_FILE appears. A thread of rank 0 looks for it about once a second, and then sends a
+  signal to its main thread, which interrupts the function and runs `checkpoint`: as with submitit, in the
+  function's thread and before its `finally` blocks.
+- The function that `checkpoint` returns replaces the one in the run directory, and CASTOFF_OUTCOME_FILE gets
+  `resume`.
+- The file `leaving` tells the other ranks when to exit. All exit with code 0 at the same time, since the
+  others would fail in collective operations if one exited first. Then the script decides.
 
-A call that waits in C code is interrupted when that returns. Signals from outside do nothing but make the
-stop file.
+A function that waits in C code is interrupted when that returns. A signal from another process only creates
+the stop file.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ from castoff.launcher.ranks import RankEnv
 
 _LOOK_EVERY = 1.0
 _LOOKS_PER_SECOND = 256
-"""How often all ranks together ask the file system, however many they are."""
+"""Limit of all ranks' file system queries per second, whatever their number."""
 
 _UNWINDING = 10.0
-"""Seconds that a job of one rank has to leave its `finally` and `with` blocks."""
+"""Seconds in which a job of one rank has to leave its `finally` and `with` blocks."""
 
 
 def can_resume(function: Callable[..., Any]) -> bool:
-    """Whether a function can be resumed, as submitit's Checkpointable can."""
+    """Whether a function can be resumed, like submitit's Checkpointable."""
     return hasattr(function, "checkpoint") or hasattr(function, "__submitit_checkpoint__")
 
 
 def request_resume(outcome: Path) -> None:
-    """Ask for the job to be resumed; its script decides whether and when."""
+    """Record that the job should be resumed; its script decides whether and when."""
     files.replace(outcome, "resume\n")
 
 
@@ -61,29 +62,29 @@ class Stopping:
         self._submission = submission
         self._pickle = pickle
         self._signal = number
-        self._place = RankEnv.detect()
+        self._env = RankEnv.detect()
         self._stop = Path(os.environ["CASTOFF_STOP_FILE"])
         self._outcome = Path(os.environ["CASTOFF_OUTCOME_FILE"])
         self._leaving = Path(os.environ["CASTOFF_ATTEMPT_DIR"]) / "leaving"
-        self._look_every = max(_LOOK_EVERY, self._place.world_size / _LOOKS_PER_SECOND)
+        self._look_every = max(_LOOK_EVERY, self._env.world_size / _LOOKS_PER_SECOND)
         self._over = threading.Event()
-        """Set once the function has returned."""
+        """Set when the function has returned."""
         self._due = False
         self._forking = threading.local()
-        """The signals that a thread had blocked before it forked."""
+        """For each thread that forks, the signals that it had blocked before."""
 
     def begin(self) -> None:
-        """Begin to notice requests to stop. Call it in the main thread."""
+        """Start watching for requests to stop. Must be called in the main thread."""
         signals = [self._signal]
         if can_resume(self._submission.function):
-            signals.append(signal.SIGTERM)  # it may save what it has; others end, as programs do
+            signals.append(signal.SIGTERM)  # so that it can save its state; other functions end at once
             call = self._submission.result
             self._submission.result = functools.partial(self._result, call)  # type: ignore[method-assign]
-            look = self._look_for_stop if self._place.rank == 0 else self._look_for_word
+            look = self._look_for_stop if self._env.rank == 0 else self._look_for_exit
             threading.Thread(target=look, name="castoff-stop", daemon=True).start()
-        for asked in signals:
-            signal.signal(asked, self._on_signal)
-        # A data loader ends its forked workers by TERM: that must not stop the job.
+        for number in signals:
+            signal.signal(number, self._on_signal)
+        # A data loader ends its forked workers with SIGTERM, which must not stop the job.
         os.register_at_fork(before=self._hold, after_in_parent=self._let_go, after_in_child=self._forget)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -92,7 +93,7 @@ class Stopping:
             if not self._over.is_set():
                 self._checkpoint()
             return
-        with contextlib.suppress(OSError):  # nothing more can be done, and the call continues
+        with contextlib.suppress(OSError):  # without the file, the function just continues
             self._stop.touch(mode=0o600)
 
     def _hold(self) -> None:
@@ -102,19 +103,19 @@ class Stopping:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._forking.mask)
 
     def _forget(self) -> None:
-        """In a forked child: forget signals that were sent to the parent."""
+        """In a forked child, ignore signals that were meant for the parent."""
         for number, action in ((signal.SIGTERM, signal.SIG_DFL), (self._signal, signal.SIG_IGN)):
             if signal.getsignal(number) == self._on_signal:
                 signal.signal(number, action)
         self._let_go()
 
     def _result(self, call: Callable[[], Any]) -> Any:
-        """The function's result, unless it failed only because the other ranks left."""
+        """Return the function's result; if it failed only because other ranks are exiting, exit with them."""
         try:
             return call()
         except Exception:
-            if self._place.rank and (moment := self._moment()):
-                _leave_at(moment)
+            if self._env.rank and (exit_time := self._exit_time()):
+                _exit_at(exit_time)
             raise
         finally:
             self._over.set()
@@ -123,55 +124,55 @@ class Stopping:
 
     def _look_for_stop(self) -> None:
         while not self._over.wait(self._look_every):
-            if os.path.exists(self._stop):  # noqa: PTH110 - a file system that does not answer is asked again
+            if os.path.exists(self._stop):  # noqa: PTH110 - ignores errors of the file system until the next look
                 self._due = True
                 main = threading.main_thread().ident
-                assert main is not None  # it runs
-                signal.pthread_kill(main, self._signal)  # which also wakes it up
+                assert main is not None  # the main thread is running
+                signal.pthread_kill(main, self._signal)  # this also interrupts a blocking call
                 return
 
     def _checkpoint(self) -> None:
-        """Call `checkpoint`, ask to be resumed, tell the other ranks, and exit."""
+        """Call `checkpoint`, ask to be resumed, notify the other ranks, and exit."""
         log = logger.get_logger()
         log.info("asked to stop: calling checkpoint()")
-        following = self._submission._checkpoint_function()
-        if following is None:
+        resumed = self._submission._checkpoint_function()
+        if resumed is None:
             raise UncompletedJobError("asked to stop, but checkpoint() returned None: it cannot be resumed")
         with files.replacing(self._pickle) as file:
-            cloudpickle.dump(following, file)
+            cloudpickle.dump(resumed, file)
         request_resume(self._outcome)
         log.info("saved; the script decides when this resumes")
-        if self._place.world_size == 1:
+        if self._env.world_size == 1:
             timer = threading.Timer(_UNWINDING, os._exit, [0])
             timer.daemon = True
             timer.start()
             raise SystemExit(0)
-        at = time.time() + 2 * self._look_every + 1
-        files.replace(self._leaving, f"{at}\n")
-        _leave_at(at)
+        exit_time = time.time() + 2 * self._look_every + 1
+        files.replace(self._leaving, f"{exit_time}\n")
+        _exit_at(exit_time)
 
     # The other ranks
 
-    def _look_for_word(self) -> None:
+    def _look_for_exit(self) -> None:
         while not self._over.wait(self._look_every):
-            if moment := self._moment():
-                _leave_at(moment)
+            if exit_time := self._exit_time():
+                _exit_at(exit_time)
 
-    def _moment(self) -> float | None:
-        """The time at which to exit, once rank 0 has announced it. Network file systems do not cache this
-        query."""
+    def _exit_time(self) -> float | None:
+        """The time at which to exit; None until rank 0 has announced it."""
         try:
+            # O_CREAT: network file systems do not answer this from their cache.
             descriptor = os.open(self._leaving, os.O_RDONLY | os.O_CREAT, 0o600)
             with os.fdopen(descriptor, encoding="utf-8") as file:
                 return float(file.read() or 0) or None
-        except OSError:  # as on a full disk; it is asked again
+        except OSError:  # such as a full disk; the next look tries again
             return None
 
 
-def _leave_at(moment: float) -> None:
-    """Exit at this time, whatever the function and its threads are doing: the next attempt starts afresh."""
+def _exit_at(exit_time: float) -> None:
+    """Exit with code 0 at this time, without cleaning up: the next attempt starts afresh."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
-    time.sleep(max(0.0, moment - time.time()))
+    time.sleep(max(0.0, exit_time - time.time()))
     os._exit(0)

@@ -1,4 +1,4 @@
-"""The states of submitit jobs: one query for all of them."""
+"""Query the states of all submitit jobs at once."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ STATES = {
     "failed": "FAILED",
     "walltime": "TIMEOUT",
     "cancelled": "CANCELLED",
-    "resume": "CANCELLED",  # somebody asked it to stop; it could be resumed
+    "resume": "CANCELLED",  # stopped on request; it can be resumed
     "preempted": "PREEMPTED",
     "out-of-memory": "OUT_OF_MEMORY",
     "node-failure": "NODE_FAIL",
     "unknown": "UNKNOWN",
 }
-"""Endings in Slurm's words, which are submitit's."""
+"""The states of endings in Slurm's terms, which submitit uses."""
 
 _SOON = 2.0
-"""Shortest time between two queries, in seconds, as in submitit."""
+"""Minimum time between two queries, in seconds, as in submitit."""
 
 
 class Known(NamedTuple):
-    """What the last query has shown of a job."""
+    """The result of the last query about a job."""
 
     run: RunStatus
     member: MemberStatus
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen to it."""
+        """Whether the job is over for good."""
         if self.member.state == "unknown":
             return not self.run.unsettled
         return self.member.state == "ended" or self.member.dependency_never_satisfied
 
 
 def key_of(run_path: Path, member: int) -> str:
-    """A unique key for a job: a scheduler may use an id twice over time."""
+    """A unique key for a job, since schedulers reuse their ids."""
     return f"{run_path}:{member}"
 
 
@@ -56,28 +56,30 @@ class RunWatcher(core.InfoWatcher):
     def __init__(self, delay_s: int = 60):
         super().__init__(delay_s)
         self.known: dict[str, Known] = {}
-        """What the last query has shown, by the jobs' keys."""
+        """The results of the last query, by the jobs' keys."""
         self._poller = Poller()
 
     def update_if_long_enough(self, mode: str) -> None:
-        """Query if it is time. Besides submitit's modes there is `soon`, for a job that seems to be over."""
+        """Query if enough time has passed. The mode `soon`, for a job that seems to be over, is castoff's
+        addition.
+        """
         if mode == "force":
-            self._poller = Poller()  # it asks at its first look, and then less and less often
+            self._poller = Poller()  # a new poller queries at once, and then less and less often
         if mode != "soon":
             super().update_if_long_enough(mode)
         elif time.time() - self._last_status_check > _SOON:
             self.update()
 
     def update(self) -> None:
-        """Look at every run with a job that is not over."""
+        """Query every run with a job that is not over."""
         waiting = self._registered - self._finished
         runs = {key.rpartition(":")[0] for key in waiting}
         if not runs:
             return
         self._num_calls += 1
-        found = self._look([Path(path) for path in sorted(runs)])
+        answers = self._look([Path(path) for path in sorted(runs)])
         self._last_status_check = time.time()
-        for run in found:
+        for run in answers:
             for member in run.members:
                 key = key_of(Path(run.directory), member.member)
                 self.known[key] = known = Known(run, member)
@@ -89,22 +91,22 @@ class RunWatcher(core.InfoWatcher):
         try:
             return statuses([RunDirectory(path) for path in paths], self._poller)
         except CastoffError as error:
-            if len(paths) > 1:  # one that cannot be read must not hide the others
+            if len(paths) > 1:  # query each run alone, since one that cannot be read must not hide the others
                 return [status for path in paths for status in self._look([path])]
             logger.get_logger().warning(f"castoff: {paths[0].name} is as it was last seen: {error}")
             return []
 
     def get_state(self, job_id: str, mode: str = "standard") -> str:
-        """A job's state in submitit's words; UNKNOWN if it cannot be known."""
+        """A job's state in Slurm's terms; UNKNOWN if it is not known."""
         return self.get_info(job_id, mode).get("State", "UNKNOWN")
 
     def is_done(self, job_id: str, mode: str = "standard") -> bool:
-        """Whether a job is over, whatever its state is called."""
+        """Whether a job is over, whatever its state."""
         self.get_info(job_id, mode)
         return job_id in self._finished
 
     def reopen(self, key: str) -> None:
-        """Query a job again that was over, because it was resumed."""
+        """Query a finished job again, because it was resumed."""
         if key in self._finished:
             self._finished.discard(key)
             self.known.pop(key, None)

@@ -1,4 +1,4 @@
-"""YAML files as typed structs: job files, sites and, in `trainers`, trainings."""
+"""Read YAML files into typed structs: job files, sites and, in `trainers`, trainings."""
 
 from castoff.launcher.errors import InvalidInput, Problem
 

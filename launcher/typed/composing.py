@@ -1,4 +1,4 @@
-"""YAML text into nodes, with the line of every error in it.
+"""Compose YAML text into nodes, with the line of every error.
 
 Plain scalars are resolved by YAML 1.2's core rules, not by PyYAML's 1.1 ones.
 """
@@ -13,7 +13,7 @@ import yaml
 from castoff.launcher.errors import InvalidInput, Problem, printable
 
 _MAX_DEPTH = 100
-"""Bound on nesting: libyaml's binding recurses in C, where too deep is a crash, not an exception."""
+"""Limit of nesting: libyaml's binding recurses in C, where deeper nesting would crash Python."""
 
 _UNSEEN_BREAKS = re.compile("[\x85\u2028\u2029]")
 
@@ -47,7 +47,7 @@ def compose(text: str, origin: str, loader: type[Any]) -> yaml.Node | None:
     Raises:
         InvalidInput: the text is not YAML.
     """
-    # YAML 1.1, and so libyaml, ends lines where editors do not: even a comment would end there.
+    # YAML 1.1, and so libyaml, ends lines at characters where editors do not; even a comment would end.
     if unseen := _UNSEEN_BREAKS.search(text):
         code = ord(unseen.group())
         message = (
@@ -58,7 +58,7 @@ def compose(text: str, origin: str, loader: type[Any]) -> yaml.Node | None:
     try:
         _refuse_depth(text, origin)
         return yaml.compose(text, Loader=loader)
-    except UnicodeEncodeError as error:  # a lone surrogate: how Python holds a byte that is not UTF-8
+    except UnicodeEncodeError as error:  # a lone surrogate: in Python, a byte that is not UTF-8
         line = text.count("\n", 0, error.start)
         message = f"is not UTF-8 text: {printable(text[error.start])} cannot be written"
     except yaml.MarkedYAMLError as error:

@@ -1,8 +1,8 @@
-"""YAML text into plain data that remembers the place and the spelling of each value.
+"""Read YAML text into plain data, with the place and the spelling of each value.
 
-YAML 1.2's core rules apply, not PyYAML's 1.1 ones: `no` and `on` are words, `1:30:00` is a word,
-`010` is the number ten. A field of type text takes a value as it is spelled, so `1e-3` or `007`
-reach a program unchanged. A subclass may read texts by other rules: see `Document.construct`.
+YAML 1.2's core rules apply, not PyYAML's 1.1 ones: `no`, `on` and `1:30:00` are text, and `010` is the number
+ten. A field of type text takes a value as it is spelled, so `1e-3` or `007` reach a program unchanged. A
+subclass may read texts by other rules: see `Document.construct`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ FieldPath: TypeAlias = tuple[str | int, ...]
 D = TypeVar("D", bound="Document")
 
 _LARGEST = 1_000_000
-"""The most bytes of a file: a device would fill the memory, and no person writes so much."""
+"""Limit of a file's size, in bytes: a device could fill the memory."""
 
 _MAX_VALUES = 100_000
-"""Bound on the values of one document: aliases of aliases grow without end in a few lines."""
+"""Limit of a document's values: nested aliases would multiply without end in a few lines."""
 
 _LONGEST_SHOWN = 100
-"""The most characters of a --set that a message repeats."""
+"""Limit of the characters of a --set that a message repeats."""
 
 
 class _Mark(NamedTuple):
@@ -100,7 +100,7 @@ class Document:
         return document
 
     def construct(self, node: yaml.Node) -> Any:
-        """The data of a composed text; records the places of its values.
+        """Turn a composed text into data, and record the places of its values.
 
         Raises:
             InvalidInput: with every problem of the text.

@@ -1,8 +1,8 @@
-"""Changing single values of a YAML text that people keep: every other line stays, with its comments.
+"""Change single values of a YAML text that people maintain: every other line stays, with its comments.
 
-A library that reads and writes whole documents (ruamel.yaml was tried) ties a comment to the value before it
-and loses both together, and rewrites line breaks and spaces elsewhere. Here a change replaces lines, and the
-result is read again: it must say what was meant, and nothing else may have changed.
+A library that reads and writes whole documents (ruamel.yaml was tried) attaches a comment to the value before
+it, loses both together, and changes line breaks and spaces of other lines. This module replaces lines and
+reads the result again, to check that the intended value has changed and nothing else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INDENT = "  "
 
 
 class CannotEdit(CastoffError):
-    """The text is written in a way in which only a person can change a value without changing others."""
+    """A value of the text cannot be changed automatically without changing others."""
 
 
 class _Position(NamedTuple):
@@ -34,7 +34,7 @@ class _Position(NamedTuple):
 
 
 class _Spot(NamedTuple):
-    """The innermost part of a path that the text has."""
+    """The part of a path that the text contains."""
 
     parent: yaml.MappingNode | None
     """The innermost mapping on the path; None: the text has no value at all."""
@@ -46,19 +46,19 @@ class _Spot(NamedTuple):
 
 
 def put(text: str, path: Path, value: Any) -> str:
-    """The text with plain data at a path of keys. Missing mappings are added.
+    """Put plain data at a path of keys, and return the text. Missing mappings are added.
 
     Raises:
-        CannotEdit: that would change other values.
+        CannotEdit: this would change other values.
     """
     return _put(text, path, [f"{yaml_word(path[-1])}: {yaml_value(value)}"], value)
 
 
 def put_block(text: str, path: Path, lines: Sequence[str]) -> str:
-    """The text with a mapping or a list at a path; `lines` begin with the path's last key.
+    """Put a mapping or a list at a path, and return the text; `lines` begin with the path's last key.
 
     Raises:
-        CannotEdit: that would change other values.
+        CannotEdit: this would change other values.
     """
     return _put(text, path, lines, _data("\n".join(lines))[path[-1]])
 
@@ -69,7 +69,7 @@ def _put(text: str, path: Path, lines: Sequence[str], meant: Any) -> str:
         return _verified(text, _insert(text, spot, path[spot.depth :], lines), path, meant)
     old = text.split("\n")
     start, end = spot.key.start_mark, _end(old, spot.key, spot.value)
-    if len(lines) == 1:  # the text's own key stays, and a comment behind the value
+    if len(lines) == 1:  # keep the key as it is spelled, and a comment after the value
         colon = old[start.line].index(":", spot.key.end_mark.column) + 1
         value = lines[0][len(yaml_word(path[-1])) + 1 :]
         block = [old[start.line][:colon] + value + old[end.line][end.column :]]
@@ -81,10 +81,10 @@ def _put(text: str, path: Path, lines: Sequence[str], meant: Any) -> str:
 
 
 def remove(text: str, path: Path) -> str:
-    """The text without a key and its value; unchanged if it has no such key.
+    """Remove a key and its value, and return the text; unchanged if it has no such key.
 
     Raises:
-        CannotEdit: that would change other values.
+        CannotEdit: this would change other values.
     """
     spot = _find(text, path)
     if spot.parent is None or spot.key is None or spot.value is None:
@@ -125,7 +125,7 @@ def _find(text: str, path: Path) -> _Spot:
 
 
 def _insert(text: str, spot: _Spot, missing: Path, lines: Sequence[str]) -> str:
-    """The text with new lines at the end of the innermost mapping, or with a value inside its braces.
+    """Add new lines at the end of the innermost mapping, or a value inside its braces.
 
     `missing`: the keys of the path that the text does not have.
     """
@@ -146,7 +146,7 @@ def _insert(text: str, spot: _Spot, missing: Path, lines: Sequence[str]) -> str:
         return _joined([*text.rstrip("\n").split("\n"), *lines] if text.strip() else lines)
     indent, after = spot.parent.start_mark.column, _end(old, *spot.parent.value[-1]).line + 1
     empty = next((key for key, _ in spot.parent.value if key.value == missing[0]), None)
-    if empty is not None:  # a key without a value, which the new lines repeat
+    if empty is not None:  # remove a key without a value, which the new lines repeat
         after = empty.start_mark.line
         del old[after]
     block = _indented(lines, indent)
@@ -159,7 +159,7 @@ def _indented(lines: Sequence[str], indent: int) -> list[str]:
 
 
 def _end(lines: list[str], key: yaml.Node, value: yaml.Node) -> _Position:
-    """The end of a value, before a comment behind it."""
+    """The end of a value, without a comment after it."""
     line, column = key.end_mark.line, key.end_mark.column
     if _is_alias(key, value):
         alias = re.compile(r":\s*\*[^\s,\]}]+").match(lines[line], column)
@@ -172,7 +172,7 @@ def _end(lines: list[str], key: yaml.Node, value: yaml.Node) -> _Position:
     if _is_empty(value):
         return _Position(line, lines[line].index(":", column) + 1)
     end = _Position(value.end_mark.line, value.end_mark.column)
-    if isinstance(value, yaml.ScalarNode) and value.style in ("|", ">"):  # whose mark is behind blank lines
+    if isinstance(value, yaml.ScalarNode) and value.style in ("|", ">"):  # the mark is after blank lines
         line = end.line if end.column else end.line - 1
         while line > value.start_mark.line and not lines[line].strip():
             line -= 1
@@ -181,7 +181,7 @@ def _end(lines: list[str], key: yaml.Node, value: yaml.Node) -> _Position:
 
 
 def _is_alias(key: yaml.Node, value: yaml.Node) -> bool:
-    """Whether a value is an alias: then it has the position of its anchor, which is before the key."""
+    """Whether a value is an alias: it then has the position of its anchor, which is before the key."""
     anchor, name = value.start_mark, key.start_mark
     return (anchor.line, anchor.column) < (name.line, name.column)
 
@@ -191,7 +191,7 @@ def _is_empty(value: yaml.Node) -> bool:
 
 
 def _verified(before: str, after: str, path: Path, meant: Any) -> str:
-    """The edited text, if it says what was meant and everything else as before."""
+    """Return the edited text if only the value at `path` has changed as intended; else raise CannotEdit."""
     expected = copy.deepcopy(_data(before) or {})
     parent = expected
     for name in path[:-1]:

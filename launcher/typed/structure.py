@@ -1,7 +1,7 @@
-"""Plain data into typed structs, with an error that reports every problem.
+"""Convert plain data into typed structs, with an error that reports every problem.
 
-msgspec converts a whole value and stops at its first error; here it converts one leaf at a time,
-so that a person can mend all problems of a file at once.
+msgspec converts a whole value and stops at its first error. This module lets it convert one leaf at a time,
+so that the user can fix all problems of a file at once.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ def convert(
     at: FieldPath = (),
     hint: Hint = lambda *_: "",
 ) -> T | None:
-    """The struct of the valid fields; every problem is added to `problems`.
+    """Convert a document to a struct of its valid fields, and add every problem to `problems`.
 
-    None if an invalid field has no default. `at`: the path of the document's data, if it is part of another.
+    Returns None if an invalid field has no default. `at`: the path of the document's data in the document
+    that it is part of.
     """
     converter = _Converter(document, problems, hint, (kind, at))
     converted: T | None = converter.convert(document.data, kind, at)
@@ -52,7 +53,7 @@ def convert(
 
 
 def is_meant(path: FieldPath, problems: list[Problem]) -> bool:
-    """Whether a problem reports that a field has a wrong name; then it is not reported as missing."""
+    """Whether `problems` report a misspelt name for this field; then it is not reported as missing."""
     section, whole = dotted(path[:-1]), re.escape(dotted(path))
     for problem in problems:
         near = re.escape(str(path[-1])) if problem.path.rpartition(".")[0] == section else whole
@@ -114,17 +115,17 @@ class _Converter:
         for name, field in fields.items():
             if name not in value and field.required and not is_meant((*path, name), self.problems):
                 self._report((*path, name), f"is missing; it takes {allowed(field.type)}")
-            held = value.get(name)
-            if name not in value or (held is None and not field.required and not _takes_null(field.type)):
-                continue  # the default applies to a field that is left empty
-            known = len(self.problems)
-            converted = self.convert(held, field.type, (*path, name))
-            if len(self.problems) == known:
+            item = value.get(name)
+            if name not in value or (item is None and not field.required and not _takes_null(field.type)):
+                continue  # the default applies to an empty field
+            before = len(self.problems)
+            converted = self.convert(item, field.type, (*path, name))
+            if len(self.problems) == before:
                 arguments[field.name] = converted
-            elif field.default is None and held is not None:
+            elif field.default is None and item is not None:
                 # The default is null, so messages need not list null among the values that the field takes.
-                del self.problems[known:]
-                self.convert(held, without_null(field.type), (*path, name))
+                del self.problems[before:]
+                self.convert(item, without_null(field.type), (*path, name))
         try:
             return _built(kind, **arguments)
         except TypeError:  # a required field is missing or wrong, which has been reported
@@ -138,7 +139,7 @@ class _Converter:
         self._report(path, f"{_NO_SUCH_FIELD}{meant}")
 
     def _elsewhere(self, path: FieldPath) -> str:
-        """A suggestion of a field of that name elsewhere: nearest to its section, else nearest to the top."""
+        """A suggestion of a field of that name elsewhere: in the same section, else nearest to the top."""
         paths = [field for field in _field_paths(*self.whole) if field[-1] == path[-1]]
         near = [field for field in paths if field[: len(path) - 1] == path[:-1]] or paths
         highest = min(map(len, near), default=0)
@@ -157,7 +158,7 @@ class _Converter:
         return converted
 
     def _leaf(self, value: Any, options: list[Any], path: FieldPath, kind: Any, as_name: bool = False) -> Any:
-        given = value
+        original = value
         if isinstance(value, (bool, int, float)) and not _fits(value, options):
             value = self.document.text(path, value)
         is_text = self.document.UTF8_ONLY and isinstance(value, str)
@@ -166,7 +167,8 @@ class _Converter:
             return None
         for option in options:
             if get_origin(bare(option)) in (dict, list):
-                continue  # no leaf fits; and msgspec 0.22 crashes as it frees some types of nested dicts
+                # No leaf converts to these, and msgspec 0.22 crashes when it frees some nested dict types.
+                continue
             if isinstance(value, float) and not math.isfinite(value) and bare(option) is float:
                 continue
             try:
@@ -174,13 +176,13 @@ class _Converter:
             except msgspec.ValidationError:
                 continue
         wanted = f"as its name {allowed(kind)}" if as_name else allowed(kind)
-        if isinstance(given, (list, tuple)) and any(
+        if isinstance(original, (list, tuple)) and any(
             get_origin(bare(option)) in (list, tuple) for option in options
         ):
-            is_now = shown(given)  # it is a list, but too long or too short
-        else:  # a number is shown as it was written, without the quotes of text
-            is_now = _show(given) if given is value else value
-        self._report(path, f"is {is_now}, but takes {wanted}{_meant(given, value, options, path)}")
+            is_now = shown(original)  # the list is too long or too short
+        else:  # show a number as it was written, without the quotes of text
+            is_now = _show(original) if original is value else value
+        self._report(path, f"is {is_now}, but takes {wanted}{_meant(original, value, options, path)}")
         return None
 
     def _report(self, path: FieldPath, message: str) -> None:
@@ -273,9 +275,9 @@ def _meant(given: Any, value: Any, options: list[Any], path: FieldPath) -> str:
     if bool in map(bare, options) and (meant := _AS_BOOL.get(value.lower())):
         return f"; use {setting(dotted(path), meant)}"
     kinds = {get_origin(bare(option)) for option in options}
-    name, equals, held = value.partition("=")
-    if kinds == {dict} and equals and name.isidentifier():  # as a shell sets a variable
-        return f"; use {setting(dotted((*path, name)), yaml_word(held))}"
+    name, equals, text = value.partition("=")
+    if kinds == {dict} and equals and name.isidentifier():  # a shell's way to set a variable
+        return f"; use {setting(dotted((*path, name)), yaml_word(text))}"
     lists = [option for option in options if get_origin(bare(option)) is list and dict not in kinds]
     return near or (_as_list(given, value, lists[0], path) if lists else "")
 
@@ -313,9 +315,9 @@ def _as_list(given: Any, text: str, kind: Any, path: FieldPath) -> str:
     """A suggestion to write a value as a list; a command line becomes one item per word."""
     from castoff.launcher.typed.suggestion import setting  # late: only a mistake needs it
 
-    words = [line for line in text.splitlines() if line.strip()] or [text]  # a block, of `setup: |`
+    words = [line for line in text.splitlines() if line.strip()] or [text]  # a block such as `setup: |`
     if path[-1] in ("command", "args"):
-        with contextlib.suppress(ValueError):  # a quote that does not end
+        with contextlib.suppress(ValueError):  # an unclosed quote
             words = shlex.split(text)
     is_text = given is text
     if not converts(words, kind, strict=is_text):  # the items are not valid either

@@ -1,4 +1,4 @@
-"""Suggestions for an unknown name: the nearest known one."""
+"""Suggestions for an unknown name: the most similar known name."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Iterable
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """`; did you mean X?` for a typing error; `gpu` is too far from `cpu` to be one."""
+    """`; did you mean X?` for a likely typing error; empty for names that differ as much as `gpu` and
+    `cpu`.
+    """
     meant = nearest(word, known)
     return "" if meant is None else f"; did you mean {meant}?"
 
 
 def nearest(word: object, known: Iterable[str]) -> str | None:
-    """The known name nearest to a word; None if none is near."""
+    """The known name most similar to a word; None if none is similar."""
     import difflib  # late: only a mistake needs it
 
     if not isinstance(word, str):
@@ -20,9 +22,9 @@ def nearest(word: object, known: Iterable[str]) -> str | None:
     names = {_folded(str(name)): str(name) for name in known}
     short = _folded(word)
     near = difflib.get_close_matches(short, names, n=1, cutoff=0.75)
-    if not near:  # a first letter is seldom wrong
-        begun_alike = [name for name in names if name[:1] == short[:1]]
-        near = difflib.get_close_matches(short, begun_alike, n=1, cutoff=0.65)
+    if not near:  # the first letter is rarely mistyped
+        same_first_letter = [name for name in names if name[:1] == short[:1]]
+        near = difflib.get_close_matches(short, same_first_letter, n=1, cutoff=0.65)
     return names[near[0]] if near else None
 
 
@@ -38,7 +40,7 @@ def setting(field: str, value: str) -> str:
 
 
 def suggestion(word: object, known: Iterable[str]) -> str:
-    """The nearest known name; else all known names."""
+    """A suggestion of the most similar known name; else a list of all known names."""
     names = list(map(str, known))
     return did_you_mean(word, names) or (f"; there are: {', '.join(names)}" if names else "")
 
