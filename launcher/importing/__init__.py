@@ -1,1 +1,1 @@
-"""Scripts for sbatch, qsub and flux batch, read and written again as job files. Pure."""
+"""Convert scripts for sbatch, qsub and flux batch to job files. Pure functions."""

@@ -1,4 +1,6 @@
-"""A script in bash, parsed by tree-sitter: its statements and the words of simple commands. Pure."""
+"""Parse a bash script with tree-sitter: its statements, and the words of its simple commands. Pure
+functions.
+"""
 
 from __future__ import annotations
 
@@ -36,34 +38,34 @@ _PIECE = re.compile(
     re.VERBOSE,
 )
 _HOME = re.compile(rf"{NAME}=(?:\S*:)?~|(?:\S*:)~")
-"""A home folder that bash fills in behind a = or, where it sets a variable, behind a colon."""
+"""A ~ that bash expands to a home folder: after a =, or in an assignment also after a colon."""
 _IN_QUOTES = re.compile(rf"\\([$`\"\\])|\$({NAME})|\$\{{({NAME})\}}")
 
 
 class Unparsed(Exception):
-    """Why a script cannot be read as bash."""
+    """The script cannot be read as bash; the text is the reason."""
 
 
 class Word(NamedTuple):
     """A word of a command."""
 
     source: str
-    """As it is written."""
+    """The word as it is written."""
     parts: list[tuple[str, str]] | None
-    """Pieces: text, and variables, each as ("", NAME); None: it is more than literals and plain variables."""
+    """The word's parts: (text, "") for text, ("", NAME) for a variable; None if it has other expansions."""
 
     @property
     def literal(self) -> str | None:
-        """What it means, if it holds no variable."""
+        """The word's value; None if it contains a variable or another expansion."""
         return self.valued({})
 
     @property
     def variables(self) -> list[str]:
-        """Those that it holds."""
+        """The names of the variables in the word."""
         return [name for _, name in self.parts or [] if name]
 
     def valued(self, known: dict[str, str]) -> str | None:
-        """What it means with these variables; None: it holds others, or more than variables."""
+        """The word's value with these variables; None if it contains others, or another expansion."""
         if self.parts is None or any(name and name not in known for _, name in self.parts):
             return None
         return "".join(known[name] if name else text for text, name in self.parts)
@@ -73,15 +75,15 @@ class Statement(NamedTuple):
     """A statement at the script's top level."""
 
     line: int
-    """Of the script, from 1."""
+    """Line number in the script, from 1."""
     start: int
-    """Where it begins, in bytes."""
+    """Offset of its beginning in the script, in bytes."""
     sets: list[tuple[str, Word]]
-    """Variables that it sets: of the shell's, or of its command's alone."""
+    """Variables that it sets: in the shell, or before a command for this command only."""
     words: list[Word]
-    """Of its command; empty: it only sets variables."""
+    """The command's words; empty if it only sets variables."""
     problem: str = ""
-    """What it does that a simple command does not."""
+    """The reason why it is not a simple command, as a predicate: "has a pipe"."""
 
 
 def statements(script: str) -> list[Statement]:
@@ -89,9 +91,9 @@ def statements(script: str) -> list[Statement]:
 
     Raises:
         ImportError: tree-sitter is not installed.
-        Unparsed: it cannot be read as bash.
+        Unparsed: the script cannot be read as bash.
     """
-    import tree_sitter_bash  # an extra, for this alone
+    import tree_sitter_bash  # of the extra `import`
     from tree_sitter import Language, Parser
 
     source = script.encode()
@@ -99,15 +101,15 @@ def statements(script: str) -> list[Statement]:
     if root.has_error:
         wrong = next(_wrong(root), root)
         raise Unparsed(f"line {wrong.start_point[0] + 1} cannot be read as bash")
-    found: list[Statement] = []
+    parsed: list[Statement] = []
     for node in root.children:
         if node.type == "&":
-            found[-1] = found[-1]._replace(problem="starts a program in the background")
+            parsed[-1] = parsed[-1]._replace(problem="starts a program in the background")
         elif node.type == "heredoc_body":
             raise Unparsed(f"line {node.start_point[0] + 1} holds a here-document")
         elif node.is_named and node.type != "comment":
-            found += _statements_of(node, source)
-    return found
+            parsed += _statements_of(node, source)
+    return parsed
 
 
 def _wrong(node: Node) -> Iterator[Node]:
@@ -118,38 +120,40 @@ def _wrong(node: Node) -> Iterator[Node]:
 
 
 def _statements_of(node: Node, source: bytes) -> list[Statement]:
-    """Of one node. The grammar takes a line of several assignments for the beginning of the next command."""
+    """The statements of a node, which may be several: the grammar takes a line of assignments for the
+    beginning of the next command.
+    """
     line, start = node.start_point[0] + 1, node.start_byte
     if node.type in ("variable_assignment", "variable_assignments"):
-        several = [node] if node.type == "variable_assignment" else node.children
-        return [Statement(line, start, [_assignment(one) for one in several], [])]
+        assignments = [node] if node.type == "variable_assignment" else node.children
+        return [Statement(line, start, [_assignment(child) for child in assignments], [])]
     if node.type not in ("command", "declaration_command", "unset_command"):
         return [Statement(line, start, [], [], _KINDS.get(node.type, "is not a simple command"))]
     if node.type != "command":
-        sets = [_assignment(one) for one in node.children if one.type == "variable_assignment"]
+        sets = [_assignment(child) for child in node.children if child.type == "variable_assignment"]
         keyword = Word(_text(node.children[0]), [(_text(node.children[0]), "")])
-        others = [_word(one) for one in node.children[1:] if one.type != "variable_assignment"]
+        others = [_word(child) for child in node.children[1:] if child.type != "variable_assignment"]
         return [Statement(line, start, sets, [keyword, *others])]
-    found: list[Statement] = []
+    parsed: list[Statement] = []
     end = start
-    for one in node.children:
-        is_new = not found or "\n" in re.sub(r"\\\n", "", source[end : one.start_byte].decode())
-        if is_new and found and found[-1].words:
-            raise Unparsed(f"line {one.start_point[0] + 1} cannot be read as bash")
+    for child in node.children:
+        is_new = not parsed or "\n" in re.sub(r"\\\n", "", source[end : child.start_byte].decode())
+        if is_new and parsed and parsed[-1].words:
+            raise Unparsed(f"line {child.start_point[0] + 1} cannot be read as bash")
         if is_new:
-            found.append(Statement(one.start_point[0] + 1, one.start_byte, [], []))
-        end, last = one.end_byte, found[-1]
-        if one.type == "variable_assignment":
-            found[-1] = last._replace(sets=[*last.sets, _assignment(one)])
-        elif "redirect" in one.type:
-            found[-1] = last._replace(problem=_KINDS["redirected_statement"])
+            parsed.append(Statement(child.start_point[0] + 1, child.start_byte, [], []))
+        end, last = child.end_byte, parsed[-1]
+        if child.type == "variable_assignment":
+            parsed[-1] = last._replace(sets=[*last.sets, _assignment(child)])
+        elif "redirect" in child.type:
+            parsed[-1] = last._replace(problem=_KINDS["redirected_statement"])
         else:
-            found[-1] = last._replace(words=[*last.words, _word(one)])
-    return [_declared(one) for one in found]
+            parsed[-1] = last._replace(words=[*last.words, _word(child)])
+    return [_declared(statement) for statement in parsed]
 
 
 def _declared(statement: Statement) -> Statement:
-    """`export A=1` that was taken for a command's words."""
+    """Move the assignments of `export A=1` from the words to `sets`, if the parser took it for a command."""
     words = statement.words
     if not words or words[0].source not in ("export", "declare", "typeset", "readonly"):
         return statement
@@ -163,7 +167,7 @@ def _declared(statement: Statement) -> Statement:
 def _assignment(node: Node) -> tuple[str, Word]:
     name, sign, value = re.match(rf"({NAME})?(\+?=)?(.*)", _text(node), re.DOTALL).groups()  # type: ignore[union-attr]
     if sign != "=" or not name:
-        return name or "", Word(_text(node), None)  # an array's element, or a text that grows
+        return name or "", Word(_text(node), None)  # an array's element, or +=
     return name, word_of(value)
 
 
@@ -176,33 +180,32 @@ def _text(node: Node) -> str:
 
 
 def word_of(source: str) -> Word:
-    """A word as it is written."""
+    """Split a word as it is written in bash into its parts."""
     parts: list[tuple[str, str]] = []
-    at = 0
+    end = 0
     if _HOME.match(source):
         return Word(source, None)
-    while at < len(source):
-        found = _PIECE.match(source, at)
-        if found is None:
+    while end < len(source):
+        piece = _PIECE.match(source, end)
+        if piece is None:
             return Word(source, None)
-        at = found.end()
-        if found["quoted"] is not None:
-            parts += _quoted(found["quoted"])
-        elif name := found["name"] or found["braced"]:
+        end = piece.end()
+        if piece["quoted"] is not None:
+            parts += _quoted(piece["quoted"])
+        elif name := piece["name"] or piece["braced"]:
             parts.append(("", name))
         else:
-            parts.append(
-                (next(t for t in (found["raw"], found["escaped"], found["plain"]) if t is not None), "")
-            )
+            texts = (piece["raw"], piece["escaped"], piece["plain"])
+            parts.append((next(text for text in texts if text is not None), ""))
     return Word(source, parts or [("", "")])
 
 
 def _quoted(text: str) -> list[tuple[str, str]]:
-    """The pieces of what stands between double quotes, where a backslash keeps few characters."""
+    """The parts of the text between double quotes, where a backslash escapes only few characters."""
     parts: list[tuple[str, str]] = []
-    at = 0
-    for found in _IN_QUOTES.finditer(text):
-        parts.append((text[at : found.start()], ""))
-        parts.append((found[1], "") if found[1] else ("", found[2] or found[3]))
-        at = found.end()
-    return [*parts, (text[at:], "")]
+    end = 0
+    for special in _IN_QUOTES.finditer(text):
+        parts.append((text[end : special.start()], ""))
+        parts.append((special[1], "") if special[1] else ("", special[2] or special[3]))
+        end = special.end()
+    return [*parts, (text[end:], "")]

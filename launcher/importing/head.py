@@ -1,4 +1,4 @@
-"""A script's directives: which scheduler they are for, and what they ask for. Pure."""
+"""Read a script's directives: which scheduler they are for, and what they request. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from castoff.launcher.schedulers.script_reader import ScriptReader
 
 
 class Head(NamedTuple):
-    """What a script's directives say."""
+    """The result of reading a script's directives."""
 
     reader: ScriptReader | None
-    """Of the scheduler that most of them are for; None: there is none."""
+    """The reader for the scheduler of most directives; None if there are no directives."""
     asked: Asked
     directives: frozenset[int]
-    """The numbers of the lines that are none of the script's own."""
+    """Numbers of the lines that are directives, not the script's own."""
     refused: list[Entry]
     left_out: list[Entry]
     notes: list[str]
 
 
 def read_head(lines: list[str], readers: list[ScriptReader]) -> Head:
-    """Read the directives of a script's lines."""
+    """Read the directives in a script's lines."""
     above = _above_the_first_command(lines)
     marked = {reader.name: _marked(reader, lines, above) for reader in readers}
-    reader = max(readers, key=lambda one: (len(marked[one.name]), -min(marked[one.name], default=(0,))[0]))
+    # The reader with the most directives, else the one with the first.
+    reader = max(readers, key=lambda item: (len(marked[item.name]), -min(marked[item.name], default=(0,))[0]))
     asked, head = Asked(), Head(None, Asked(), frozenset(), [], [], [])
     if not marked[reader.name]:
         return head
@@ -58,16 +59,16 @@ def read_head(lines: list[str], readers: list[ScriptReader]) -> Head:
 
 
 def _above_the_first_command(lines: list[str]) -> int:
-    """How many lines stand there."""
+    """The number of lines above the first command."""
     commands = (n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#"))
     return next(commands, len(lines))
 
 
 def _marked(reader: ScriptReader, lines: list[str], above: int) -> list[tuple[int, str]]:
-    """The lines with directives for a scheduler, and what stands behind their mark."""
+    """The directives for a scheduler: line numbers, and the text after the mark."""
     read = lines[:above] if reader.ends_at_command else lines
     return [
-        (number, found[1]) for number, line in enumerate(read, 1) if (found := reader.directive.match(line))
+        (number, match[1]) for number, line in enumerate(read, 1) if (match := reader.directive.match(line))
     ]
 
 
@@ -76,5 +77,5 @@ def _remember(asked: Asked, before: int, number: int, line: str, head: Head) -> 
         if remark.fate == "note":
             head.notes.append(f"Line {number}: {remark.text}." if number else f"{remark.text}.")
         else:
-            where = head.refused if remark.fate == "not expressed" else head.left_out
-            where.append(Entry(number, brief(line), remark.text))
+            entries = head.refused if remark.fate == "not expressed" else head.left_out
+            entries.append(Entry(number, brief(line), remark.text))

@@ -1,4 +1,4 @@
-"""A script as a job: fields of a job file, and what is to be said of them."""
+"""A script imported as a job: the job file's fields, and messages about the import."""
 
 from __future__ import annotations
 
@@ -7,54 +7,54 @@ from typing import Any, NamedTuple
 
 
 class Entry(NamedTuple):
-    """Something in a script that the job file does not hold."""
+    """A part of the script that is missing in the job file, and why."""
 
     line: int
-    """0: what no line says."""
+    """Line number in the script; 0 if it is not from a line."""
     text: str
-    """As the script has it."""
+    """The text as it is in the script."""
     why: str
 
     @property
     def what(self) -> str:
-        """Its line and its text for people."""
+        """The line number and the text, for people."""
         return f"line {self.line}: {self.text}" if self.line else self.text
 
 
 @dataclass
 class Imported:
-    """A script as a job."""
+    """A script imported as a job."""
 
     fields: dict[str, Any]
-    """Of the job file, by their paths."""
+    """The job file's fields, by their paths."""
     scheduler: str | None
     kept: str = ""
-    """Why the script is kept whole; empty: castoff starts its ranks."""
+    """The reason why the job file contains the whole script; empty if castoff starts its ranks."""
     refused: list[Entry] = field(default_factory=list)
-    """What no job file says."""
+    """Directives that a job file cannot express."""
     left_out: list[Entry] = field(default_factory=list)
-    """What has no meaning in a job file."""
+    """Directives that have no meaning in a job file."""
     surprises: list[str] = field(default_factory=list)
-    """Notes about lines that its scheduler reads otherwise than they look."""
+    """Notes about lines that the scheduler reads differently than they look."""
     notes: list[str] = field(default_factory=list)
-    """What a reader of the job file should know."""
+    """Notes for the reader of the job file."""
     remarks: dict[str, str] = field(default_factory=dict)
-    """Of a field."""
+    """Comments on fields, by their names."""
 
 
 def nested(fields: dict[str, Any]) -> dict[str, Any]:
-    """Fields by their paths as a job file has them: `launcher.args` within `launcher`."""
-    found: dict[str, Any] = {}
+    """Nest fields by their paths as in a job file: `launcher.args` goes into `launcher`."""
+    result: dict[str, Any] = {}
     for path, text in fields.items():
         *outer, last = path.split(".")
-        place = found
+        section = result
         for name in outer:
-            place = place.setdefault(name, {})
-        place[last] = text
-    return found
+            section = section.setdefault(name, {})
+        section[last] = text
+    return result
 
 
 def brief(text: str, width: int = 70) -> str:
-    """Text on one line, cut short."""
+    """A text on one line, shortened to a width."""
     words = " ".join(text.split())
     return words if len(words) <= width else f"{words[: width - 1]}…"

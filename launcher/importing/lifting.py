@@ -1,7 +1,7 @@
-"""A script as a job whose ranks castoff starts, where it is proven that this changes nothing. Pure.
+"""Turn a script into a job whose ranks castoff starts, if this provably changes nothing. Pure functions.
 
-Its last line starts the ranks. What stands before that must be plain preparation, which stays as it is; the
-line's words must mean the same in a rank as in the script.
+The script's last line must start the ranks; the lines before it must only prepare for them, and become
+`setup` unchanged. The words of the last line must mean the same in a rank as in the script.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _PREPARES = {
     *("nvidia-smi", "rocm-smi", "mkdir", "ulimit", "set", "conda", "mamba", "micromamba", "deactivate"),
     *("true", ":", "lscpu", "free", "nproc", "uname", "whoami"),
 }
-"""Commands that prepare a program or show something, and change nothing that ranks would miss."""
+"""Commands that only prepare the program's environment or print something, so that they can run in
+`setup`.
+"""
 
 _ENVIRONMENTS = {"conda", "mamba", "micromamba"}
 
@@ -41,31 +43,31 @@ _BY_CASTOFF = re.compile(
     r"|ZE_AFFINITY_MASK|SLURM_(?!CPU_BIND)\w+|PMI\w*|PMIX\w*|OMPI_COMM\w*|CASTOFF_\w+"
     r"|SRUN_(?!CPUS_PER_TASK)\w+"
 )
-"""Variables that castoff or the launcher sets for each rank, so that a script's own value would be lost."""
+"""Variables that castoff or the launcher sets for each rank, which would overwrite the script's values."""
 
 _OTHERS_IN_RANKS = re.compile(
     rf"{_BY_CASTOFF.pattern}|MASTER_\w+|(?:SLURM|PBS|FLUX|PALS|MPI)\w*|HOSTNAME|HOST|PWD|OLDPWD|S?RANDOM"
     r"|SECONDS|EPOCH\w+|BASH\w*|LINENO|PPID|SHLVL|IFS|_"
 )
-"""Variables that are others in a rank than in the script."""
+"""Variables whose values in a rank differ from those in the script."""
 
 _SETS_OTHERS = {"module", "ml", "source", ".", "deactivate", *_ENVIRONMENTS}
 """Commands that may set any variable."""
 
 _SETS = re.compile(rf"\$\{{{NAME}:?=|\$\(\(.*(?:=|\+\+|--)")
-"""Words that set a variable on the way."""
+"""Words whose expansion sets a variable."""
 
 _OF_THE_FILE = re.compile(r"\$\{?(?:[0-9@*#]|BASH_(?:SOURCE|ARG)|LINENO)")
-"""Words about the script's file and arguments, which are castoff's own in its job."""
+"""Words about the script's file name and arguments, which differ in castoff's job."""
 
 _ENVIRONMENT = re.compile(r"HOME|USER|LOGNAME|PATH|LANG|SCRATCH|WORK|PROJECT|TMPDIR")
-"""Variables that a sourced file does not leave unexported."""
+"""Variables that are exported even if a sourced file sets them."""
 
 _HARMLESS = re.compile(
     r"--(?:kill-on-bad-exit|wait|label|unbuffered|quiet|verbose|v|line-buffer|tag-output|prepend-rank|genvall|envall)"
     r"[: ]|the variable "
 )
-"""What is said of a launcher's options that castoff does without."""
+"""Remarks about launcher options that castoff does not need."""
 
 _STARTS_WORKERS = {
     *("accelerate", "deepspeed", "torchrun", "lightning", "horovodrun", "ray", "composer", "colossalai"),
@@ -79,14 +81,14 @@ class Lifted(NamedTuple):
     fields: dict[str, Any]
     remarks: dict[str, str]
     streams: frozenset[str]
-    """Directives about the output of the script, which ranks have their own logs for."""
+    """Names of directives about the script's output, which the ranks' logs replace."""
 
 
 def lifted(head: Head, script: str) -> Lifted:
-    """The job.
+    """Make the job.
 
     Raises:
-        Unproven: it might be another than the script's.
+        Unproven: the job might differ from the script's.
     """
     reader = head.reader
     if reader is None:
@@ -103,42 +105,42 @@ def lifted(head: Head, script: str) -> Lifted:
     if "workdir" in head.asked.fields:
         raise Unproven("a directive names its folder")
     try:
-        found = statements(script)
+        parsed = statements(script)
     except Unparsed as error:
         raise Unproven(str(error)) from None
     except ImportError:
         raise Unproven(WITHOUT_PARSER) from None
-    if not found:
+    if not parsed:
         raise Unproven("it starts nothing")
-    return _Lifting(head, reader, found, script, ends_at_failure="e" in (shell[1] or "")).job()
+    return _Lifting(head, reader, parsed, script, ends_at_failure="e" in (shell[1] or "")).job()
 
 
 class _Lifting:
-    """One script while its last line is lifted out."""
+    """The analysis of one script, whose last line becomes the job's command."""
 
     def __init__(
-        self, head: Head, reader: ScriptReader, found: list[Statement], script: str, *, ends_at_failure: bool
+        self, head: Head, reader: ScriptReader, parsed: list[Statement], script: str, *, ends_at_failure: bool
     ):
         self.head, self.reader, self.asked = head, reader, head.asked
         self.ends_at_failure = ends_at_failure
-        *self.before, self.last = found
+        *self.before, self.last = parsed
         self.script = script
         self.plain: dict[str, Statement] = {}
-        """Where variables are set that are not exported."""
+        """Variables that are set but not exported, with the statements that set them."""
         self.values: dict[str, Word] = {}
         self.exported: set[str] = set()
         self.world: Statement | None = None
-        """Where WORLD_SIZE is set, which castoff sets, too."""
+        """The statement that sets WORLD_SIZE, which castoff sets, too."""
         self.set_last: dict[str, int] = {}
-        """Where each was set last, in bytes."""
+        """For each variable, the byte offset of the last statement that sets it."""
         self.remarks: dict[str, str] = {}
-        """Of fields."""
+        """Comments on fields, by their names."""
         self.sourced = 0
-        """The line of the last file that is sourced, which may set variables unexported."""
+        """Line number of the last `source`, whose file may set variables without exporting them."""
         self.changed = 0
-        """Where the last command that may have set other variables begins, in bytes."""
+        """Byte offset of the last command that may have set any variable."""
         self.only_set = False
-        """Whether the script ends at a variable that is not set."""
+        """Whether unset variables are errors (`set -u`)."""
 
     def job(self) -> Lifted:
         for number, statement in enumerate(self.before):
@@ -159,7 +161,7 @@ class _Lifting:
         streams = dialect.streams if dialect else frozenset()
         return Lifted({"command": self._command(words), **fields}, remarks, streams)
 
-    # What stands before the launch line.
+    # The lines before the launch line.
 
     def _prepares(self, statement: Statement, *, is_first: bool) -> None:
         where = f"line {statement.line}"
@@ -177,14 +179,16 @@ class _Lifting:
         elif name == "cd" and (is_first or not self.reader.starts_at_home) and self._enters_folder(statement):
             pass
         elif name not in _PREPARES:
-            what = statement.words[0].source
+            command = statement.words[0].source
             raise Unproven(
-                f"{where} runs {what}, and more follows" if what != "cd" else f"{where} changes the folder"
+                f"{where} changes the folder"
+                if command == "cd"
+                else f"{where} runs {command}, and more follows"
             )
         elif name == "set" and not all(word and _OPTIONS.fullmatch(word) for word in words[1:]):
             raise Unproven(f"{where} sets options of the shell")
         elif name in _ENVIRONMENTS and words[1:2] not in (["activate"], ["deactivate"]):
-            raise Unproven(f"{where} runs {' '.join(one.source for one in statement.words[:2])}")
+            raise Unproven(f"{where} runs {' '.join(word.source for word in statement.words[:2])}")
         elif name == "export":
             self._exports(statement)
         elif name == "unset":
@@ -199,11 +203,13 @@ class _Lifting:
             raise Unproven(f"{where} sets variables for one command")
 
     def _check_sizes(self, fields: dict[str, Any]) -> None:
-        """Look whether variables about sizes, which what stands before the line reads, stay as they are."""
-        each, cores = fields["ranks_per_node"], fields.get("cores_per_rank")
-        by_torch = "launcher.torchrun" in fields  # which castoff starts once on each node
-        after = Asked(nodes=fields["nodes"], ranks_per_node=1 if by_torch else each)
-        after.cpus_per_rank = cores and cores * (each if by_torch else 1)
+        """Check that variables about sizes that the preparation uses have the same values in
+        castoff's job.
+        """
+        per_node, cores = fields["ranks_per_node"], fields.get("cores_per_rank")
+        by_torch = "launcher.torchrun" in fields  # castoff then starts one torchrun on each node
+        after = Asked(nodes=fields["nodes"], ranks_per_node=1 if by_torch else per_node)
+        after.cpus_per_rank = cores and cores * (per_node if by_torch else 1)
         old, new = self.reader.variables(self.asked), self.reader.variables(after)
         for statement in self.before:
             sources = [word.source for word in (*statement.words, *(word for _, word in statement.sets))]
@@ -220,13 +226,13 @@ class _Lifting:
             self.plain[name] = statement
 
     def _value(self, name: str, value: Word, statement: Statement) -> None:
-        """Note what a variable is set to; one that is set again has no value that is sure."""
+        """Record a variable's value; if it is set more than once, no value is certain."""
         self.values[name] = Word(value.source, None) if name in self.values else value
         self.set_last[name] = statement.start
 
     def _exports(self, statement: Statement) -> None:
-        for its_name, value in statement.sets:
-            self._value(its_name, value, statement)
+        for variable, value in statement.sets:
+            self._value(variable, value, statement)
         for name in [*(word.literal for word in statement.words[1:]), *(name for name, _ in statement.sets)]:
             if name is None or not re.fullmatch(NAME, name):
                 raise Unproven(f"line {statement.line} exports more than variables")
@@ -250,7 +256,7 @@ class _Lifting:
             raise Unproven(f"line {statement.line} sets {name}, which castoff sets itself")
 
     def _product(self, name: str) -> int | None:
-        """The number that a variable is set to, as in `$((SLURM_NNODES * 4))`; None: nobody knows."""
+        """The number that a variable is set to, as in `$((SLURM_NNODES * 4))`; None if it is not certain."""
         known = self._known()
         text = self.values[name].source.strip('"') if name in self.values else ""
         inner = re.fullmatch(r"\$\(\((.*)\)\)", text)
@@ -264,7 +270,7 @@ class _Lifting:
         return product
 
     def _enters_folder(self, statement: Statement) -> bool:
-        """Whether it enters the folder of the submission, where castoff's jobs start."""
+        """Whether a statement enters the folder of submission, where castoff's jobs start."""
         words = [word.source.strip('"') for word in statement.words]
         target = self.reader.submit_dir
         return bool(target) and words in ([["cd", f"${target}"], ["cd", f"${{{target}}}"]])
@@ -272,7 +278,7 @@ class _Lifting:
     # The launch line.
 
     def _launch(self) -> tuple[dict[str, Any], list[Word]]:
-        """What it says in fields, and the words of its program."""
+        """The fields that follow from the launch line, and the words of its program."""
         words, where = self.last.words, f"line {self.last.line}"
         known = self._known()
         plain = [word.source if (text := word.valued(known)) is None else text for word in words]
@@ -303,7 +309,7 @@ class _Lifting:
             fields["launcher.torchrun"] = True
             if torch.asked.env:
                 fields["env"] = {**fields.get("env", {}), **torch.asked.env}
-            return fields, [*(Word(one, [(one, "")]) for one in torch.before), *rest]
+            return fields, [*(Word(text, [(text, "")]) for text in torch.before), *rest]
         if launch and launch.goes_on:
             fields["launcher.args"] = [*fields.get("launcher.args", []), launch.goes_on]
             self.remarks["launcher"] = "as in the script, the other ranks continue when one fails"
@@ -316,14 +322,14 @@ class _Lifting:
         return fields, rest
 
     def _modules(self, words: list[Word]) -> list[str]:
-        """The first names of the modules that Python runs, as `torch` of `-m torch.distributed.launch`."""
+        """Top-level names of the modules that Python runs: `torch` for `-m torch.distributed.launch`."""
         pairs = pairwise(word.literal or "" for word in words)
         return [module.split(".")[0] for flag, module in pairs if flag == "-m"]
 
     def _known(self) -> dict[str, str]:
-        """Variables whose values are one plain word, by the directives or by the script."""
-        sure = {name: word for name, word in self.values.items() if self.set_last[name] > self.changed}
-        values = {name: word.literal for name, word in sure.items()}
+        """Variables whose values are certain and one plain word, from the directives or the script."""
+        certain = {name: word for name, word in self.values.items() if self.set_last[name] > self.changed}
+        values = {name: word.literal for name, word in certain.items()}
         plain = {n: text for n, text in values.items() if text and re.fullmatch(r"[\w./:=,@%+-]+", text)}
         of_scheduler = self.reader.variables(self.asked).items()
         return {**{name: text for name, text in of_scheduler if text is not None}, **plain}
@@ -338,8 +344,8 @@ class _Lifting:
         for remark in asked.remarks:
             if remark.fate == "not expressed":
                 raise Unproven(f"{where}: {remark.text}")
-            own_hosts = remark.text.startswith("--hostfile") and "$PBS_NODEFILE" in plain
-            if remark.fate == "dropped" and not _HARMLESS.match(remark.text) and not own_hosts:
+            hosts_of_job = remark.text.startswith("--hostfile") and "$PBS_NODEFILE" in plain
+            if remark.fate == "dropped" and not _HARMLESS.match(remark.text) and not hosts_of_job:
                 raise Unproven(f"{where} has {remark.text.partition(':')[0]}")
             if remark.fate == "note" and remark.text.startswith("--export"):
                 raise Unproven(f"{where} has --export")
@@ -370,7 +376,7 @@ class _Lifting:
         return dict(env)
 
     def _command(self, words: list[Word]) -> list[str]:
-        """The program's words, by a shell in each rank where they hold variables."""
+        """The program's command; if its words contain variables, a shell in each rank expands them."""
         if all(word.literal is not None for word in words):
             return [word.literal or "" for word in words]
         where = f"line {self.last.line}"
@@ -384,7 +390,7 @@ class _Lifting:
         return ["bash", "-c", "".join(sets) + "exec " + " ".join(word.source for word in words)]
 
     def _needs(self, name: str, needed: dict[str, Statement]) -> None:
-        """A variable that the program's words hold must be the same in a rank."""
+        """Check that a variable in the program's words has the same value in a rank."""
         where = f"line {self.last.line} uses ${name}, which"
         if _OTHERS_IN_RANKS.fullmatch(name) and not self.reader.same_in_ranks.fullmatch(name):
             raise Unproven(f"{where} is another in a rank")
@@ -409,10 +415,10 @@ class _Lifting:
                 raise Unproven(f"{where} line {set_by.line} sets from what may change below it")
             self._needs(other, needed)
 
-    # What stands around it.
+    # The fields around the command.
 
     def _setup(self) -> dict[str, Any]:
-        """The lines before the launch line as one block, as they are."""
+        """The lines before the launch line as one unchanged block."""
         if not self.before:
             return {}
         source = self.script.encode()
@@ -429,7 +435,7 @@ class _Lifting:
         return {"setup": [block + "\n" if ends else f"set +e\n{block}\n"]}
 
     def _threads(self, fields: dict[str, Any]) -> dict[str, str]:
-        """OMP_NUM_THREADS as the script's ranks have it: castoff would set it to their cores."""
+        """Keep OMP_NUM_THREADS as in the script's ranks: castoff would set it to the cores of a rank."""
         name = "OMP_NUM_THREADS"
         env = fields.get("env", {})
         if name in env or name in self.asked.env:
@@ -451,7 +457,7 @@ class _Lifting:
         if "cores_per_rank" in fields and "launcher.torchrun" not in fields and self.asked.cpus_per_rank:
             return {}
         why = f"the script leaves {name} alone, and castoff would set it to a rank's cores"
-        if self.changed and "setup" in fields:  # a module or a file may set it: env would take that away
+        if self.changed and "setup" in fields:  # a module or a sourced file may set it: `env` would undo that
             fields["setup"] = [f"unset -v {name}\n", *fields["setup"]]
             return {"setup": why}
         fields["env"] = {**env, name: None}

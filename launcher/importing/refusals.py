@@ -1,4 +1,4 @@
-"""Texts that are not scripts for a scheduler. Pure."""
+"""Recognize texts that are not scripts for a scheduler. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _PYTHON = re.compile(r"(?:import \w|from \w[\w.]* import |def \w+\(|class \w+)")
 _UNHELD = re.compile(
     "[^\n\t\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
-"""What a block of YAML cannot hold, or would take for a line's end."""
+"""Characters that a block of YAML cannot contain, or would take for a line break."""
 
 
 class NotAScript(CastoffError):
-    """What was to be read is not a script for a scheduler."""
+    """The text is not a script for a scheduler."""
 
     exit_code = 2
 
 
 def check(text: str) -> None:
-    """Look whether a text may be a script; its lines end in LF.
+    """Check that a text may be a script; its lines end in LF.
 
     Raises:
-        NotAScript: it is none, or no job file can hold it.
+        NotAScript: the text is not a script, or no job file can contain it.
     """
     if not text.strip():
         raise NotAScript(f"is empty: {_NAME_IT}")
@@ -43,8 +43,8 @@ def check(text: str) -> None:
     is_job = re.search(r"^(?:command|script):", text, re.MULTILINE)
     if is_job and not directives and not text.startswith("#!"):
         raise NotAScript("is a job file already; castoff render FILE shows its script")
-    if found := _UNHELD.search(text):
-        line, char = text.count("\n", 0, found.start()) + 1, found.group()
+    if unheld := _UNHELD.search(text):
+        line, char = text.count("\n", 0, unheld.start()) + 1, unheld.group()
         if "\udc80" <= char <= "\udcff":
             raise NotAScript(f"is not UTF-8 text (line {line}); save it as UTF-8")
         raise NotAScript(f"holds the character U+{ord(char):04X} (line {line}), which no job file can hold")
@@ -52,18 +52,20 @@ def check(text: str) -> None:
 
 def _is_notebook(text: str) -> bool:
     try:
-        found = json.loads(text) if text.lstrip().startswith("{") else None
+        data = json.loads(text) if text.lstrip().startswith("{") else None
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and "cells" in found
+    return isinstance(data, dict) and "cells" in data
 
 
 def _language(text: str) -> str:
-    """The language of a program that is not a shell script; empty: it is one, or nobody knows."""
+    """The language of a program that is not a shell script; empty for a shell script or an unknown
+    language.
+    """
     first = text.split("\n", 1)[0]
     if first.startswith("#!"):
-        found = re.match(r"#!\s*(?:\S*/)?(?:env\s+(?:-S\s+)?)?([\w.+-]+)", first)
-        name = found[1] if found else ""
+        shebang = re.match(r"#!\s*(?:\S*/)?(?:env\s+(?:-S\s+)?)?([\w.+-]+)", first)
+        name = shebang[1] if shebang else ""
         return name if re.match(r"python|perl|ruby|julia|Rscript|node", name) else ""
     begins = re.match(rf"(?:\s*(?:#.*)?\n)*{_PYTHON.pattern}", text)
     lines = re.findall(rf"^{_PYTHON.pattern}", text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""A script for a scheduler, read as a job. Pure: it is never run, and nothing else is read."""
+"""Convert a script for a scheduler to a job. Pure functions: the script is never run."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ _MOST_LISTED = 8
 
 
 def read_script(text: str, name: str, wish: Wish | None = None) -> Imported:
-    """Read a script. It is never run, and nothing else is read.
+    """Convert a script to a job. The script is never run, and no other file is read.
 
-    `name`: of its file, which schedulers give the job. `wish`: what castoff is to start, its ranks or itself.
+    `name`: the script's file name, which schedulers use as the job's name. `wish`: whether castoff must start
+    the job's ranks, or must keep the script; None: it keeps the script unless starting the ranks is safe.
 
     Raises:
-        NotAScript: it holds no script for a scheduler, or one that no job file can hold.
+        NotAScript: the text is not a script for a scheduler, or no job file can contain it.
     """
     notes = []
     if text.startswith("\ufeff"):
@@ -54,21 +55,21 @@ def read_script(text: str, name: str, wish: Wish | None = None) -> Imported:
 
 
 def _lift(result: Imported, head: Head, script: str) -> None:
-    """A job whose ranks castoff starts."""
-    found = lifted(head, script)
-    env = {**head.asked.env, **found.fields.get("env", {})}
-    fields = {**_of_both(head, head.asked.directives), **head.asked.of_ranks, **found.fields}
+    """Let castoff start the job's ranks."""
+    job = lifted(head, script)
+    env = {**head.asked.env, **job.fields.get("env", {})}
+    fields = {**_of_both(head, head.asked.directives), **head.asked.of_ranks, **job.fields}
     fields["shell"] = "/bin/bash -l" if re.match(r"#!.*\s-\w*l", script) else "/bin/bash"
     result.fields = {**fields, "env": env} if env else fields
-    result.remarks |= found.remarks
+    result.remarks |= job.remarks
     for directive, value in head.asked.raw.items():
-        if directive in found.streams:
+        if directive in job.streams:
             why = "castoff logs shows what each rank writes"
             result.left_out.append(Entry(0, f"{directive}: {value}", why))
 
 
 def _of_both(head: Head, directives: dict[str, str | bool]) -> dict[str, Any]:
-    """Fields of a job, whoever starts its ranks."""
+    """The fields of a job that do not depend on who starts its ranks."""
     fields = {**head.asked.fields}
     if directives and head.reader:
         fields["directives"] = {head.reader.name: dict(directives)}
@@ -76,19 +77,19 @@ def _of_both(head: Head, directives: dict[str, str | bool]) -> dict[str, Any]:
 
 
 def _add_name(result: Imported, file: str) -> None:
-    """The job's name where no directive says one: that of the script's file, if castoff can give it."""
+    """Name the job after the script's file if no directive names it and castoff can use this name."""
     if "name" in result.fields:
         return
     name = file
     if result.scheduler and scheduler_of(result.scheduler).name_problem(file):
         name = program_name([file])
         note = f"The job's name, by which files may be called, is {name} in place of {file}."
-        result.notes = [*(one for one in result.notes if one != note), note]
+        result.notes = [*(other for other in result.notes if other != note), note]
     result.fields = {"name": name} | result.fields
 
 
 def _keep(result: Imported, head: Head, script: str) -> None:
-    """A job that holds the script."""
+    """Keep the script as a whole in the job."""
     asked, reader = head.asked, head.reader
     lines = [line for number, line in enumerate(script.split("\n"), 1) if number not in head.directives]
     if asked.shell and not lines[0].startswith("#!"):
@@ -116,21 +117,21 @@ def _keep(result: Imported, head: Head, script: str) -> None:
 
 
 def _of_its_scheduler(reader: ScriptReader, lines: list[str]) -> list[str]:
-    """A note on the commands and variables that a script has under no other scheduler."""
+    """A note about commands and variables that the script lacks under another scheduler."""
     code = (line for line in lines if not line.lstrip().startswith("#"))
-    found = [*dict.fromkeys(match.group() for line in code for match in reader.own.finditer(line))]
-    listed = ", ".join(found[:_MOST_LISTED]) + (" …" if len(found) > _MOST_LISTED else "")
-    return [f"On another scheduler than {reader.scheduler} the script lacks: {listed}."] if found else []
+    names = [*dict.fromkeys(match.group() for line in code for match in reader.own.finditer(line))]
+    listed = ", ".join(names[:_MOST_LISTED]) + (" …" if len(names) > _MOST_LISTED else "")
+    return [f"On another scheduler than {reader.scheduler} the script lacks: {listed}."] if names else []
 
 
 def _enters(folder: str, lines: list[str]) -> bool:
-    """Whether the first command enters a folder that a variable names, or ends the script."""
+    """Whether the first command enters the folder that the variable named `folder` holds."""
     first = next((line for line in lines if line.strip() and not line.lstrip().startswith("#")), "")
     return bool(re.match(rf"""\s*cd\s+"?\$\{{?{folder}\}}?"?\s*(?:$|;|#|\|\||&&)""", first))
 
 
 def job_of(result: Imported) -> JobSpec:
-    """The job that a script was read as."""
+    """The job that a script was converted to."""
     return JobSpec.of(nested(result.fields))
 
 

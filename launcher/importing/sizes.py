@@ -1,4 +1,6 @@
-"""What a script asks for of each node, and whether castoff would ask for the same for its ranks. Pure."""
+"""The resources that a script requests for each node, and whether castoff would request the same. Pure
+functions.
+"""
 
 from __future__ import annotations
 
@@ -8,35 +10,37 @@ from castoff.launcher.launchers.foreign.asked import Asked
 
 
 class Unproven(Exception):
-    """Why a job whose ranks castoff starts might be another than the script's."""
+    """A job whose ranks castoff starts might differ from the script's; the text is the reason."""
 
 
 def of_each_node(job: Asked) -> dict[str, Any]:
-    """Fields of a job that keeps its script, for other schedulers: what directives ask for of each node."""
-    found: dict[str, Any] = {}
+    """Sizes of each node by the directives, for a job that keeps its script and runs under another
+    scheduler.
+    """
+    fields: dict[str, Any] = {}
     if {"nodes", "ntasks", "select", "nslots"} & {*job.raw}:
-        found["nodes"] = job.nodes
+        fields["nodes"] = job.nodes
     tasks = _tasks(job)
     cpus = job.node_cpus or tasks * (job.cpus_per_rank or 1)
     devices = _devices(job)
     if job.device_cpus and devices:
         cpus = max(cpus, job.device_cpus * devices)
     if cpus > 1:
-        found["cores_per_rank"] = cpus
+        fields["cores_per_rank"] = cpus
     if devices:
-        found["devices_per_rank"] = devices
-    return found
+        fields["devices_per_rank"] = devices
+    return fields
 
 
 def _tasks(job: Asked) -> int:
-    """The most tasks that a node has by the directives."""
+    """The largest number of tasks on a node, by the directives."""
     if job.ranks:
         return -(-job.ranks // (job.nodes or 1))
     return job.ranks_per_node or 1
 
 
 def _devices(job: Asked) -> int | None:
-    """The most devices that a node has by the directives."""
+    """The largest number of devices on a node, by the directives."""
     if job.node_devices:
         return job.node_devices
     if job.rank_devices:
@@ -47,13 +51,14 @@ def _devices(job: Asked) -> int | None:
 def of_ranks(
     job: Asked, line: Asked | None, torch: Asked | None, *, per_device: bool, by_tasks: bool
 ) -> dict[str, Any]:
-    """Fields of a job whose ranks castoff starts, which asks for what the script does.
+    """Sizes for a job whose ranks castoff starts, which requests the same as the script.
 
-    `line`: what the launcher is asked for, None where there is none; `torch`: torchrun. `per_device`: whether
-    torchrun starts a rank on each device.
+    `job`: the directives. `line`: the launcher's options; None without a launcher. `torch`: torchrun's
+    options. `per_device`: whether torchrun starts a rank on each device. `by_tasks`: whether the launcher
+    starts the tasks of the directives if its options give no number.
 
     Raises:
-        Unproven: it would not.
+        Unproven: it would request something else.
     """
     nodes, tasks, devices = job.nodes or 1, _tasks(job), _devices(job)
     if job.ranks and job.ranks % nodes:
@@ -74,16 +79,16 @@ def of_ranks(
             raise Unproven("nothing says how many ranks torchrun starts on a node")
     elif nodes * per_node == 1:
         raise Unproven("the launch line starts one process, which may start workers of its own")
-    found = {"nodes": nodes, "ranks_per_node": per_node}
+    fields = {"nodes": nodes, "ranks_per_node": per_node}
     return (
-        found
+        fields
         | _cores(job, line or Asked(), outer, tasks, per_node)
         | _devices_per_rank(line, torch, devices, outer, per_node)
     )
 
 
 def _of_each_node(line: Asked, nodes: int, tasks: int, *, by_tasks: bool) -> int:
-    """How many processes the launcher starts on each node."""
+    """The number of processes that the launcher starts on each node."""
     if line.nodes and line.nodes != nodes:
         raise Unproven(f"the launch line uses {line.nodes} of {nodes} nodes")
     if line.ranks is None:
@@ -92,16 +97,16 @@ def _of_each_node(line: Asked, nodes: int, tasks: int, *, by_tasks: bool) -> int
         return line.ranks_per_node or tasks
     if line.ranks < nodes:
         raise Unproven(f"the launch line uses {line.ranks} of {nodes} nodes")
-    each, rest = divmod(line.ranks, nodes)
-    if rest or line.ranks_per_node not in (None, each):
+    per_node, rest = divmod(line.ranks, nodes)
+    if rest or line.ranks_per_node not in (None, per_node):
         raise Unproven(f"{line.ranks} ranks are not the same number on each of {nodes} nodes")
-    if nodes > 1 and line.ranks_per_node is None and each != tasks:
+    if nodes > 1 and line.ranks_per_node is None and per_node != tasks:
         raise Unproven(f"nothing says on which nodes {line.ranks} ranks start")
-    return each
+    return per_node
 
 
 def _cores(job: Asked, line: Asked, outer: int, tasks: int, per_node: int) -> dict[str, Any]:
-    """Cores of a rank, where the script says how many CPUs it has."""
+    """The cores of a rank, if the script requests a number of CPUs."""
     cpus = job.node_cpus or (job.cpus_per_rank * tasks if job.cpus_per_rank else None)
     whole = bool(job.fields.get("exclusive"))
     asked = line.cpus_per_rank * outer if line.cpus_per_rank else None

@@ -1,4 +1,4 @@
-"""torchrun's command line. Pure."""
+"""Read torchrun's command line. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ _OF_CASTOFF = {
     *("rdzv-backend", "rdzv-endpoint", "rdzv-id", "node-rank", "master-addr", "master-port"),
     *("standalone", "local-addr", "use-env"),
 }
-"""Options about where ranks meet, which castoff chooses."""
+"""Options about the rendezvous, which castoff sets itself."""
 _AS_VARIABLES = ("max-restarts", "monitor-interval", "start-method", "role")
 
 
 class Torchrun(NamedTuple):
-    """A command line of torchrun's, read."""
+    """A torchrun command line."""
 
     asked: Asked
-    """`ranks_per_node`, and `nodes` if it says how many there are."""
+    """`ranks_per_node`, and `nodes` if the command line gives their number."""
     per_device: bool
-    """Whether it starts a rank on each device."""
+    """Whether torchrun starts a rank on each device."""
     before: list[str]
-    """The interpreter that stands before the program's words."""
+    """The interpreter's words, which precede the program's."""
     program: int
-    """How many words the program has, at the end of the line."""
+    """The number of the program's words at the end of the line."""
 
 
 def read_torchrun(words: list[str]) -> Torchrun | None:
-    """What it asks for; None: these words are not torchrun's."""
+    """Read a command line; None if it does not start torchrun."""
     name = PurePosixPath(words[0]).name if words else ""
     if name == "torchrun":
         interpreter, rest = ["python"], words[1:]
     elif re.fullmatch(r"python[0-9.]*", name):
-        at = next((n for n, word in enumerate(words[1:], 1) if word not in ("-u", "-B", "-I")), 0)
-        if words[at : at + 2] != ["-m", "torch.distributed.run"]:
+        start = next((n for n, word in enumerate(words[1:], 1) if word not in ("-u", "-B", "-I")), 0)
+        if words[start : start + 2] != ["-m", "torch.distributed.run"]:
             return None
-        interpreter, rest = words[:at], words[at + 2 :]
+        interpreter, rest = words[:start], words[start + 2 :]
     else:
         return None
     asked = Asked()
-    plain = [re.sub("^--[^=]+", lambda one: one.group().replace("_", "-"), word) for word in rest]
+    plain = [re.sub("^--[^=]+", lambda match: match.group().replace("_", "-"), word) for word in rest]
     options, program = _TORCHRUN.read(plain)
-    given = {option.name: option.value or "" for option in options}
+    values = {option.name: option.value or "" for option in options}
     for option in options:
         name, text = option.name, option.value or ""
         if name == "nnodes":
@@ -66,7 +66,7 @@ def read_torchrun(words: list[str]) -> Torchrun | None:
             asked.env[f"PET_{name.replace('-', '_').upper()}"] = text
         elif name not in {*_OF_CASTOFF, "module", "no-python", "nproc-per-node"}:
             asked.refuse(f"castoff does not know torchrun's --{name}")
-    if "nproc-per-node" not in given:
+    if "nproc-per-node" not in values:
         asked.ranks_per_node = 1
-    before = [] if "no-python" in given else [*interpreter, "-m"] if "module" in given else interpreter
-    return Torchrun(asked, given.get("nproc-per-node") in ("gpu", "auto"), before, len(program))
+    before = [] if "no-python" in values else [*interpreter, "-m"] if "module" in values else interpreter
+    return Torchrun(asked, values.get("nproc-per-node") in ("gpu", "auto"), before, len(program))

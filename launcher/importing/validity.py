@@ -1,4 +1,4 @@
-"""What castoff's own loader refuses of an imported job. Pure."""
+"""Check an imported job with the rules of job files. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from castoff.launcher.importing.sizes import Unproven
 
 
 def check_lifted(result: Imported) -> None:
-    """Look whether the loader takes a job whose ranks castoff starts.
+    """Check that a job whose ranks castoff starts is a valid job file.
 
     Raises:
-        Unproven: it does not.
+        Unproven: a field is invalid.
     """
     try:
         JobSpec.of(nested(result.fields))
@@ -21,7 +21,7 @@ def check_lifted(result: Imported) -> None:
 
 
 def make_valid(result: Imported) -> None:
-    """Take away what castoff's own loader refuses, and say so."""
+    """Remove fields that are invalid in a job file, and list them as refused."""
     while True:
         try:
             JobSpec.of(nested(result.fields))

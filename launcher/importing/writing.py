@@ -1,4 +1,4 @@
-"""A job file for a script that was read, with comments on what became of its lines. Pure."""
+"""Write the job file of an imported script, with comments about its lines. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from castoff.launcher.typed.structure import fields_of
 _WIDTH = 110
 
 _ORDER = sorted(fields_of(JobSpec), key=lambda name: (name != "name", name == "script", name == "directives"))
-"""A job's name, then its fields as they are declared; a script is long, and comes last."""
+"""A job's name first, then its fields as they are declared, then directives and the script."""
 
 
 def job_file(result: Imported, source: str, site: str) -> str:
-    """The text of a job file; `source` is the script's name, `site` one to look at it with."""
+    """The text of the job file. `source`: the script's name; `site`: a site for the command in its first
+    comment.
+    """
     fields = nested(result.fields)
     lines = _comment(f"Imported from {source}. Look first: castoff render JOB.yaml --site {site}")
     if result.kept:
@@ -54,15 +56,15 @@ def _comment(text: str, indent: str = "") -> list[str]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Numbers and words like `on` are quoted, as all of it is text."""
+    """Writes every value as text, so numbers and words like `on` are quoted."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, False)  # lists stand further in than their names
+        super().increase_indent(flow, False)  # indents lists more than their names
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    looks_otherwise = re.fullmatch(r"[-+.]?[0-9][0-9_.:eE+-]*", text) or text.lower() in _WORDS
-    style = '"' if looks_otherwise or not text.isprintable() else None
+    looks_like_other_type = re.fullmatch(r"[-+.]?[0-9][0-9_.:eE+-]*", text) or text.lower() in _WORDS
+    style = '"' if looks_like_other_type or not text.isprintable() else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
 
 
@@ -72,7 +74,7 @@ _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", "~"}
 
 
 def _field(name: str, value: Any) -> list[str]:
-    """A field over one line where it fits, else over several; scripts as blocks."""
+    """A field on one line if it fits, else on several; scripts as blocks."""
     if name == "script":
         return block("script: ", value, 2)
     if name == "setup":
@@ -84,12 +86,15 @@ def _field(name: str, value: Any) -> list[str]:
 
 
 def block(start: str, text: str, indent: int) -> list[str]:
-    """A text of lines as a literal block, which holds it byte for byte; `indent`: of its lines."""
+    """A text as a literal block, which keeps it byte for byte, with `indent` spaces before its lines."""
     outer = len(start) - len(start.lstrip())
-    own = str(indent - outer) if text[:1] in (" ", "\t", "\n") else ""
+    indicator = str(indent - outer) if text[:1] in (" ", "\t", "\n") else ""
     body = text[:-1] if text.endswith("\n") else text
-    chomps = "-" if not text.endswith("\n") else "+" if body.endswith("\n") or not body else ""
-    return [f"{start}|{own}{chomps}", *(" " * indent + line if line else "" for line in body.split("\n"))]
+    chomping = "-" if not text.endswith("\n") else "+" if body.endswith("\n") or not body else ""
+    return [
+        f"{start}|{indicator}{chomping}",
+        *(" " * indent + line if line else "" for line in body.split("\n")),
+    ]
 
 
 def _dumped(value: Any, *, flow: bool) -> list[str]:

@@ -5,8 +5,8 @@
     me = RankEnv.detect()
     me.export()  # now torch.distributed.init_process_group(init_method="env://") works
 
-`python -m castoff.launcher.ranks` shows what is found and from where (`--json` for programs). Standard
-library only, and little of it: this runs once in every rank.
+`python -m castoff.launcher.ranks` shows the rank and the variables it comes from (`--json` for programs).
+These modules run in every rank, so they import only the standard library, and little of it.
 """
 
 from __future__ import annotations

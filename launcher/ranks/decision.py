@@ -1,8 +1,9 @@
-"""Which variables count when they name different ranks.
+"""Decide which variables to believe if they name different ranks.
 
-castoff's mark comes first where it fits the innermost launcher, then that launcher, then a bare RANK triple;
-but each of them can be left over from a task further out, and a wrong choice makes every rank "rank 0 of 1"
-without a word. So each is checked against the others, and a contradiction is an error that names the fix.
+castoff's marks win if they fit the innermost launcher, then this launcher's variables, then RANK, WORLD_SIZE
+and LOCAL_RANK alone. But each can be left over from an outer task, and a wrong choice would silently make
+every rank "rank 0 of 1". So each is checked against the others, and a contradiction is an error that names
+the fix.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from castoff.launcher.ranks.families import (
 from castoff.launcher.ranks.rendezvous import TRIPLE, alone, complete, in_slurm_job
 
 MARKERS = (*(launcher for launcher, *_ in FAMILIES if launcher != "torchrun"), "local")
-"""The values that CASTOFF_LAUNCHER may have."""
+"""The possible values of CASTOFF_LAUNCHER."""
 
 MARKS = ("CASTOFF_LAUNCHER", "CASTOFF_RANK", "CASTOFF_DEVICE")
-"""The variables that castoff's script exports besides torch's."""
+"""The variables that castoff's script exports in addition to torch's."""
 
 UNSET_TRIPLE = "unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK"
 
 
 def decide(around: Around) -> Placement:
-    """Decide which rank this process is; raises PlacementError if nothing says so for certain.
+    """Decide which rank this process is; raise PlacementError if the variables do not determine it.
 
-    What castoff exported for a task around this one is taken out of `around`.
+    Removes from `around` the variables that castoff exported for an outer task.
     """
     family = innermost(around)
     if "CASTOFF_LAUNCHER" not in around:
@@ -42,7 +43,7 @@ def decide(around: Around) -> Placement:
         _check_neighbours(around, family or reported, by_mark=family is None)
         placement = reported
     else:
-        of_torchrun = family is not None and family.launcher == "torchrun"  # which sets the others anew
+        of_torchrun = family is not None and family.launcher == "torchrun"  # it has set the others itself
         others = () if of_torchrun else (*(field.upper() for field in PLACE), "MASTER_ADDR", "MASTER_PORT")
         for name in (*MARKS, *others):
             around.pop(name, None)
@@ -52,7 +53,7 @@ def decide(around: Around) -> Placement:
 
 
 def _of_this_task(around: Around, family: Placement | None) -> Placement | None:
-    """The place that castoff's script exported; None if a launcher further in has placed this process."""
+    """The placement that castoff's script exported; None if an inner launcher has placed this process."""
     marker = around["CASTOFF_LAUNCHER"]
     if marker not in MARKERS:
         raise PlacementError(
@@ -63,14 +64,14 @@ def _of_this_task(around: Around, family: Placement | None) -> Placement | None:
         return None
     reported = _read_place(around, marker)
     reported.sources["launcher"] = "CASTOFF_LAUNCHER"
-    lost = [name for name in ("CASTOFF_RANK", *map(str.upper, PLACE[:4])) if name not in around]
-    if lost and family is None:
+    missing = [name for name in ("CASTOFF_RANK", *map(str.upper, PLACE[:4])) if name not in around]
+    if missing and family is None:
         raise PlacementError(
-            f"CASTOFF_LAUNCHER={marker} says castoff started this rank, but {' and '.join(lost)}, which it"
+            f"CASTOFF_LAUNCHER={marker} says castoff started this rank, but {' and '.join(missing)}, which it"
             " exports too, not: something in between removed it. Keep all that castoff exports, or, if this"
             " process is not a rank of that job: unset CASTOFF_LAUNCHER"
         )
-    if lost:
+    if missing:
         return None
     if around["CASTOFF_RANK"] != f"{reported.rank}/{reported.world_size}":
         raise PlacementError(
@@ -79,7 +80,7 @@ def _of_this_task(around: Around, family: Placement | None) -> Placement | None:
             f" else what sets RANK again is left over: {UNSET_TRIPLE}"
         )
     if family is None:
-        # A task of srun has its step's variables; a batch script has not.
+        # A task of srun has its step's variables; a batch script does not.
         return None if marker == "srun" and in_slurm_job(around) else reported
     if reported.node_rank is None:
         reported.node_rank = family.node_rank
@@ -92,7 +93,7 @@ def _of_this_task(around: Around, family: Placement | None) -> Placement | None:
 
 
 def _kin(placement: Placement) -> str:
-    # Intel MPI's mpiexec is a Hydra; which one a site's mpiexec is shows only in its ranks.
+    # Intel MPI's mpiexec is based on Hydra; only the ranks show which of the two a site's mpiexec is.
     return placement.launcher.replace("intelmpi", "hydra")
 
 
@@ -102,8 +103,8 @@ def _without_castoff(around: Around, family: Placement | None) -> Placement:
     whole = len(present) == len(TRIPLE)
     if family is not None:
         _check_neighbours(around, family)
-        again = whole and family.launcher != "torchrun"
-        return _inside(around, family) if again else complete(family, around)
+        has_triple = whole and family.launcher != "torchrun"
+        return _inside(around, family) if has_triple else complete(family, around)
     if whole:
         placement = complete(_read_place(around, "environment"), around)
         _check_neighbours(around, placement)
@@ -115,19 +116,19 @@ def _without_castoff(around: Around, family: Placement | None) -> Placement:
             f" rank. Whatever starts the ranks must export all of {', '.join(TRIPLE)}; if nothing"
             f" does, they are left over: {UNSET_TRIPLE}"
         )
-    lost = [name for name in MPI_RANKS + MPI_SIZES if name in around]
-    if lost:
+    left_over = [name for name in MPI_RANKS + MPI_SIZES if name in around]
+    if left_over:
         raise PlacementError(
-            f"{around.shown(lost)} was set by a launcher that"
+            f"{around.shown(left_over)} was set by a launcher that"
             " castoff does not know, or is left over: its companions (size, local rank) are"
             " missing, so the rank is not known. Export RANK, WORLD_SIZE, LOCAL_RANK and"
-            f" LOCAL_WORLD_SIZE in a wrapper around the program, or: unset {' '.join(lost)}"
+            f" LOCAL_WORLD_SIZE in a wrapper around the program, or: unset {' '.join(left_over)}"
         )
     return alone(around)
 
 
 def _read_place(around: Around, launcher: str) -> Placement:
-    """Read RANK and its companions, as far as they are set."""
+    """Read RANK and the related variables that are set."""
     placement = Placement(launcher)
     for field in PLACE:
         if field.upper() in around:
@@ -136,31 +137,35 @@ def _read_place(around: Around, launcher: str) -> Placement:
 
 
 def _inside(around: Around, family: Placement) -> Placement:
-    """Place by a RANK triple inside a launcher's task: that very rank, or one that the task has spawned."""
+    """Place a process that has a RANK triple inside a launcher's task: as the task itself, or as a rank that
+    it spawned.
+    """
     placement = _read_place(around, "environment")
     if _same_rank(placement, family):
         if family.world_size is None:
             family.take("world_size", placement.world_size, "WORLD_SIZE")
         return complete(family, around)
     tasks, ranks = family.world_size or 0, placement.world_size or 0
-    each = ranks // tasks if tasks else 0
-    fits = tasks == 1 or (each > 0 and divmod(placement.rank, each) == (family.rank, placement.local_rank))
-    if each < 2 or ranks != each * tasks or not fits:
+    per_task = ranks // tasks if tasks else 0
+    fits = tasks == 1 or (
+        per_task > 0 and divmod(placement.rank, per_task) == (family.rank, placement.local_rank)
+    )
+    if per_task < 2 or ranks != per_task * tasks or not fits:
         raise PlacementError(
             f"{around.shown(TRIPLE)} contradicts {family.launcher}, which says"
             f" {_shown_family(family)}: all tasks would take the same place. The variables are"
             f" left over or set by hand; before the ranks are started: {UNSET_TRIPLE}"
         )
     if placement.local_world_size is None:
-        placement.take("local_world_size", each, f"ranks inside each task of {family.launcher}")
+        placement.take("local_world_size", per_task, f"ranks inside each task of {family.launcher}")
     return complete(placement, around)
 
 
 def _check_neighbours(around: Around, placement: Placement, *, by_mark: bool = False) -> None:
-    """Refuse a placement that a variable of another launcher contradicts: one of the two is left over.
+    """Reject a placement that a variable of another launcher contradicts, since one of the two is left over.
 
-    A job that was submitted from inside a rank of an mpiexec inherits that rank's variables, and
-    all of its tasks would take its place. `by_mark`: castoff's mark alone places it, no launcher's family.
+    A job that was submitted from inside a rank of an mpiexec inherits that rank's variables, so all its tasks
+    would take that rank. `by_mark`: only castoff's marks place this process, not a launcher's variables.
     """
     if placement.launcher in ("hydra", "intelmpi", "openmpi") and slurm_in_step(around):
         proxies = around.number("SLURM_STEP_NUM_TASKS") or 0
@@ -175,7 +180,7 @@ def _check_neighbours(around: Around, placement: Placement, *, by_mark: bool = F
             " If an mpiexec inside the task did, before mpiexec: unset SLURM_STEP_NUM_TASKS"
         )
     if not by_mark and placement.launcher not in ("srun", "pals", "local", "environment"):
-        return  # under Hydra, say, the PMIX_RANK of the srun that started its proxy
+        return  # e.g. under Hydra, PMIX_RANK is that of the srun that started its proxy
     for names, expected in ((MPI_RANKS, placement.rank), (MPI_SIZES, placement.world_size)):
         for name in names:
             if expected is not None and around.number(name) not in (None, expected):
@@ -186,12 +191,12 @@ def _check_neighbours(around: Around, placement: Placement, *, by_mark: bool = F
                 )
 
 
-def _same_rank(one: Placement, other: Placement) -> bool:
-    return one.rank == other.rank and other.world_size in (None, one.world_size)
+def _same_rank(placement: Placement, other: Placement) -> bool:
+    return placement.rank == other.rank and other.world_size in (None, placement.world_size)
 
 
 def _check(placement: Placement) -> None:
-    """Refuse numbers that no rank can have."""
+    """Reject numbers that no rank can have."""
 
     def named(field: str) -> str:
         source = placement.sources.get(field, field)

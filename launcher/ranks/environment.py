@@ -1,4 +1,6 @@
-"""A rank's place according to its environment: `RankEnv`, and what a start must clear before."""
+"""The rank of a process according to its environment (`RankEnv`), and the variables to clear before ranks
+start.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +19,26 @@ if TYPE_CHECKING:
 
 STALE_NAMES: frozenset[str] = frozenset(
     (
-        # castoff's own, and those of torch.distributed
+        # castoff's variables, and those of torch.distributed
         *MARKS,
         *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"),
         *("GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME"),
         *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS"),
         *("TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_SIGNALS_TO_HANDLE"),
-        # Hydra, Intel MPI, and PMI in general; not PMI_NO_FORK and its like, which people set
+        # Hydra, Intel MPI, and PMI in general; not PMI_NO_FORK and the like, which users set
         *("PMI_RANK", "PMI_SIZE", "PMI_FD", "PMI_PORT", "PMI_ID", "PMI_JOBID", "PMI_SPAWNED"),
         *("PMI_HOSTNAME", "I_MPI_HYDRA_UUID", "PMIX_RANK", "PMIX_ID", "PMIX_NAMESPACE", "PMIX_HOSTNAME"),
         # PALS; not its inputs (PALS_PMI, PALS_NRANKS, PALS_PPN, PALS_PING_PERIOD …)
         *("PALS_RANKID", "PALS_NODEID", "PALS_SIZE", "PALS_APID", "FLUX_JOB_SIZE", "FLUX_JOB_NNODES"),
-        # Slurm's place of a task, which a job inherits from the step it was submitted in. srun sets
-        # them anew; what it reads (SLURM_JOB_ID, SLURM_NTASKS …) stays.
+        # A task's rank in Slurm, which a job inherits from the step it was submitted in. srun sets these
+        # again; variables that it reads (SLURM_JOB_ID, SLURM_NTASKS …) stay.
         *("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURM_STEPID"),
     )
 )
-"""Variables that a script unsets before it starts ranks, so that no leftover reaches one.
+"""Variables that a script unsets before it starts ranks, so that ranks do not inherit leftovers.
 
-These are what launchers set for their ranks; a launcher reads none of them. `castoff_clear_stale_env` in
-templates/machinery/environment.sh names the same.
+Launchers set these for their ranks, and read none of them. `castoff_clear_stale_env` in
+templates/machinery/environment.sh has the same list.
 """
 
 STALE_PREFIXES: tuple[str, ...] = (
@@ -49,12 +51,13 @@ STALE_PREFIXES: tuple[str, ...] = (
 
 
 def is_stale(name: str) -> bool:
-    """Whether launchers set this variable for their ranks, so that ranks of another launcher must not see
-    it."""
+    """Whether launchers set this variable for their ranks, so that ranks of another launcher must not
+    see it.
+    """
     return name in STALE_NAMES or name.startswith(STALE_PREFIXES)
 
 
-# Not typing's: that alone would cost a rank more than all of castoff.launcher.ranks.
+# Not typing.NamedTuple: importing typing would take longer than all of castoff.launcher.ranks.
 _Fields = namedtuple(
     "_Fields",
     "rank world_size local_rank local_world_size node_rank master_addr master_port device launcher sources",
@@ -64,9 +67,9 @@ FIELDS = _Fields._fields[:7]
 
 
 class RankEnv(_Fields):
-    """This process's place among the ranks of its job. Immutable.
+    """This process's rank and its place among the ranks of its job. Immutable.
 
-    Equal to another when all but `sources` is equal: where a value came from changes nothing.
+    Two are equal if everything but `sources` is equal.
     """
 
     __slots__ = ()
@@ -86,52 +89,53 @@ class RankEnv(_Fields):
     None: use the local rank modulo the number of devices.
     """
     launcher: str
-    """srun, pals, hydra, intelmpi, openmpi, torchrun, flux; local: castoff's own;
-    environment: RANK and its companions, set by something else; single: nothing around."""
+    """srun, pals, hydra, intelmpi, openmpi, torchrun or flux; local: castoff's own; environment: RANK and
+    related variables that something else set; single: no launcher.
+    """
     sources: dict[str, str]
-    """Field to the variable it came from."""
+    """For each field, the variable it came from."""
 
     @classmethod
     def detect(
         cls, environ: Mapping[str, str] | None = None, *, read_file: Callable[[str], str] = read_text
     ) -> RankEnv:
-        """Find this process's place, in `environ` instead of its own variables if given.
+        """Find this process's rank from `environ`; None: from its own environment.
 
-        Raises PlacementError when the place is unknown or contradictory: guessing "rank 0 of
-        1" would start many jobs of one rank, which all train the same and say nothing.
+        Raises PlacementError if the rank is unknown or the variables contradict each other: a guess of "rank
+        0 of 1" would silently turn one job of many ranks into many jobs of one rank.
         """
         around = Around(os.environ if environ is None else environ, read_file)
         placement = decide(around)
         values = {field: getattr(placement, field) for field in PLACE}
         sources = dict(placement.sources)
-        for field, found in (
+        for field, value_and_source in (
             ("master_addr", address(placement, around)),
             ("master_port", port(placement, around)),
         ):
-            if found is not None:
-                values[field], sources[field] = found
+            if value_and_source is not None:
+                values[field], sources[field] = value_and_source
         device = around.number("CASTOFF_DEVICE")
         if device is not None and (shown := within(around, device)) is not None:
             values["device"], sources["device"] = shown, "CASTOFF_DEVICE"
         return cls(**values, launcher=placement.launcher, sources=sources)
 
     def variables(self) -> dict[str, str]:
-        """List what torch.distributed's `env://` reads, as far as it is known."""
+        """The variables that torch.distributed's `env://` reads, as far as they are known."""
         values = {field.upper(): getattr(self, field) for field in FIELDS}
-        return {name: str(what) for name, what in values.items() if what is not None}
+        return {name: str(value) for name, value in values.items() if value is not None}
 
     def export(self, environ: MutableMapping[str, str] | None = None) -> None:
-        """Set those variables, so that `init_process_group("env://")` works at once.
+        """Set the variables that torch.distributed's `env://` reads.
 
-        Under torchrun MASTER_ADDR and MASTER_PORT stay as they are. castoff's marks of a task
-        further out, and a NODE_RANK that is not this process's, are removed.
-        Raises PlacementError when MASTER_ADDR is needed and not known.
+        Under torchrun, MASTER_ADDR and MASTER_PORT are not changed. castoff's marks of an outer task, and
+        NODE_RANK if this process's node is unknown, are removed.
+        Raises PlacementError if MASTER_ADDR is needed but unknown.
         """
         target: MutableMapping[str, str] = os.environ if environ is None else environ
-        mine = self.variables()
+        variables = self.variables()
         if self.launcher == "torchrun":
-            mine.pop("MASTER_ADDR", None)
-            mine.pop("MASTER_PORT", None)
+            variables.pop("MASTER_ADDR", None)
+            variables.pop("MASTER_PORT", None)
         elif self.master_addr is None or self.master_port is None:
             raise PlacementError(
                 f"no variable gives the host of rank 0 ({self.launcher} sets none, and no"
@@ -143,7 +147,7 @@ class RankEnv(_Fields):
         if self.sources.get("launcher") != "CASTOFF_LAUNCHER":
             for name in MARKS:
                 target.pop(name, None)
-        target.update(mine)
+        target.update(variables)
 
     def __eq__(self, other: object) -> bool:
         return self[:-1] == other[:-1] if isinstance(other, RankEnv) else NotImplemented

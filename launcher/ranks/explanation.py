@@ -1,4 +1,4 @@
-"""`python -m castoff.launcher.ranks` and `castoff explain`: a process's place, in plain words."""
+"""`python -m castoff.launcher.ranks` and `castoff explain`: describe a process's rank in words."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ SHOWN = (
     *("SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_JOB_NUM_NODES", "SLURM_JOB_NODELIST"),
     *("SLURM_TASKS_PER_NODE", "PBS_JOBID", "PBS_NODEFILE", "PALS_PMI"),
 )
-"""Variables worth seeing when something is wrong, beside what a launcher sets for its ranks."""
+"""Variables to show in case of an error, in addition to those that launchers set for their ranks."""
 
 HIDDEN = ("PMI_SHARED_", "PMIX_SERVER_", "SLURM_SRUN_")
-"""Addresses and secrets among the latter."""
+"""Prefixes of variables that launchers set for their ranks and that contain addresses or secrets."""
 
 
 def _cpus() -> str | None:
-    """The CPUs that this process may run on, as Linux lists them; None on another system."""
+    """The CPUs that this process may run on, in Linux's notation; None on another system."""
     try:
         status = read_text("/proc/self/status")
     except OSError:
@@ -43,7 +43,7 @@ def _cpus() -> str | None:
 
 
 def explain_json(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What `explain` prints, for programs; `error` is None for a good environment."""
+    """The content of `explain` for programs; `error` is None if the rank is known."""
     environ = os.environ if environ is None else environ
     names = (name for name in environ if is_stale(name) and not name.startswith(HIDDEN))
     seen = {name: environ[name] for name in (*sorted(names), *SHOWN) if name in environ}
@@ -65,9 +65,9 @@ def explain_json(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
 
 
 def explain(environ: Mapping[str, str] | None = None) -> str:
-    """Describe for people who this process is, and from which variables.
+    """Describe for people which rank this process is, and the variables it comes from.
 
-    An environment that places no rank is described too: the error and its fix.
+    If the rank is unknown, the description is the error and its fix.
     """
     report = explain_json(environ)
     if report["error"] is not None:
@@ -84,13 +84,13 @@ def explain(environ: Mapping[str, str] | None = None) -> str:
         f"Started by: {NAMES[report['launcher']]}{by}",
         "",
     ]
-    for field, what in place.items():
+    for field, value in place.items():
         source = sources.get(field, "")
-        if field == "device" and what is None:
+        if field == "device" and value is None:
             source = "use the local rank modulo the number of devices"
         elif field == "device":
             source += ": its index among those that are shown"
-        shown = "unknown" if what is None else what
+        shown = "unknown" if value is None else value
         lines.append(f"  {field:<17} {shown!s:<16} {source}".rstrip())
     if report["cpus"] is not None:
         lines.append(f"  {'CPUs':<17} {report['cpus']:<16} what it may run on (Cpus_allowed_list)")

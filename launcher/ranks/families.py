@@ -1,28 +1,30 @@
-"""The variables that each launcher sets in its ranks: a row of a table for each family.
+"""The variables that each launcher sets in its ranks: a table with a row for each launcher.
 
-A family is the set of variables that one kind of launcher sets. Rank, world size and local rank
-are only ever taken from one family: `PMI_RANK` appears under Hydra, Intel MPI and srun,
-`PMIX_RANK` under Open MPI, srun and PALS, and `PALS_*` under srun on Cray machines, so a mixture
-names a rank that does not exist. `castoff.launcher.ranks.environment` decides which family is believed.
+A family is the set of variables that one launcher sets. Rank, world size and local rank are always taken from
+the same family: `PMI_RANK` appears under Hydra, Intel MPI and srun, `PMIX_RANK` under Open MPI, srun and
+PALS, and `PALS_*` under srun on Cray machines, so a mixture could be a rank that does not exist.
+`castoff.launcher.ranks.decision` decides which family to believe.
 """
 
 from __future__ import annotations
 
 from castoff.launcher.errors import PlacementError
 
-TYPE_CHECKING = False  # typing itself would cost more than all of this module
+TYPE_CHECKING = False  # importing typing would take longer than this whole module
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 PLACE = ("rank", "world_size", "local_rank", "local_world_size", "node_rank")
-"""What places a rank: fields of `Placement` and of `RankEnv`."""
+"""The numbers that place a rank: fields of `Placement` and of `RankEnv`."""
 
 MPI_RANKS = ("PMI_RANK", "PMIX_RANK", "PALS_RANKID", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK")
 MPI_SIZES = ("PMI_SIZE", "FLUX_JOB_SIZE", "JSM_NAMESPACE_SIZE")
-"""What several launchers set, or one that castoff does not know: one without a family places no rank."""
+"""Variables that several launchers set, or unknown ones: without a family's other variables they place no
+rank.
+"""
 
 SPECIAL_STEPS = 4294967290
-"""Slurm's step ids from here on are the batch script, `salloc`'s shell and the like: no ranks.
+"""The first of Slurm's step ids that are not ranks: the batch script, `salloc`'s shell and the like.
 
 Source: slurm.h, SLURM_INTERACTIVE_STEP is 0xfffffffa.
 """
@@ -35,7 +37,7 @@ def read_text(path: str) -> str:
 
 
 class Placement:
-    """Where a family of variables puts this process; None is what it does not set."""
+    """A process's rank by one family of variables; None for numbers that the family does not set."""
 
     __slots__ = ("launcher", "local_rank", "local_world_size", "node_rank", "rank", "sources", "world_size")
 
@@ -47,23 +49,23 @@ class Placement:
         self.local_world_size: int | None = None
         self.node_rank: int | None = None
         self.sources: dict[str, str] = {}
-        """From which variable each field was read."""
+        """For each field, the variable it was read from."""
 
-    def take(self, field: str, what: int | None, source: str) -> None:
-        """Set a field, and say where it comes from."""
-        setattr(self, field, what)
+    def take(self, field: str, value: int | None, source: str) -> None:
+        """Set a field and its source."""
+        setattr(self, field, value)
         self.sources[field] = source
 
 
 class Around(dict[str, str]):
-    """The variables around a process; one that is set but empty tells nothing, and is not among them."""
+    """The environment of a process, without variables that are set but empty."""
 
     def __init__(self, environ: Mapping[str, str], read_file: Callable[[str], str] = read_text):
         super().__init__((name, text) for name, text in environ.items() if text)
         self.read_file = read_file
 
     def number(self, name: str) -> int | None:
-        """Read a count or an index; None when the variable is absent, an error when it is neither."""
+        """Read a count or an index; None if the variable is not set, an error if it is not a number."""
         text = self.get(name)
         if text is None:
             return None
@@ -76,48 +78,48 @@ class Around(dict[str, str]):
         return int(text)
 
     def shown(self, names: Iterable[str]) -> str:
-        """Spell out those of these variables that are set."""
+        """The variables of these that are set, as `NAME=value, …`."""
         return ", ".join(f"{name}={self[name]}" for name in names if name in self)
 
 
 def _read(around: Around, launcher: str, how: str, marks: list[str], names: list[str]) -> Placement:
-    """Read fields from variables that a launcher sets together.
+    """Read fields from variables that a launcher sets together; raise an error if some are missing.
 
-    Half of them is a leftover or a wrapper that drops variables, and neither places a rank.
+    If some are missing, they are left over, or a wrapper drops variables; neither determines a rank.
     """
     placement = Placement(launcher)
-    fields = {field: name for field, name in zip(PLACE, names) if name != "-"}  # noqa: B905 - not all tell all
+    fields = {field: name for field, name in zip(PLACE, names) if name != "-"}  # noqa: B905 - names may be fewer
     for field, name in fields.items():
-        read = around.number(name)
-        if read is None:
-            found = [known for known in dict.fromkeys([*marks, *fields.values()]) if known in around]
+        number = around.number(name)
+        if number is None:
+            present = [other for other in dict.fromkeys([*marks, *fields.values()]) if other in around]
             raise PlacementError(
-                f"{around.shown(found)} looks like a rank started by {how}, but {name} is"
+                f"{around.shown(present)} looks like a rank started by {how}, but {name} is"
                 f" not set, and that launcher sets both. Start the program with {how} itself and"
                 f" without a wrapper that drops variables, or, if nothing should have started it: unset"
-                f" {' '.join(found)}"
+                f" {' '.join(present)}"
             )
-        placement.take(field, read, name)
+        placement.take(field, number, name)
     return placement
 
 
 def _flux(around: Around, placement: Placement) -> None:
-    """Work out the number of ranks on this node, which flux run does not set."""
+    """Compute the number of ranks on this node, which flux run does not set."""
     nodes, size = around.number("FLUX_JOB_NNODES"), placement.world_size
     if nodes and size and size >= nodes:
-        few, fuller = divmod(size, nodes)  # it fills node after node, the first ones with one more
+        few, fuller = divmod(size, nodes)  # flux run fills node after node, the first with one rank more
         before = fuller * (few + 1)
         on_fuller = placement.rank < before
-        place = placement.rank % (few + 1) if on_fuller else (placement.rank - before) % few
-        if not fuller or place == placement.local_rank:  # unless --taskmap says otherwise
+        local_rank = placement.rank % (few + 1) if on_fuller else (placement.rank - before) % few
+        if not fuller or local_rank == placement.local_rank:  # differs if --taskmap places ranks otherwise
             placement.local_world_size = few + on_fuller
             placement.sources["local_world_size"] = "FLUX_JOB_SIZE / FLUX_JOB_NNODES"
 
 
 def _hydra(around: Around, placement: Placement) -> None:
-    """Find the node, which Hydra itself does not set.
+    """Find the node's number, which Hydra itself does not set.
 
-    Inside a Slurm job it starts one proxy a node through srun; its ranks inherit that proxy's place.
+    Inside a Slurm job, Hydra starts one proxy per node with srun; its ranks inherit the proxy's variables.
     """
     intel = placement.launcher == "intelmpi"
     if intel and "HYDRA_BSTRAP_NODE_ID" in around:
@@ -127,18 +129,18 @@ def _hydra(around: Around, placement: Placement) -> None:
 
 
 def _slurm(around: Around, placement: Placement) -> None:
-    """Count the tasks of this node."""
+    """Count the tasks on this node."""
     counts = around.get("SLURM_STEP_TASKS_PER_NODE")
     if counts:
-        here = tasks_on_node(counts, placement.node_rank or 0)
-        placement.take("local_world_size", here, "SLURM_STEP_TASKS_PER_NODE at SLURM_NODEID")
+        count = tasks_on_node(counts, placement.node_rank or 0)
+        placement.take("local_world_size", count, "SLURM_STEP_TASKS_PER_NODE at SLURM_NODEID")
 
 
 def slurm_in_step(around: Around) -> bool:
-    """Tell a task of srun from a batch script or `salloc`'s shell, which are not ranks.
+    """Whether this is a task of srun, not a batch script or `salloc`'s shell, which are not ranks.
 
-    A script submitted from inside a step inherits that step's variables (seen in 22.05.8), while
-    Slurm says again that it is task 0 alone on its node: then they contradict one another.
+    A script submitted from inside a step inherits that step's variables (seen in 22.05.8). But Slurm sets the
+    variables of a task again, as task 0 and the only one on its node, which contradicts the step's.
     """
     step = around.get("SLURM_STEP_ID") or around.get("SLURM_STEPID") or ""
     if "SLURM_STEP_NUM_TASKS" not in around or (step.isdigit() and int(step) >= SPECIAL_STEPS):
@@ -148,15 +150,15 @@ def slurm_in_step(around: Around) -> bool:
     if counts is None or any(around.get(name) != "0" for name in places):
         return True
     if tasks_on_node(counts, 0) != 1:
-        return False  # a task that shared its node would find the others in SLURM_GTIDS
+        return False  # a task that shares its node would have the other tasks in SLURM_GTIDS, too
     of_step = (around.get("SLURM_STEP_NUM_TASKS"), counts)
     of_job = (around.get("SLURM_NPROCS"), around.get("SLURM_TASKS_PER_NODE"))
     return None in of_job or of_step[0] == of_job[0] or of_step[1] == of_job[1]
 
 
 def tasks_on_node(counts: str, node: int) -> int:
-    """Look a node's number of tasks up in Slurm's short form: node 2 of `4(x2),2` has 2."""
-    passed = 0
+    """A node's number of tasks from Slurm's short form: node 2 of `4(x2),2` has 2."""
+    nodes = 0
     for part in counts.split(","):
         tasks, bracket, repeat = part.partition("(x")
         repeated = repeat.removesuffix(")") if bracket else "1"
@@ -165,26 +167,27 @@ def tasks_on_node(counts: str, node: int) -> int:
                 f"SLURM_STEP_TASKS_PER_NODE={counts!r}: {part!r} is not a count of tasks such as"
                 " 4 or 4(x2). Slurm writes this variable itself; do not set it."
             )
-        passed += int(repeated)
-        if node < passed:
+        nodes += int(repeated)
+        if node < nodes:
             return int(tasks)
     raise PlacementError(
-        f"SLURM_NODEID={node}, but SLURM_STEP_TASKS_PER_NODE={counts!r} lists only {passed}"
+        f"SLURM_NODEID={node}, but SLURM_STEP_TASKS_PER_NODE={counts!r} lists only {nodes}"
         " nodes: the two come from different steps. Start the program with srun, and keep"
         " SLURM_* out of setup scripts."
     )
 
 
 def one_task_a_node(around: Around) -> bool:
-    """Say whether the Slurm step has the shape that an mpiexec asks srun for."""
+    """Whether the Slurm step has one task per node, as an mpiexec requests from srun."""
     counts = around.get("SLURM_STEP_TASKS_PER_NODE", "1").split(",")
     return all(part == "1" or part.startswith("1(x") for part in counts)
 
 
 def _pals(around: Around, placement: Placement) -> None:
-    """Read what one of PALS's two forms leaves out. Under `PALS_PMI=pmix` no variable gives the world size.
+    """Read the numbers that one of PALS's two modes does not set. With `PALS_PMI=pmix` no variable gives the
+    world size.
 
-    PALS_NRANKS does not: it is an input of mpiexec, and may well be another job's.
+    PALS_NRANKS is an input of mpiexec, and may be left over from another job.
     """
     for field, name in (
         ("world_size", "PMI_SIZE"),
@@ -206,7 +209,7 @@ FAMILIES: tuple[tuple[str, str, str, str, Callable[[Around, Placement], None] | 
     ("torchrun", "torchrun", "TORCHELASTIC_RUN_ID", _TORCHRUN, None),
     # Recorded, flux-core 0.88.
     ("flux", "Flux", "FLUX_TASK_RANK", "FLUX_TASK_RANK FLUX_JOB_SIZE FLUX_TASK_LOCAL_ID", _flux),
-    # Recorded, 4.1.4. OMPI_COMM_WORLD_NODE_RANK, in spite of its name, counts ranks and not nodes.
+    # Recorded, 4.1.4. OMPI_COMM_WORLD_NODE_RANK counts ranks, not nodes, in spite of its name.
     ("openmpi", "Open MPI's mpiexec", _OPENMPI, _OPENMPI, None),
     # Recorded, Intel MPI 2021.18 and MPICH 4.0.2. PMI_RANK alone may be srun's or PALS's.
     ("intelmpi", "Intel MPI's mpiexec", "I_MPI_HYDRA_UUID", _HYDRA, _hydra),
@@ -216,15 +219,16 @@ FAMILIES: tuple[tuple[str, str, str, str, Callable[[Around, Placement], None] | 
     # ALCF's user guides, RADICAL-Pilot #2836, torchcomms #79; not recorded.
     ("pals", "PALS's mpiexec", "PALS_RANKID PALS_LOCAL_RANKID", "PALS_RANKID - PALS_LOCAL_RANKID", _pals),
 )
-"""Launcher, its name for people, variables that it alone sets, those of PLACE, and what tells more.
+"""For each launcher: its name for people, variables that only it sets, those for `PLACE`, and a function that
+finds further numbers.
 
-Innermost first. An mpiexec inside a Slurm job starts its proxies through srun, so its ranks
-see the proxy's SLURM_PROCID too; srun on a Cray sets PALS_* too. torchrun is the launcher most
-often started by another one."""
+The innermost launcher is first. An mpiexec inside a Slurm job starts its proxies with srun, so its ranks also
+have the proxy's SLURM_PROCID; srun on a Cray also sets PALS_*. torchrun is often started by another launcher.
+"""
 
 
 def innermost(around: Around) -> Placement | None:
-    """Find the family of the launcher nearest to this process; None when there is none."""
+    """Find the family of the launcher nearest to this process; None if there is none."""
     for launcher, how, marks, names, more in FAMILIES:
         if not any(name in around for name in marks.split()):
             continue

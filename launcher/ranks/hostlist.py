@@ -1,7 +1,7 @@
-"""Names of hosts: Slurm's short form `n[1-3,7]` written out, and the nodefiles of PBS.
+"""Names of hosts: expand Slurm's short form `n[1-3,7]`, and read the nodefiles of PBS.
 
-Standard library only, and of that as little as possible: `ranks.environment` reads host lists in every rank,
-where each millisecond of start-up counts once per rank.
+Imports as little as possible: `ranks.environment` reads host lists in every rank, where each millisecond of
+start-up counts once per rank.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from __future__ import annotations
 from castoff.launcher.errors import CastoffError, shown
 
 MAX_HOSTS = 1_000_000
-"""More hosts than any machine has: a longer list is a slip of the pen (`n[1-99999999]`)."""
+"""Limit of a list's hosts, above that of any machine: a longer list is a typing error (`n[1-99999999]`)."""
 
 
 class HostlistError(CastoffError):
-    """A host list that cannot be written out; the message shows the piece at fault."""
+    """A host list cannot be expanded; the message shows the invalid part."""
 
 
 def expand(hostlist: str) -> list[str]:
-    """Write a Slurm host list out: `n[08-10,3],login` is n08, n09, n10, n3, login.
+    """Expand a Slurm host list: `n[08-10,3],login` gives n08, n09, n10, n3, login.
 
-    Names may have several brackets, the first one turning slowest; zeros in front are kept, so
-    are duplicates. As in Slurm, commas or white space part the names and empty names are skipped.
-    Beyond Slurm, text may follow the last bracket (`n[1-2]-ib0`).
+    Names may have several brackets, of which the first varies slowest; leading zeros and duplicates are kept.
+    As in Slurm, names are separated by commas or white space, and empty names are skipped. Unlike in Slurm,
+    text may follow the last bracket (`n[1-2]-ib0`).
 
-    Raises HostlistError for brackets that do not match, a range that is none or runs backwards,
-    and for more than a million hosts.
-    Source: compared with `scontrol show hostnames` of Slurm 22.05.8. With three or more brackets
-    in a name, that one turns the middle brackets slowest; no list Slurm writes has three.
+    Raises HostlistError for brackets that do not match, for an invalid or descending range, and for more than
+    a million hosts.
+    Source: compared with `scontrol show hostnames` of Slurm 22.05.8. With three or more brackets in a name,
+    scontrol varies the middle brackets slowest; no list that Slurm writes has three.
     """
     hosts: list[str] = []
     for name in _split_names(hostlist):
@@ -53,7 +53,7 @@ def expand(hostlist: str) -> list[str]:
 
 
 def _split_names(hostlist: str) -> list[str]:
-    """Part a host list at the commas and white space outside brackets."""
+    """Split a host list at the commas and white space outside of brackets."""
     names = []
     start, inside = 0, False
     for position, character in enumerate(hostlist + ","):
@@ -94,16 +94,15 @@ def _parse_range(part: str, name: str, hostlist: str) -> tuple[int, int, int]:
 
 
 def _is_number(text: str) -> bool:
-    # Not isdigit() alone, which is true for '²' too; and Python's int() refuses 4300 digits.
+    # isascii(), since isdigit() is also true for '²'; a limit, since Python's int() refuses 4300 digits.
     return text.isascii() and text.isdigit() and len(text) <= 40
 
 
 def read_nodefile(text: str) -> list[str]:
-    """List the hosts of a PBS nodefile, each once, in the order of their first line.
+    """The hosts of a PBS nodefile, each once, in the order of their first lines.
 
-    PBS writes a host once per process it was asked for (`mpiprocs`), with its full name on some
-    machines; names are kept as written (see `short_name`). A short name and a full one that begins
-    with it are the same host.
+    PBS writes a host once per requested process (`mpiprocs`), on some machines with its full name; names are
+    kept as written (see `short_name`). A short name and a full name that begins with it are the same host.
     """
     hosts: dict[str, None] = {}
     shorter: set[str] = set()
@@ -117,7 +116,7 @@ def read_nodefile(text: str) -> list[str]:
 
 
 def _shorter_names(host: str) -> list[str]:
-    """What a host may be called, too: `n1.rack.site` is n1.rack and n1 where these are known."""
+    """Shorter names for the same host: n1 and n1.rack for `n1.rack.site`; none for an IP address."""
     if short_name(host) == host:
         return []
     parts = host.split(".")
@@ -125,9 +124,9 @@ def _shorter_names(host: str) -> list[str]:
 
 
 def short_name(host: str) -> str:
-    """Cut a host's name at its first dot: `x4114c1s7b0n0.hostmgmt2…` is x4114c1s7b0n0.
+    """A host's name up to its first dot: `x4114c1s7b0n0.hostmgmt2…` gives x4114c1s7b0n0.
 
-    An IP address stays whole: 10.77.0.11 has dots, and 10 is not a host.
+    An IP address such as 10.77.0.11 is returned unchanged.
     """
     parts = host.split(".")
     if ":" in host or (len(parts) == 4 and all(_is_number(part) for part in parts)):

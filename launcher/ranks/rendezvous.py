@@ -1,4 +1,4 @@
-"""What the scheduler around a process adds to its launcher's variables: hosts, sizes, the rendezvous."""
+"""Find what launchers do not set in the scheduler's variables: sizes, and the rendezvous of the ranks."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ from castoff.launcher.ranks.families import PLACE, Around, Placement, slurm_in_s
 from castoff.launcher.ranks.hostlist import HostlistError, expand, read_nodefile, short_name
 
 PORTS = range(20000, 30000)
-"""Below Linux's range for outgoing connections (32768 on), so that none of them is in the way."""
+"""Ports for the rendezvous, below those that Linux uses for outgoing connections (from 32768)."""
 
 JOB_VARIABLES = (
     ("SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "FLUX_JOB_ID"),
     ("SLURM_ARRAY_TASK_ID", "PBS_ARRAY_INDEX"),
     ("SLURM_RESTART_COUNT",),
 )
-"""What sets one start of one job apart from all others, alike in all of its ranks."""
+"""Variables that identify one start of a job, with the same values in all its ranks."""
 
 START_VARIABLES = {"srun": "SLURM_STEP_ID", "openmpi": "PMIX_NAMESPACE", "intelmpi": "I_MPI_HYDRA_UUID"}
-"""What sets one start apart from others in the same job, where a launcher sets it."""
+"""Variables by which a launcher distinguishes its starts within a job."""
 
 TRIPLE = tuple(field.upper() for field in PLACE[:3])
-"""The least that places a rank without a launcher."""
+"""The variables that suffice to place a rank without a launcher."""
 
 
 def complete(placement: Placement, around: Around) -> Placement:
-    """Fill in what a family leaves out, from the scheduler; raise PlacementError if it cannot."""
+    """Complete a family's placement from the scheduler's variables; raise PlacementError if they do not
+    suffice.
+    """
     if placement.world_size is None:
         _complete_pals_size(placement, around)
     if placement.local_world_size is None and placement.launcher == "environment":
@@ -42,10 +44,12 @@ def complete(placement: Placement, around: Around) -> Placement:
 
 
 def _complete_pals_size(placement: Placement, around: Around) -> None:
-    """Find the world size under PALS with PMIx: what the job says, else hosts times ranks."""
-    given = around.number("WORLD_SIZE")
-    if given is not None and "RANK" not in around:
-        placement.take("world_size", given, "WORLD_SIZE")
+    """Find the world size under PALS with PMIx: from WORLD_SIZE if the job sets it, else hosts times
+    ranks.
+    """
+    by_job = around.number("WORLD_SIZE")
+    if by_job is not None and "RANK" not in around:
+        placement.take("world_size", by_job, "WORLD_SIZE")
         return
     hosts = node_hosts(around)
     if not hosts or placement.local_world_size is None:
@@ -60,7 +64,7 @@ def _complete_pals_size(placement: Placement, around: Around) -> None:
 
 
 def node_hosts(around: Around) -> list[str]:
-    """List the hosts of a PBS job; none without a nodefile that can be read."""
+    """The hosts of a PBS job; empty without a readable nodefile."""
     try:
         return read_nodefile(around.read_file(around["PBS_NODEFILE"])) if "PBS_NODEFILE" in around else []
     except OSError:
@@ -68,7 +72,9 @@ def node_hosts(around: Around) -> list[str]:
 
 
 def _guess_local_size(placement: Placement, around: Around) -> None:
-    """Work out LOCAL_WORLD_SIZE for a bare triple without it, where the number of nodes is known."""
+    """Compute LOCAL_WORLD_SIZE if only RANK, WORLD_SIZE and LOCAL_RANK are set and the number of nodes is
+    known.
+    """
     size = placement.world_size or 1
     nodes = around.number("SLURM_JOB_NUM_NODES") or len(node_hosts(around))
     if size == 1 or nodes == 1 or (not nodes and placement.rank == placement.local_rank):
@@ -78,7 +84,7 @@ def _guess_local_size(placement: Placement, around: Around) -> None:
 
 
 def alone(around: Around) -> Placement:
-    """Place a process that no launcher started: rank 0 of 1, unless a job around it says more."""
+    """Place a process that no launcher started: rank 0 of 1; an error in a job of several tasks."""
     tasks = around.number("SLURM_NTASKS") or around.number("SLURM_NPROCS") or 1
     nodes = around.number("SLURM_JOB_NUM_NODES") or around.number("SLURM_NNODES") or 1
     if in_slurm_job(around) and (tasks > 1 or nodes > 1 or around.number("SLURM_PROCID")):
@@ -114,40 +120,40 @@ def alone(around: Around) -> Placement:
             " unset PBS_JOBID"
         )
     placement = Placement("single")
-    for field, what in zip(PLACE, (0, 1, 0, 1, 0), strict=True):
-        placement.take(field, what, "no launcher around")
+    for field, value in zip(PLACE, (0, 1, 0, 1, 0), strict=True):
+        placement.take(field, value, "no launcher around")
     return placement
 
 
 def in_slurm_job(around: Around) -> bool:
-    """Say whether this is a batch script or a shell of a Slurm job, and no task of a step."""
+    """Whether this is a batch script or a shell of a Slurm job, not a task of a step."""
     inside = job_id(around) or "SLURM_PROCID" in around or "SLURM_STEP_ID" in around
     return bool(inside) and not slurm_in_step(around)
 
 
 def job_id(around: Around) -> str:
-    """Read the Slurm job's number; empty outside of one."""
+    """The Slurm job's number; empty outside of a job."""
     return around.get("SLURM_JOB_ID") or around.get("SLURM_JOBID", "")
 
 
 def derived_port(key: str) -> int:
-    """The port derived from a job's id, not tried yet."""
-    import zlib  # only here: it is a shared library, and most ranks are given their port
+    """A port derived from a job's id, which may be in use."""
+    import zlib  # late: it loads a shared library, and most ranks get their port from a variable
 
     return PORTS[zlib.crc32(key.encode(errors="surrogateescape")) % len(PORTS)]
 
 
 def first_host(launcher: str, around: Around) -> tuple[str, str] | None:
-    """Find the host of rank 0 and the variable that gives it.
+    """The host of rank 0, and the variable that gives it.
 
-    Never SLURM_LAUNCH_NODE_IPADDR: that is where srun runs, often a login node.
+    Never SLURM_LAUNCH_NODE_IPADDR: that is the host of srun itself, often a login node.
     """
-    along = launcher == "srun" and around.get("SLURM_DISTRIBUTION", "").startswith("arbitrary")
-    if along and (path := around.get("SLURM_HOSTFILE")):
+    is_arbitrary = launcher == "srun" and around.get("SLURM_DISTRIBUTION", "").startswith("arbitrary")
+    if is_arbitrary and (path := around.get("SLURM_HOSTFILE")):
         return _first_of_host_file(path, around), "SLURM_HOSTFILE"
     lists = ["SLURM_JOB_NODELIST"]
-    # Open MPI runs its daemons on all hosts but the first in a step; that step's list lacks the
-    # host of rank 0. Hydra's step has all of its hosts.
+    # The step of Open MPI's daemons has all hosts but the first, which is that of rank 0. Hydra's step has
+    # all of its hosts.
     if launcher != "openmpi" and slurm_in_step(around):
         lists.insert(0, "SLURM_STEP_NODELIST")
     for name in lists:
@@ -162,7 +168,9 @@ def first_host(launcher: str, around: Around) -> tuple[str, str] | None:
 
 
 def _first_of_host_file(path: str, around: Around) -> str:
-    """Read where srun's arbitrary distribution starts rank 0; a line is a host list, or one with *COUNT."""
+    """The host of rank 0 in srun's arbitrary distribution; a line of the file is a host list, perhaps with
+    *COUNT.
+    """
     try:
         lines = [line.split() for line in around.read_file(path).splitlines()]
     except OSError:
@@ -178,9 +186,9 @@ def _first_of_host_file(path: str, around: Around) -> str:
 
 
 def address(placement: Placement, around: Around) -> tuple[str, str] | None:
-    """Find MASTER_ADDR and where it comes from; None when it is not known.
+    """MASTER_ADDR and its source; None if it is unknown.
 
-    One that is set is kept, right or wrong: only its owner knows why. torchrun always sets its own.
+    MASTER_ADDR is kept if it is set, even if it looks wrong. torchrun always sets it.
     """
     if "MASTER_ADDR" in around:
         return around["MASTER_ADDR"], "MASTER_ADDR"
@@ -192,11 +200,11 @@ def address(placement: Placement, around: Around) -> tuple[str, str] | None:
 
 
 def port(placement: Placement, around: Around) -> tuple[int, str] | None:
-    """Find MASTER_PORT and where it comes from.
+    """MASTER_PORT and its source; None under torchrun, which sets its own.
 
-    Without one, all ranks derive the same from the job's id. Nothing has tested whether that port is free:
-    castoff's job script can do that for its ranks, a rank on its own cannot. Two starts in one job differ
-    where the launcher tells them apart (START_VARIABLES); two of MPICH's mpiexec on one laptop do not.
+    If MASTER_PORT is not set, all ranks derive the same port from the job's id. Whether this port is free is
+    not tested: castoff's job script can do that for all ranks, a single rank cannot. Two starts in one job
+    get different ports if the launcher distinguishes them (START_VARIABLES), which MPICH's mpiexec does not.
     """
     kept = around.number("MASTER_PORT")
     if kept is not None and not 0 < kept < 65536:
@@ -209,6 +217,6 @@ def port(placement: Placement, around: Around) -> tuple[int, str] | None:
     if placement.launcher == "torchrun":
         return None
     names = [next((n for n in group if n in around), "") for group in JOB_VARIABLES]
-    given = [name for name in (*names, START_VARIABLES.get(placement.launcher, "")) if name in around]
-    derived = derived_port("/".join(around[name] for name in given))
-    return derived, "derived from " + ", ".join(given) if given else "the default where no job id is set"
+    used = [name for name in (*names, START_VARIABLES.get(placement.launcher, "")) if name in around]
+    derived = derived_port("/".join(around[name] for name in used))
+    return derived, "derived from " + ", ".join(used) if used else "the default where no job id is set"

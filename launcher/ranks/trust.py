@@ -1,5 +1,6 @@
-"""Whether a file that the user names may be read: re-exported here for `trainers`, which may not import
-`launcher.trust` itself."""
+"""Re-exports the check whether a file that the user names may be read, since `trainers` may not import
+`launcher.trust`.
+"""
 
 from __future__ import annotations
 

@@ -1,19 +1,21 @@
-"""Which of its devices a rank is to use, counted among those that variables show it."""
+"""The devices of a rank, by their indices among those that variables such as CUDA_VISIBLE_DEVICES show."""
 
 from __future__ import annotations
 
 from castoff.launcher.errors import PlacementError
 
-TYPE_CHECKING = False  # typing itself would cost more than all of this module
+TYPE_CHECKING = False  # importing typing would take longer than this whole module
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
-"""What narrows a process to some devices, and numbers these anew from 0."""
+"""Variables that show a process only some devices, renumbered from 0."""
 
 
 def shown_by(mask: str) -> int:
-    """How many devices a mask shows: `0,1` two; `0.0,0.1` one, with both its tiles; `0,-1,1` one (CUDA)."""
+    """The number of devices that a mask shows: two for `0,1`; one with both its tiles for `0.0,0.1`; one for
+    `0,-1,1` (CUDA).
+    """
     before, count = None, 0
     for entry in mask.split(","):
         if entry.startswith("-") or entry == "NoDevFiles":
@@ -25,10 +27,10 @@ def shown_by(mask: str) -> int:
 
 
 def within(environ: Mapping[str, str], index: int) -> int | None:
-    """The index of a device among those that the masks show; the only one is 0, and None where there is none.
+    """The index of a device among those that the masks show: 0 if they show one, None if they show none.
 
     Raises:
-        PlacementError: there are several, but not so many.
+        PlacementError: the masks show several devices, but fewer than `index` + 1.
     """
     for name in MASKS:
         mask = environ.get(name)
@@ -47,29 +49,32 @@ def within(environ: Mapping[str, str], index: int) -> int | None:
 
 
 def own_of(environ: Mapping[str, str], index: int) -> dict[str, str]:
-    """What a rank's environment needs for the device with this index: CASTOFF_DEVICE, and at times a mask.
+    """The variables that let a rank use the device with this index: CASTOFF_DEVICE, and for MIG devices a
+    mask.
 
-    Of several MIG devices CUDA shows a process only the first, so each rank is shown its own alone.
+    A process can use only the first of several MIG devices in CUDA_VISIBLE_DEVICES, so each rank's mask has
+    only its own.
 
     Raises:
-        PlacementError: as `within` does.
+        PlacementError: as `within`.
     """
-    found = within(environ, index)
+    shown_index = within(environ, index)
     mask = environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    if found is None:
+    if shown_index is None:
         return {}
     if len(mask) > 1 and any(entry.startswith("MIG-") for entry in mask):
-        return {"CUDA_VISIBLE_DEVICES": mask[found], "CASTOFF_DEVICE": "0"}
-    return {"CASTOFF_DEVICE": str(found)}
+        return {"CUDA_VISIBLE_DEVICES": mask[shown_index], "CASTOFF_DEVICE": "0"}
+    return {"CASTOFF_DEVICE": str(shown_index)}
 
 
 def share_of(environ: Mapping[str, str], local: int, each: int) -> dict[str, str]:
-    """What a local rank's environment needs to see its own `each` devices alone, of those that a mask shows.
+    """The variables that show a local rank only its own `each` devices of those that a mask shows; empty
+    without a mask.
 
-    The first of several masks is narrowed: HIP's, for example, counts within ROCR's. Nothing, without one.
+    If several masks are set, the first in `MASKS` is narrowed: HIP's, for example, counts within ROCR's.
 
     Raises:
-        PlacementError: it shows too few.
+        PlacementError: the mask shows too few devices.
     """
     name = next((name for name in MASKS if environ.get(name)), None)
     if name is None:
@@ -83,10 +88,10 @@ def share_of(environ: Mapping[str, str], local: int, each: int) -> dict[str, str
             devices[-1].append(entry)
         else:
             devices.append([entry])
-    own = devices[local * each : (local + 1) * each]
-    if len(own) < each:
+    share = devices[local * each : (local + 1) * each]
+    if len(share) < each:
         raise PlacementError(
             f"{local + 1} ranks with {each} devices each need {(local + 1) * each}, but this host has"
             f" {len(devices)} ({name}={environ[name]}): start fewer ranks, or give each fewer devices"
         )
-    return {name: ",".join(entry for device in own for entry in device), "CASTOFF_DEVICE": "0"}
+    return {name: ",".join(entry for device in share for entry in device), "CASTOFF_DEVICE": "0"}
