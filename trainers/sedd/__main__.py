@@ -24,7 +24,7 @@ logger = logging.getLogger("castoff.trainers.sedd")
 
 
 def main() -> None:
-    """Train on this rank what the command line says, or start the ranks that it asks for."""
+    """Train the command line's configuration on this rank, or start the ranks that its flags ask for."""
     arguments = COMMAND_LINE.parsed()
     check_packages("sedd", ("torch", "numpy"))
     me = rank_here()
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def _config(arguments: Namespace, me: RankEnv) -> Config:
-    """What this rank is to train; does not return where this process starts ranks instead."""
+    """The configuration that this rank trains. Does not return if this process starts ranks instead."""
     fields = read_yaml_file(arguments.path) if arguments.path else None
 
     def settings(choose: Choose) -> Settings:
@@ -40,21 +40,21 @@ def _config(arguments: Namespace, me: RankEnv) -> Config:
             fields, COMMAND_LINE.from_flags(arguments), arguments.overrides, choose, origin="command line"
         )
 
-    given = settings(chosen(arguments, me, settings))
+    parsed = settings(chosen(arguments, me, settings))
     if me.launcher == "single":
-        options = ranks.launched(arguments, partial(ranks.devices_here, given.training.device))
+        options = ranks.launched(arguments, partial(ranks.devices_here, parsed.training.device))
         if options is not None:
             ranks.become(options, sys.argv[1:])
     else:
         ranks.check_layout(arguments, me)
     if me.rank == 0:
-        setup_logging(me.rank, given.log_level)
-        _report(given)
-    return core_config(given)
+        setup_logging(me.rank, parsed.log_level)
+        _report(parsed)
+    return core_config(parsed)
 
 
 def _report(settings: Settings) -> None:
-    """What a user may not have meant."""
+    """Log settings that have no effect, and that proteins are synthetic."""
     for note in without_effect(settings):
         logger.info("%s", note)
     if settings.data.datafile is None:

@@ -13,13 +13,13 @@ RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
 """The twenty amino acids, in the order of their tokens, 0 to 19."""
 
 MASK = len(RESIDUES)
-"""The state that absorbs the others."""
+"""The token of a masked residue: the state that absorbs all others."""
 
 UNKNOWN = MASK + 1
-"""A residue that nobody knows, or none of the twenty: a model sees it, and is not asked about it."""
+"""A residue that is unknown or not among the twenty: models see it, but it is left out of the loss."""
 
 PADDING = MASK + 2
-"""What fills the shorter sequences of a batch."""
+"""The token that fills up the shorter sequences of a batch."""
 
 KINDS = MASK + 3
 """Number of different tokens."""
@@ -31,11 +31,11 @@ for _token, _letter in enumerate(RESIDUES):
 
 
 def encode(letters: bytes) -> Tokens:
-    """The tokens of a sequence of letters, of either case; any that is not an amino acid's is UNKNOWN."""
+    """Convert letters of either case to tokens; any that is not one of the twenty becomes UNKNOWN."""
     tokens: Tokens = _TOKEN_OF[numpy.frombuffer(letters, dtype=numpy.uint8)]
     return tokens
 
 
 def decode(tokens: numpy.typing.ArrayLike) -> str:
-    """The letters of tokens; X is unknown, # masked, - padding."""
+    """Convert tokens to letters: X for unknown, # for masked, - for padding."""
     return bytes(_LETTER_OF[numpy.asarray(tokens, dtype=numpy.intp)]).decode()

@@ -15,52 +15,54 @@ from castoff.trainers.sedd.alphabet import PADDING, Tokens
 
 
 class Source(Protocol):
-    """Where proteins come from: a store, or made-up ones."""
+    """A set of proteins: a store, or synthetic ones."""
 
     def __len__(self) -> int:
-        """How many."""
+        """The number of proteins."""
 
     def __getitem__(self, index: int) -> Tokens:
-        """The tokens of one."""
+        """The tokens of a protein."""
 
     def length_of(self, index: int) -> int:
-        """How many residues one has."""
+        """The number of residues of a protein."""
 
     @property
     def digest(self) -> str:
-        """A word that only the same proteins have."""
+        """A text that only the same proteins have."""
 
 
 class Protein(NamedTuple):
-    """A sample. What noise does to it follows from its own stream of random numbers.
+    """A protein, and the random numbers that decide its noise, drawn from a stream for this sample alone.
 
-    So these are the same numbers on any number of ranks, in any batch, on any device. What is then
-    computed from them can still differ between devices, which round differently.
+    The numbers are the same on any number of ranks, in any batch, on any device. What is computed from them
+    can still differ between devices, which round differently.
     """
 
     tokens: Tensor
     """(length,), uint8."""
     time: Tensor
-    """A uniform number in [0, 1), from which its time follows."""
+    """A uniform number in [0, 1), from which the protein's time in the diffusion follows."""
     noise: Tensor
     """(length,): a uniform number for each token."""
 
 
 class ProteinBatch(NamedTuple):
-    """Proteins side by side."""
+    """Proteins as a batch, padded to one length."""
 
     tokens: Tensor
-    """(batch, longest), int64; PADDING behind the shorter ones."""
+    """(batch, longest), int64; PADDING after the shorter proteins."""
     time: Tensor
     """(batch,)."""
     noise: Tensor
-    """(batch, longest)."""
+    """(batch, longest); 0 where there is PADDING."""
     padded: bool
     """Whether there is any PADDING."""
 
 
 class Proteins(Dataset[Protein]):
-    """Samples of a source; of a protein longer than `max_length` a window, another one in each epoch."""
+    """The samples of a source. A protein longer than `max_length` is cut to a window, a different one in each
+    epoch.
+    """
 
     rng_sources = ("torch",)
 
@@ -69,16 +71,16 @@ class Proteins(Dataset[Protein]):
         self.max_length = max_length
 
     def __len__(self) -> int:
-        """How many proteins."""
+        """The number of proteins."""
         return len(self.source)
 
     def __getitem__(self, index: int) -> Protein:
-        """One protein; draws from torch's global generator."""
+        """One sample; draws from torch's global generator."""
         return sample(self.source[index], self.max_length)
 
 
 def sample(tokens: Tokens, max_length: int) -> Protein:
-    """A protein with its noise; draws from torch's global generator."""
+    """Make a sample of a protein: its window and the numbers for its noise, from torch's global generator."""
     time = torch.rand(())
     if len(tokens) > max_length:
         first = int(torch.randint(len(tokens) - max_length + 1, ()))
@@ -87,19 +89,19 @@ def sample(tokens: Tokens, max_length: int) -> Protein:
 
 
 MULTIPLE = 32
-"""Batches are as long as their longest protein, up to a multiple of this: few shapes, and round ones."""
+"""Batches are as long as their longest protein, rounded up to a multiple of this: fewer different shapes."""
 
 
 def collated(proteins: Sequence[Protein], max_length: int) -> ProteinBatch:
-    """Proteins of at most `max_length` residues as a batch."""
+    """Pad proteins of at most `max_length` residues to a batch."""
     lengths = [len(protein.tokens) for protein in proteins]
     longest = min(-(-max(lengths) // MULTIPLE) * MULTIPLE, max_length)
-    tokens = pad_sequence([each.tokens for each in proteins], batch_first=True, padding_value=PADDING)
-    noise = pad_sequence([each.noise for each in proteins], batch_first=True)
-    more: Any = (0, longest - tokens.shape[1])
+    tokens = pad_sequence([protein.tokens for protein in proteins], batch_first=True, padding_value=PADDING)
+    noise = pad_sequence([protein.noise for protein in proteins], batch_first=True)
+    missing: Any = (0, longest - tokens.shape[1])
     return ProteinBatch(
-        torch.nn.functional.pad(tokens.long(), more, value=PADDING),
-        torch.stack([each.time for each in proteins]),
-        torch.nn.functional.pad(noise, more),
+        torch.nn.functional.pad(tokens.long(), missing, value=PADDING),
+        torch.stack([protein.time for protein in proteins]),
+        torch.nn.functional.pad(noise, missing),
         padded=min(lengths) < longest,
     )

@@ -28,7 +28,7 @@ _PROGRAM = "python -m castoff.trainers.sedd.generate"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write FASTA to standard output; ends this process with words where that cannot be."""
+    """Write FASTA to standard output. If that fails, print the error and exit."""
     options = _parser().parse_args(arguments)
     try:
         for line in generated(options):
@@ -41,12 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def generated(options: argparse.Namespace) -> Iterator[str]:
-    """The lines of FASTA that a command line asks for.
+    """Yield the lines of FASTA that the command line asks for.
 
     Raises:
-        ConfigError: the folder is none of a run's, or the run trained something else.
-        CheckpointError: it has no checkpoint that is whole.
-        DistributedError: there is no such device.
+        ConfigError: the folder is not a run's, or the run trained something else.
+        CheckpointError: the run has no intact checkpoint.
+        DistributedError: the device does not exist.
     """
     task = _task(options)
     device = choose_device(options.device, 0)
@@ -59,23 +59,25 @@ def generated(options: argparse.Namespace) -> Iterator[str]:
     generator = torch.Generator(device).manual_seed(options.seed)
     number = 0
     for first in range(0, len(lengths), options.batch_size):
-        some = lengths[first : first + options.batch_size]
-        for protein in task.generate(model, some, generator):
+        batch = lengths[first : first + options.batch_size]
+        for protein in task.generate(model, batch, generator):
             number += 1
             yield f">sedd_{number} {checkpoint.name} seed={options.seed} length={len(protein)}"
             yield decode(protein)
 
 
 def _task(options: argparse.Namespace) -> SeddTask:
-    """The run's task, with the sampling that is asked for."""
+    """The run's task, with the command line's settings of sampling."""
     path = options.run / "config.yaml"
     if not path.is_file():
         raise ConfigError(
             [f"is not a folder of a run: it has no {path.name}; give the one that the training's log names"],
             str(options.run),
         )
-    asked = {"predictor": options.predictor, "steps": options.steps}
-    overrides = [f"task_kwargs.sampling.{name}={value}" for name, value in asked.items() if value is not None]
+    settings = {"predictor": options.predictor, "steps": options.steps}
+    overrides = [
+        f"task_kwargs.sampling.{name}={value}" for name, value in settings.items() if value is not None
+    ]
     task = task_of(Config.load(path, overrides))
     if not isinstance(task, SeddTask):
         raise ConfigError([f"has trained a {type(task).__name__}, not a SeddTask"], str(options.run))
@@ -84,10 +86,10 @@ def _task(options: argparse.Namespace) -> SeddTask:
 
 def _checkpoint(run: Path) -> Path:
     checkpoints = Checkpoints(run / "checkpoints")
-    found = checkpoints.best() or checkpoints.newest()
-    if found is None:
+    checkpoint = checkpoints.best() or checkpoints.newest()
+    if checkpoint is None:
         raise CheckpointError(f"{run / 'checkpoints'} has no checkpoint yet; train first")
-    return found
+    return checkpoint
 
 
 def _usual_lengths(task: SeddTask, number: int) -> list[int]:

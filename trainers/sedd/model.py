@@ -1,8 +1,8 @@
 """The diffusion transformer: it maps noisy tokens and the noise level to the logarithm of the score.
 
-Blocks of attention and a feed-forward network whose norms the noise shifts, scales and gates (Peebles and
-Xie, arXiv 2212.09748), with rotary positions (Su et al., arXiv 2104.09864), in the shape of Lou, Meng and
-Ermon's.
+Its blocks are attention and a feed-forward network, whose norms are shifted, scaled and gated by the noise
+level (Peebles and Xie, arXiv 2212.09748), with rotary positions (Su et al., arXiv 2104.09864), in the shape
+of Lou, Meng and Ermon's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from castoff.trainers.sedd.settings import Model
 
 
 class Shape(NamedTuple):
-    """The numbers that make a network."""
+    """The sizes of a network's parts."""
 
     hidden_size: int
     n_blocks: int
@@ -36,18 +36,18 @@ SIZES = {
     "mini": Shape(256, 6, 8, 128),
     "small": Shape(768, 12, 12, 128),
 }
-"""0.3, 6 and 90 million parameters; small is the size of Lou, Meng and Ermon's SEDD small."""
+"""Networks of 0.3, 6 and 90 million parameters; small is the size of Lou, Meng and Ermon's SEDD small."""
 
 
 def shape_of(settings: Model) -> Shape:
-    """The size's numbers, with those that the settings have in their place.
+    """The shape that `size` names, in which the settings that are given replace its numbers.
 
     Raises:
-        ConfigError: the heads do not divide the width, into parts that positions can turn.
+        ConfigError: `hidden_size` is not a multiple of twice `n_heads`.
     """
-    given = {name: getattr(settings, name) for name in Shape._fields}
+    numbers = {name: getattr(settings, name) for name in Shape._fields}
     shape = SIZES[settings.size]._replace(
-        **{name: value for name, value in given.items() if value is not None}
+        **{name: value for name, value in numbers.items() if value is not None}
     )
     if shape.hidden_size % (2 * shape.n_heads):
         raise ConfigError(
@@ -60,11 +60,11 @@ def shape_of(settings: Model) -> Shape:
 
 
 class DiffusionTransformer(nn.Module):
-    """Noisy tokens to the logarithm of the score of each residue at each position.
+    """Maps noisy tokens to the log score of each residue at each position.
 
-    `scale_by_sigma`: on the absorbing graph, what the noise alone says of the score is added to what the
-    network gives, so that an untrained one gives the best score for uniform residues. `checkpointing`: the
-    blocks' activations are computed again for the gradient.
+    `scale_by_sigma`: add the part of the log score that depends on the noise alone, on the absorbing graph,
+    so that an untrained network has the best score for uniform residues. `checkpointing`: compute the blocks'
+    activations again for the gradient, instead of keeping them.
     """
 
     def __init__(self, shape: Shape, *, scale_by_sigma: bool, checkpointing: bool = False):
@@ -81,7 +81,8 @@ class DiffusionTransformer(nn.Module):
         nn.init.normal_(self.tokens.weight, std=0.02)
 
     def forward(self, tokens: Tensor, sigma: Tensor, padded: bool = True) -> Tensor:
-        """Tokens (batch, length) under total noise sigma (batch,) to (batch, length, residues), in float32.
+        """Map tokens (batch, length) under total noise sigma (batch,) to log scores (batch, length,
+        residues), in float32.
 
         `padded`: whether some tokens are PADDING, to which no other token attends.
         """
@@ -103,7 +104,7 @@ class DiffusionTransformer(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then a feed-forward network; the noise says how much of each there is, at first nothing."""
+    """Attention, then a feed-forward network; the noise level scales what each adds, which is 0 at first."""
 
     def __init__(self, shape: Shape):
         super().__init__()
@@ -119,7 +120,9 @@ class Block(nn.Module):
         self.narrow = nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor, noise: Tensor, turns: Tensor, seen: Tensor | None) -> Tensor:
-        """Activations (batch, length, width), given the noise's embedding (batch, cond_dim)."""
+        """Activations (batch, length, width) of the next block; `noise`: the noise's embedding (batch,
+        cond_dim).
+        """
         parts = self.modulation(noise).unsqueeze(1).chunk(6, dim=-1)
         shift, scale, gate = parts[:3]
         attended = self._attended(self.attention_norm(x) * (1 + scale) + shift, turns, seen)
@@ -157,7 +160,7 @@ class Norm(nn.Module):
 
 
 class NoiseEmbedding(nn.Module):
-    """Total noise as a vector: waves of many lengths, and two layers."""
+    """Total noise as a vector: cosines and sines of many wavelengths, then two layers."""
 
     WAVES = 256
 
@@ -166,7 +169,7 @@ class NoiseEmbedding(nn.Module):
         self.layers = nn.Sequential(nn.Linear(self.WAVES, width), nn.SiLU(), nn.Linear(width, width))
 
     def forward(self, sigma: Tensor) -> Tensor:
-        """(batch,) to (batch, width)."""
+        """Map total noise (batch,) to its embedding (batch, width)."""
         half = self.WAVES // 2
         lengths = torch.exp(-math.log(10_000) * torch.arange(half, device=sigma.device) / half)
         angles = sigma.float().unsqueeze(-1) * lengths
@@ -175,14 +178,14 @@ class NoiseEmbedding(nn.Module):
 
 
 def rotations(length: int, head_size: int, device: torch.device) -> Tensor:
-    """Cosines and sines (2, length, head_size / 2) by which positions turn pairs of numbers."""
+    """Cosines and sines (2, length, head_size / 2) of the angles by which positions rotate pairs."""
     speeds = 10_000 ** (-torch.arange(0, head_size, 2, device=device) / head_size)
     angles = torch.outer(torch.arange(length, device=device), speeds)
     return torch.stack([angles.cos(), angles.sin()])
 
 
 def turned(x: Tensor, turns: Tensor) -> Tensor:
-    """Queries or keys (…, length, head_size), each pair of numbers turned by its position."""
+    """Queries or keys (…, length, head_size), with each pair of numbers rotated according to its position."""
     cosine, sine = turns.to(x.dtype)
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=-1)

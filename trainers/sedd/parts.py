@@ -20,19 +20,19 @@ from castoff.trainers.task.splitting import split
 
 
 class Sources(NamedTuple):
-    """Where proteins come from; None: from a share of the training's."""
+    """The sets of proteins. If validation or test is None, it gets a share of the training set."""
 
     train: Source
     validation: Source | None = None
     test: Source | None = None
 
     def digests(self) -> dict[str, str]:
-        """A digest of each set that there is: only the same proteins have the same."""
-        return {name: each.digest for name, each in self._asdict().items() if each is not None}
+        """The digest of each set that is not None: only the same proteins have the same digest."""
+        return {name: source.digest for name, source in self._asdict().items() if source is not None}
 
 
 def opened(data: Data, context: RankContext) -> Sources:
-    """The stores of the data files, which rank 0 makes of them while the others wait.
+    """Open the stores of the data files; rank 0 makes missing stores while the others wait.
 
     Raises:
         ConfigError: a file cannot be read, or its store cannot be made.
@@ -43,8 +43,8 @@ def opened(data: Data, context: RankContext) -> Sources:
         datafile: str | None = getattr(data, name)
         if datafile is None:
             return None
-        made = context.on_main(lambda: str(store_of(datafile, filters, field=f"data.{name}")))
-        return TokenStore.open(made)
+        folder = context.on_main(lambda: str(store_of(datafile, filters, field=f"data.{name}")))
+        return TokenStore.open(folder)
 
     train, *others = (store(name) for name in ("datafile", "validation_datafile", "test_datafile"))
     if train is None:
@@ -53,7 +53,7 @@ def opened(data: Data, context: RankContext) -> Sources:
 
 
 class Parts(NamedTuple):
-    """The proteins of each."""
+    """The proteins for training, validation and test."""
 
     train: Subset[Protein] | ProteinStream
     validation: Subset[Protein]
@@ -61,51 +61,54 @@ class Parts(NamedTuple):
 
 
 def divided(sources: Sources, data: Data, validated: int | None = None) -> Parts:
-    """The proteins of each; the share of what has a file of its own is trained on.
+    """Divide the proteins. If validation or test has a file, its share of the training set is trained on.
 
-    `validated`: how many proteins of the validation set count, at most; None: all.
+    `validated`: at most this many proteins of the validation set are used; None: all.
 
     Raises:
-        ConfigError: the shares make no whole, or made-up proteins are to be read as a stream.
+        ConfigError: the shares are negative or add up to more than 1, or synthetic proteins are to be read as
+            a stream.
     """
-    own = sources[1:]
-    kept = [0.0 if each is not None else share for share, each in zip(data.split[1:], own, strict=True)]
-    shares = [data.split[0] + sum(data.split[1:]) - sum(kept), *kept]
+    separate = sources[1:]
+    held_out = [
+        0.0 if source is not None else share for share, source in zip(data.split[1:], separate, strict=True)
+    ]
+    shares = [data.split[0] + sum(data.split[1:]) - sum(held_out), *held_out]
     train: Subset[Protein] | ProteinStream
     if data.streaming:
         train, others = split_into_blocks(_a_store(sources.train), data.max_length, shares, data.split_seed)
     else:
         train, *others = split(Proteins(sources.train, data.max_length), shares, data.split_seed)
     validation, test = (
-        share if each is None else _whole(each, data) for share, each in zip(others, own, strict=True)
+        share if source is None else _whole(source, data)
+        for share, source in zip(others, separate, strict=True)
     )
     return Parts(train, Subset(validation.dataset, validation.indices[:validated]), test)
 
 
 def _whole(source: Source, data: Data) -> Subset[Protein]:
-    """All proteins of a file, in an order that we draw: if the file is sorted, its first proteins say
-    little about the rest."""
+    """All proteins of a file, in random order: in a sorted file, the first ones do not represent the rest."""
     order = Permutation(len(source), derived(SPLIT, data.split_seed))
     return Subset(Proteins(source, data.max_length), order)
 
 
 def doubts(parts: Parts, sources: Sources, data: Data) -> list[str]:
-    """What somebody may not have meant by these parts."""
-    found = []
-    for name, share, own, part in zip(
+    """Warnings about parts that the user may not have meant."""
+    warnings = []
+    for name, share, source, part in zip(
         ("validation", "test"), data.split[1:], sources[1:], parts[1:], strict=True
     ):
-        if own is None and share and not len(part):
-            found.append(
+        if source is None and share and not len(part):
+            warnings.append(
                 f"data.split: {share:g} of {len(sources.train)} proteins are none, so that {name} has "
                 "nothing to judge by; write a larger share"
             )
-        if own is not None and own.digest == sources.train.digest:
-            found.append(
+        if source is not None and source.digest == sources.train.digest:
+            warnings.append(
                 f"data.{name}_datafile: holds the very proteins of data.datafile, so that {name} tells "
                 "nothing of unseen ones; name other proteins, or leave it out, and a share is held out"
             )
-    return found
+    return warnings
 
 
 def _a_store(source: Source) -> TokenStore:

@@ -16,7 +16,7 @@ _PROGRAM = "python -m castoff.trainers.sedd.prepare"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Build what the command line says; ends this process with words where that cannot be."""
+    """Build the store that the command line describes. If that fails, print the error and exit."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:

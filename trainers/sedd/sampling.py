@@ -14,7 +14,7 @@ from castoff.trainers.sedd.noise import Noise
 from castoff.trainers.sedd.settings import Sampling
 
 LAST = 1e-5
-"""Steps lead from time 1 to this one."""
+"""The time at which the steps end, just above 0."""
 
 
 @torch.no_grad()
@@ -26,9 +26,9 @@ def sampled(
     lengths: Tensor,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Generated tokens (number, longest), of so many residues each, PADDING behind them.
+    """Generate tokens (number, longest): `lengths` residues for each protein, followed by PADDING.
 
-    `lengths`: (number,), on the score's device; `generator` is on the same.
+    `lengths` (number,) and `generator` are on the model's device.
     """
     device = lengths.device
     shape = (len(lengths), int(lengths.max()))
@@ -40,24 +40,25 @@ def sampled(
         log_score = score(tokens, sigma.expand(len(lengths)))
         if settings.predictor == "euler":
             step = noise.rate(begin) * (begin - end)
-            made = graph.euler(log_score, tokens, step.expand(len(lengths), 1))
+            probabilities = graph.euler(log_score, tokens, step.expand(len(lengths), 1))
         else:
-            step = (sigma - noise.total(end)).clamp(min=0)  # rounding does not lead forwards
-            made = graph.analytic(log_score, tokens, step.expand(len(lengths), 1))
-        tokens = _drawn(made, tokens, padding, generator)
+            step = (sigma - noise.total(end)).clamp(min=0)  # may be negative by rounding
+            probabilities = graph.analytic(log_score, tokens, step.expand(len(lengths), 1))
+        tokens = _drawn(probabilities, tokens, padding, generator)
     if settings.noise_removal:
-        left = noise.total(marks[-1]).expand(len(lengths), 1)
-        log_score = score(tokens, left.squeeze(-1))
-        tokens = _drawn(graph.denoised(log_score, tokens, left), tokens, padding, generator)
+        remaining = noise.total(marks[-1]).expand(len(lengths), 1)
+        log_score = score(tokens, remaining.squeeze(-1))
+        tokens = _drawn(graph.denoised(log_score, tokens, remaining), tokens, padding, generator)
     return tokens
 
 
 def _drawn(
     probabilities: Tensor, tokens: Tensor, padding: Tensor, generator: torch.Generator | None
 ) -> Tensor:
-    """Tokens drawn from (number, length, residues), MASK with what these lack to 1.
+    """Draw tokens from probabilities (number, length, residues); what these lack to 1 is the probability of
+    MASK.
 
-    In float64: 24 bits leave out rare residues, which makes samples too much alike (Zheng et al.,
+    In float64: the 24 bits of float32 leave out rare residues, which makes samples too similar (Zheng et al.,
     arXiv 2409.02908).
     """
     kind = torch.float32 if probabilities.device.type == "mps" else torch.float64

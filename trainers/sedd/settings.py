@@ -1,4 +1,4 @@
-"""The settings of a diffusion of proteins beside its training's: data, model, noise, sampling."""
+"""The settings of `SeddTask`: data, model, noise, sampling."""
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 
@@ -10,11 +10,11 @@ from castoff.trainers.configuration.section import Fraction, NotNegative, Positi
 
 Above = Annotated[float, msgspec.Meta(gt=0)]
 Level = Annotated[float, msgspec.Meta(ge=1e-6, le=1000.0)]
-"""Total noise. Of less, what the uniform numbers of single precision make would be rounding alone."""
+"""Total noise. Below 1e-6, uniform numbers in single precision are too coarse to decide what it changes."""
 
 
 class Data(Section, frozen=True, kw_only=True):
-    """Proteins, and who is trained on which."""
+    """The proteins, and which of them train, validate and test."""
 
     datafile: str | None = None
     """FASTA (also .gz), a .pt file of sequences, or a folder made by `castoff.trainers.sedd.prepare`; left
@@ -42,12 +42,12 @@ class Data(Section, frozen=True, kw_only=True):
 
 
 class Model(Section, frozen=True, kw_only=True):
-    """The diffusion transformer; what stands here wins over what its size says."""
+    """The diffusion transformer; the other fields replace the numbers of `size`."""
 
     size: Literal["tiny", "mini", "small"] = "tiny"
     """0.3, 6 and 90 million parameters."""
     hidden_size: Positive | None = None
-    """Width. Left out, like the next four: that of `size`."""
+    """Width. Left out, this and the next four are those of `size`."""
     n_blocks: Positive | None = None
     """Depth."""
     n_heads: Positive | None = None
@@ -93,7 +93,7 @@ class Curriculum(Section, frozen=True, kw_only=True):
 
 
 class Memory(Section, frozen=True, kw_only=True):
-    """What saves memory."""
+    """Settings that save memory."""
 
     gradient_checkpointing: bool = False
     """Recompute blocks for the gradient instead of storing their activations."""
@@ -113,7 +113,7 @@ class Sampling(Section, frozen=True, kw_only=True):
 
 
 class Evaluation(Section, frozen=True, kw_only=True):
-    """What is measured beside the bound."""
+    """What is measured besides the bound."""
 
     fixed_noise: tuple[Level, ...] = ()
     """Levels of total noise at which the score entropy is measured as well."""
@@ -124,14 +124,14 @@ class Evaluation(Section, frozen=True, kw_only=True):
 
 
 class Monitoring(Section, frozen=True, kw_only=True):
-    """What is looked at beside the losses."""
+    """What is measured besides the losses."""
 
     sample_frequency: Positive | None = None
     """Optimizer steps between two generations, each after a validation; left out: after every validation."""
 
 
 class Task(Section, frozen=True, kw_only=True):
-    """All of it: the arguments of `SeddTask`."""
+    """All sections: the arguments of `SeddTask`."""
 
     data: Data = Data()
     model: Model = Model()

@@ -16,12 +16,14 @@ _KINDS = len(RESIDUES)
 
 
 def metrics(generated: Sequence[Tokens], residues: Counts, pairs: Counts) -> dict[str, float]:
-    """Of at least one generated protein, beside how often residues and pairs of neighbours stand in the data.
+    """Metrics of at least one generated protein, compared with the data's counts of residues and neighbour
+    pairs.
 
-    `generated`: the tokens of each, without padding; `residues`: (20,); `pairs`: (20, 20). The names:
+    `generated`: the tokens of each protein, without padding; `residues`: (20,); `pairs`: (20, 20). The
+    metrics:
 
     - `avg_length`: residues of a protein,
-    - `distinct`: how many different proteins there are, for each one generated,
+    - `distinct`: the share of different proteins among those generated,
     - `aa_freq_A` …: the share of each amino acid,
     - `residue_distance`, `pair_distance`: total variation between the shares of residues, or of pairs, and
       the data's, from 0 to 1; `expected_distance` tells what is left of it by chance.
@@ -30,7 +32,7 @@ def metrics(generated: Sequence[Tokens], residues: Counts, pairs: Counts) -> dic
     shares = of_residues / max(of_residues.sum(), 1)
     return {
         "avg_length": sum(map(len, generated)) / len(generated),
-        "distinct": len({each.tobytes() for each in generated}) / len(generated),
+        "distinct": len({protein.tobytes() for protein in generated}) / len(generated),
         "residue_distance": total_variation(of_residues, residues),
         "pair_distance": total_variation(of_pairs, pairs),
         **{f"aa_freq_{letter}": float(share) for letter, share in zip(RESIDUES, shares, strict=True)},
@@ -38,7 +40,7 @@ def metrics(generated: Sequence[Tokens], residues: Counts, pairs: Counts) -> dic
 
 
 def residue_counts(proteins: Iterable[Tokens]) -> Counts:
-    """(20,): how often each amino acid stands in them."""
+    """How often each amino acid occurs in the proteins, (20,)."""
     total = numpy.zeros(_KINDS, dtype=numpy.int64)
     for tokens in proteins:
         total += numpy.bincount(tokens[tokens < _KINDS], minlength=_KINDS)
@@ -46,7 +48,9 @@ def residue_counts(proteins: Iterable[Tokens]) -> Counts:
 
 
 def pair_counts(proteins: Iterable[Tokens]) -> Counts:
-    """(20, 20): how often each amino acid stands right before each; pairs with anything else are left out."""
+    """How often each amino acid (row) precedes each (column), (20, 20); pairs with other tokens are
+    left out.
+    """
     total = numpy.zeros(_KINDS * _KINDS, dtype=numpy.int64)
     for tokens in proteins:
         first, second = tokens[:-1].astype(numpy.int64), tokens[1:].astype(numpy.int64)
@@ -56,9 +60,9 @@ def pair_counts(proteins: Iterable[Tokens]) -> Counts:
 
 
 def total_variation(ours: Counts, theirs: Counts) -> float:
-    """Half the sum of the differences of shares: 0 where they are the same, 1 where they share nothing.
+    """Half the sum of the differences of shares: 0 if all are equal, 1 if nothing occurs in both.
 
-    nan where either has counted nothing.
+    nan if either has no counts.
     """
     if not ours.sum() or not theirs.sum():
         return float("nan")
@@ -66,10 +70,10 @@ def total_variation(ours: Counts, theirs: Counts) -> float:
 
 
 def expected_distance(counts: Counts, number: int) -> float:
-    """The total variation that `number` independent draws from the counts' shares have from them, on average.
+    """The mean total variation between the counts' shares and those of `number` independent draws from them.
 
-    To a normal distribution's mean deviation; neighbours in a protein are not independent, so real proteins
-    have somewhat more.
+    Each deviation is approximated by a normal distribution's mean deviation. Neighbours in a protein are not
+    independent, so real proteins deviate somewhat more.
     """
     shares = counts / counts.sum()
     return float(numpy.sqrt(2 * shares * (1 - shares) / (numpy.pi * number)).sum() / 2)

@@ -1,7 +1,8 @@
 """Reads a store in blocks of neighbours, if it is larger than memory or on a slow disk.
 
-There, looking up proteins one by one takes a read each. A stream reads a block at once, blocks in random
-order, and mixes the proteins of many blocks: nearly as good an order, in some ten megabytes a worker.
+With such a store, each protein that is looked up takes a read. A stream reads blocks of neighbours in random
+order, and shuffles the proteins of many blocks together: nearly as good an order, in about ten megabytes per
+worker.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from castoff.trainers.sedd.store.token_store import TokenStore
 from castoff.trainers.task.splitting import split
 
 BLOCK = 512
-"""Neighbours that are read at once: 150 kB of UniRef50."""
+"""Number of neighbouring proteins that are read at once: 150 kB of UniRef50."""
 MIXED = 64
-"""Blocks whose proteins are shuffled together."""
+"""Number of blocks whose proteins are shuffled together."""
 _LEAST_BLOCKS = 1000
-"""What a store is cut into if it is small, so that its parts are the shares that were asked for."""
+"""A small store is cut into at least this many blocks, so that its parts have the requested shares."""
 
 
 class ProteinStream(IterableDataset[Protein]):
     """Samples of the proteins in some blocks of a store, each once, in an order drawn from torch.
 
-    The protocol is that of the core's loaders: a part of it with `shard`, and resuming exactly where it
-    was with `state_dict`. Shards share blocks out, so the memory that one takes does not depend on the
-    store's size or on how many there are.
+    It has the methods that the core's loaders use: `shard` for a part of it, and `state_dict` to resume
+    exactly where it was. Shards divide the blocks among them, so the memory of a shard depends neither on the
+    store's size nor on the number of shards.
     """
 
     rng_sources = ("torch",)
@@ -57,14 +58,14 @@ class ProteinStream(IterableDataset[Protein]):
         self._num_shards = num_shards
         self._index = index
         self._order: int | None = None
-        """What this epoch's order follows from; None: it has not begun."""
+        """The random number that this epoch's order follows from; None: the epoch has not begun."""
         self._mix = 0
-        """Which of this shard's mixes is being given."""
-        self._given = 0
-        """Proteins of that."""
+        """Index of the group of mixed blocks that this shard is yielding."""
+        self._yielded = 0
+        """Number of this group's proteins that were yielded."""
 
     def shard(self, num_shards: int, index: int) -> ProteinStream:
-        """One of so many parts, none of which has a block of another."""
+        """One of `num_shards` parts; no block is in two of them."""
         return ProteinStream(
             self._store,
             self._max_length,
@@ -76,47 +77,50 @@ class ProteinStream(IterableDataset[Protein]):
         )
 
     def __iter__(self) -> Iterator[Protein]:
-        """Samples, from where it stands; the order is drawn now, so that it is one for all shards."""
+        """Iterate over the samples from the current position. The order is drawn now, so that all shards draw
+        it.
+        """
         if self._order is None:
             self._order = int(torch.randint(1 << 62, ()))
         return self._samples(self._order)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it stands: three numbers."""
-        return {"order": self._order, "mix": self._mix, "given": self._given}
+        """The position in the epoch: three numbers."""
+        return {"order": self._order, "mix": self._mix, "given": self._yielded}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from there."""
-        self._order, self._mix, self._given = state["order"], state["mix"], state["given"]
+        """Resume from a position."""
+        self._order, self._mix, self._yielded = state["order"], state["mix"], state["given"]
 
     def _samples(self, order: int) -> Iterator[Protein]:
         turns = Permutation(len(self._blocks), derived(ORDER, order))[self._index :: self._num_shards]
-        while some := turns[self._mix * self._mixed : (self._mix + 1) * self._mixed]:
+        while group := turns[self._mix * self._mixed : (self._mix + 1) * self._mixed]:
             proteins = [
-                protein for turn in some for protein in _block(self._store, self._blocks[turn], self._block)
+                protein for turn in group for protein in _block(self._store, self._blocks[turn], self._block)
             ]
-            for place in Permutation(len(proteins), derived(ORDER, order, self._index, self._mix))[
-                self._given :
+            for index in Permutation(len(proteins), derived(ORDER, order, self._index, self._mix))[
+                self._yielded :
             ]:
-                self._given += 1
-                yield sample(proteins[place], self._max_length)
-            self._mix, self._given = self._mix + 1, 0
+                self._yielded += 1
+                yield sample(proteins[index], self._max_length)
+            self._mix, self._yielded = self._mix + 1, 0
         self._order, self._mix = None, 0
 
 
 def split_into_blocks(
     store: TokenStore, max_length: int, shares: Sequence[float], seed: int, *, block: int = BLOCK
 ) -> tuple[ProteinStream, list[Subset[Protein]]]:
-    """Disjoint parts of a store, whole blocks each: the first as a stream, the others as sets with a length.
+    """Split a store into disjoint parts of whole blocks: the first as a stream, the others as sets with a
+    length.
 
     Raises:
         ConfigError: the shares are negative or add up to more than 1.
     """
     block = max(1, min(block, len(store) // _LEAST_BLOCKS))
     number = -(-len(store) // block)
-    first, *others = split(_Numbers(number), shares, seed)
+    first, *parts = split(_Numbers(number), shares, seed)
     proteins = Proteins(store, max_length)
-    held_out = [Subset(proteins, _InBlocks(other.indices, block, len(store))) for other in others]
+    held_out = [Subset(proteins, _InBlocks(part.indices, block, len(store))) for part in parts]
     return ProteinStream(store, max_length, first.indices, block=block), held_out
 
 
@@ -125,7 +129,7 @@ def _block(store: TokenStore, number: int, size: int) -> list[Tokens]:
 
 
 class _Numbers(Dataset[int]):
-    """0 … length - 1."""
+    """The numbers 0 to length - 1."""
 
     def __init__(self, length: int):
         self._length = length
@@ -135,20 +139,20 @@ class _Numbers(Dataset[int]):
 
 
 class _InBlocks(Sequence[int]):
-    """The numbers of the proteins in some blocks; a store's last block may be shorter than the others."""
+    """The indices of the proteins in some blocks; a store's last block may be shorter than the others."""
 
     def __init__(self, blocks: Sequence[int], size: int, total: int):
         last = (total - 1) // size
         self._blocks = blocks
         self._size = size
         self._missing = 0
-        """In the store's last block, if that is among these."""
+        """How many proteins the store's last block lacks, if it is among these blocks."""
         self._all_before = len(blocks) * size
-        """Where what is missing would begin."""
-        for place, number in enumerate(blocks):
+        """The position at which the lacking proteins would begin."""
+        for position, number in enumerate(blocks):
             if number == last:
                 self._missing = (last + 1) * size - total
-                self._all_before = (place + 1) * size - self._missing
+                self._all_before = (position + 1) * size - self._missing
         self._places = range(len(blocks) * size - self._missing)
 
     def __len__(self) -> int:

@@ -7,26 +7,26 @@ import numpy
 from castoff.trainers.sedd.alphabet import Tokens, encode
 
 LENGTHS = range(40, 121)
-"""Residues."""
+"""Numbers of residues."""
 
 _CORE, _SURFACE, _FLANK = "LLLLIIVVAM", "EEEKKKQQRRSNTDAH", "EEKKRRQDAAS"
 _HEPTAD = [_CORE, _SURFACE, _SURFACE, _CORE, _FLANK, _SURFACE, _FLANK]
-"""What stands at positions a to g of a heptad; a and d face the other helix."""
+"""The letters to draw from at positions a to g of a heptad; a and d face the other helix."""
 
 
 class SyntheticProteins:
-    """So many proteins, each a function of (seed, index): heptads, broken here and there by a turn."""
+    """`number` proteins, each a function of (seed, index): heptads, which turns interrupt."""
 
     def __init__(self, number: int, seed: int = 0):
         self.number = number
         self.seed = seed
 
     def __len__(self) -> int:
-        """How many."""
+        """The number of proteins."""
         return self.number
 
     def __getitem__(self, index: int) -> Tokens:
-        """The tokens of one."""
+        """The tokens of a protein."""
         if not 0 <= index < self.number:
             raise IndexError(index)
         generator = numpy.random.default_rng([self.seed, index])
@@ -42,10 +42,10 @@ class SyntheticProteins:
         return encode("".join(letters).encode())
 
     def length_of(self, index: int) -> int:
-        """How many residues one has."""
+        """The number of residues of a protein."""
         return len(self[index])
 
     @property
     def digest(self) -> str:
-        """The seed; there are as many as are asked for."""
+        """The seed, as text. The number of proteins is left out: it is a setting of the task."""
         return f"made up from {self.seed}"

@@ -1,4 +1,4 @@
-"""Score-entropy diffusion of proteins: what is trained, validated and generated."""
+"""Score-entropy diffusion of proteins: its training, validation and generation."""
 
 from __future__ import annotations
 
@@ -36,38 +36,38 @@ from castoff.trainers.task import Loss, Splits, Sum, Task
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 32
-"""Proteins that are generated side by side after a validation, in the memory that training leaves."""
+"""Proteins generated in one batch after a validation, in the memory that training leaves."""
 LOOKED_AT = 1000
-"""Proteins of the data file with which generated ones are compared."""
+"""Number of training proteins with which generated ones are compared."""
 
 
 class SeddTask(Task):
     """Learns the score of proteins under noise; its arguments are the sections of `settings.Task`.
 
     Raises:
-        ConfigError: with everything in them that makes no sense.
+        ConfigError: lists everything in them that makes no sense.
     """
 
     rng_sources = ("torch",)
     volatile_arguments = ("data.datafile", "data.validation_datafile", "data.test_datafile")
-    """Files may be moved: what a checkpoint keeps of their proteins tells whether they are the same."""
+    """Files may be moved: the digests in a checkpoint show whether their proteins are the same."""
     changeable_arguments = ("sampling", "eval", "memory", "monitoring")
 
     _sources: Sources
 
     def __init__(self, **sections: Any):
         problems: list[str] = []
-        found: settings.Task | None = convert(sections, settings.Task, "", problems)
-        if found is None:
+        read: settings.Task | None = convert(sections, settings.Task, "", problems)
+        if read is None:
             raise ConfigError(problems)
-        self.settings = found
-        self.graph = GRAPHS[found.graph.type]()
-        self.noise = noise_of(found.noise, found.graph)
-        self._shape = shape_of(found.model)
-        self._scaled = found.graph.type == "absorb"
-        if found.model.scale_by_sigma is not None:
-            self._scaled = found.model.scale_by_sigma
-        if self._scaled and found.graph.type == "uniform":
+        self.settings = read
+        self.graph = GRAPHS[read.graph.type]()
+        self.noise = noise_of(read.noise, read.graph)
+        self._shape = shape_of(read.model)
+        self._scaled = read.graph.type == "absorb"
+        if read.model.scale_by_sigma is not None:
+            self._scaled = read.model.scale_by_sigma
+        if self._scaled and read.graph.type == "uniform":
             raise ConfigError(
                 [
                     "model.scale_by_sigma: is true, but on graph.type: uniform the noise alone says nothing "
@@ -76,30 +76,30 @@ class SeddTask(Task):
             )
 
     def build_model(self) -> nn.Module:
-        """The diffusion transformer."""
+        """Build the diffusion transformer."""
         checkpointing = self.settings.memory.gradient_checkpointing
         return DiffusionTransformer(self._shape, scale_by_sigma=self._scaled, checkpointing=checkpointing)
 
     def setup(self, context: RankContext) -> None:
-        """Open the data files' stores, of which rank 0 makes those that are not there yet."""
+        """Open the stores of the data files; rank 0 makes missing stores while the others wait."""
         self._sources = opened(self.settings.data, context)
 
     def build_data(self) -> Splits:
-        """Proteins to train on, to validate and to test with."""
+        """The proteins for training, validation and test."""
         parts = divided(self._sources, self.settings.data, self.settings.eval.proteins)
         for note in doubts(parts, self._sources, self.settings.data) if self.state.rank == 0 else ():
             logger.warning("%s", note)
         return Splits(*parts)
 
     def state_dict(self) -> dict[str, Any]:
-        """Which proteins are trained on."""
+        """The digests of the proteins, by data set."""
         return {"proteins": self._sources.digests()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See that they are those of the checkpoint, and those validated with, where they have a file.
+        """Check that the proteins for training, and those of a validation file, are the checkpoint's.
 
         Raises:
-            ConfigError: they are others.
+            ConfigError: they are not.
         """
         data, digests = self.settings.data, self._sources.digests()
         files = {
@@ -107,49 +107,51 @@ class SeddTask(Task):
             "validation": ("validation_datafile", data.validation_datafile, "validated with before"),
         }
         problems = []
-        for part, (field, file, what) in files.items():
-            before, now = (known.get(part, "none") for known in (state["proteins"], digests))
-            if before != now:
+        for part, (field, file, use) in files.items():
+            before, current = (recorded.get(part, "none") for recorded in (state["proteins"], digests))
+            if before != current:
                 problems.append(
-                    f"data.{field}: {file} holds other proteins (digest {now[:12]}) than those "
-                    f"({before[:12]}) that the checkpoint was {what}; bring these back, or start over with "
+                    f"data.{field}: {file} holds other proteins (digest {current[:12]}) than those "
+                    f"({before[:12]}) that the checkpoint was {use}; bring these back, or start over with "
                     "training.fresh: true (--fresh)"
                 )
         if problems:
             raise ConfigError(problems)
 
     def collate(self, samples: list[Protein]) -> ProteinBatch:
-        """Side by side, padded."""
+        """Pad proteins to a batch."""
         return collated(samples, self.settings.data.max_length)
 
     def loss(self, model: nn.Module, batch: ProteinBatch) -> Loss:
         """The diffusion loss, a mean over residues."""
         time = times(batch.time, self._power())
-        met = self._under_noise(model, batch, self.noise.total(time))
-        return Loss(diffusion_loss(self.graph, self.noise, batch.tokens, time, met).sum(), self._count(batch))
+        noised = self._under_noise(model, batch, self.noise.total(time))
+        return Loss(
+            diffusion_loss(self.graph, self.noise, batch.tokens, time, noised).sum(), self._count(batch)
+        )
 
     def evaluate(self, model: nn.Module, batch: ProteinBatch) -> Mapping[str, Sum]:
-        """The bound, how well noise is seen through, and the score entropy at fixed levels of noise."""
+        """Sums of the bound, the reconstruction loss, and the score entropy at fixed levels of noise."""
         count, time = self._count(batch), times(batch.time)
-        met = self._under_noise(model, batch, self.noise.total(time))
+        noised = self._under_noise(model, batch, self.noise.total(time))
         sums: dict[str, Sum] = {
-            "loss": (diffusion_loss(self.graph, self.noise, batch.tokens, time, met).sum(), count),
-            "reconstruction_loss": reconstruction_loss(self.graph, batch.tokens, met),
+            "loss": (diffusion_loss(self.graph, self.noise, batch.tokens, time, noised).sum(), count),
+            "reconstruction_loss": reconstruction_loss(self.graph, batch.tokens, noised),
         }
         for level in self.settings.eval.fixed_noise:
-            met = self._under_noise(model, batch, torch.full_like(batch.time, level))
-            sums[f"fixed_noise_{level:g}"] = (score_entropy(self.graph, batch.tokens, met).sum(), count)
+            noised = self._under_noise(model, batch, torch.full_like(batch.time, level))
+            sums[f"fixed_noise_{level:g}"] = (score_entropy(self.graph, batch.tokens, noised).sum(), count)
         return sums
 
     def finish(self, sums: Mapping[str, tuple[float, float]]) -> Mapping[str, float]:
-        """The means, and the perplexity that the bound allows at most."""
+        """The means, and an upper bound on the perplexity."""
         means = dict(super().finish(sums))
-        if not self.settings.eval.perplexity or "loss" not in means:  # of no proteins there is none
+        if not self.settings.eval.perplexity or "loss" not in means:  # without proteins, there is no loss
             return means
         return {**means, "perplexity": math.exp(min(means["loss"], 700.0))}
 
     def after_evaluation(self, model: nn.Module) -> Mapping[str, float]:
-        """What generated proteins look like, named generation/…, where it is time for some."""
+        """Metrics of generated proteins, named generation/…; empty if none are due."""
         number = self.settings.sampling.number
         if not number or not self._is_due(self.settings.monitoring.sample_frequency):
             return {}
@@ -157,24 +159,24 @@ class SeddTask(Task):
         generated: list[Tokens] = []
         for first in range(0, number, AT_ONCE):
             generated += self.generate(model, lengths[first : first + AT_ONCE])
-        found = metrics(generated, *self._counts_of_data)
-        return {f"generation/{name}": value for name, value in found.items()}
+        values = metrics(generated, *self._counts_of_data)
+        return {f"generation/{name}": value for name, value in values.items()}
 
     @cached_property
     def _counts_of_data(self) -> tuple[Counts, Counts]:
-        """Residues and pairs of some proteins of the data file: looked up once, while other ranks wait."""
+        """Counts of residues and pairs in some training proteins: made once, while other ranks wait."""
         source = self._sources.train
         data = [source[index] for index in Permutation(len(source), self.state.seed)[:LOOKED_AT]]
         return residue_counts(data), pair_counts(data)
 
     def _is_due(self, every: int | None) -> bool:
-        """Whether a multiple of so many steps was reached since the validation before this one."""
+        """Whether a multiple of `every` steps was reached since the previous validation."""
         return every is None or self.state.step // every > (self.state.judged or 0) // every
 
     def generate(
         self, model: nn.Module, lengths: Sequence[int], generator: torch.Generator | None = None
     ) -> list[Tokens]:
-        """Proteins of so many residues each; `model` in eval mode, `generator` on its device."""
+        """Generate proteins of `lengths` residues; `model` is in eval mode, `generator` on its device."""
         padded = len(set(lengths)) > 1
         tokens = sampled(
             lambda noisy, sigma: model(noisy, sigma, padded),
@@ -188,15 +190,15 @@ class SeddTask(Task):
         return [row[:length] for row, length in zip(rows, lengths, strict=True)]
 
     def usual_lengths(self, number: int) -> list[int]:
-        """Lengths of proteins of the data file, drawn by torch's global generator."""
-        source, most = self._sources.train, self.settings.data.max_length
+        """Draw lengths of training proteins with torch's global generator."""
+        source, longest = self._sources.train, self.settings.data.max_length
         drawn = torch.randint(len(source), (number,)).tolist()
-        return [min(source.length_of(index), most) for index in drawn]
+        return [min(source.length_of(index), longest) for index in drawn]
 
     def _under_noise(self, model: nn.Module, batch: ProteinBatch, sigma: Tensor) -> UnderNoise:
         def score(tokens: Tensor, sigma: Tensor) -> Tensor:
-            given: Tensor = model(tokens, sigma, batch.padded)
-            return given
+            log_score: Tensor = model(tokens, sigma, batch.padded)
+            return log_score
 
         return under_noise(score, self.graph, batch.tokens, sigma, batch.noise)
 
@@ -204,7 +206,7 @@ class SeddTask(Task):
         return (batch.tokens < self.graph.residues).sum()
 
     def _power(self) -> float:
-        """How much more often little noise is seen than much, at this step of the curriculum."""
+        """The exponent for `times` at this step: above 1, little noise is more frequent than much."""
         curriculum = self.settings.curriculum
         if not curriculum.enabled:
             return 1.0

@@ -8,10 +8,10 @@ from castoff.trainers.reporting.table import aligned
 
 
 def train(config: Config) -> None:
-    """Train what a configuration says, and show the test's metrics on rank 0.
+    """Train a configuration, and print the test's metrics on rank 0.
 
     Raises:
-        ConfigError, DistributedError, CheckpointError, OSError: it cannot, and why.
+        ConfigError, DistributedError, CheckpointError, OSError: the training failed; the message says why.
     """
     trained = program.train(config)
     if trained.metrics:

@@ -1,7 +1,7 @@
-"""The YAML of `castoff train sedd`: every section, read, and what of it is passed to the core.
+"""The YAML of `castoff train sedd`: its sections, and how they are read.
 
-The sections and fields are those of the UniRef50 trainer that this one follows, and where it has no name for
-something, the core's. Every count is of optimizer steps.
+Sections and fields are named as in the UniRef50 trainer that this one follows, or else as in the core. Every
+count is of optimizer steps.
 """
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
@@ -29,7 +29,7 @@ DEFAULT_ITERATIONS = 100_000
 
 
 class Training(Loop, frozen=True, kw_only=True):
-    """The loop."""
+    """The training loop."""
 
     work_dir: str = "trained"
     """Folder in which the run's own folder is made."""
@@ -94,18 +94,18 @@ class Scaling(core.Scaling, frozen=True, kw_only=True):
     warmup: core.ScalingRule = "linear"
     """The same for `optim.warmup`."""
     base_world_size: Positive = 1
-    """The number of ranks for which `optim` is meant."""
+    """The number of ranks for which the values in `optim` are meant."""
 
 
 class Model(settings.Model, frozen=True, kw_only=True):
-    """The diffusion transformer, and how long its proteins are."""
+    """The diffusion transformer, and the length of its proteins."""
 
     length: Positive | None = None
     """Another name of `data.max_length`."""
 
 
 class Memory(settings.Memory, frozen=True, kw_only=True):
-    """What saves memory."""
+    """Settings that save memory."""
 
     mixed_precision: bool | Literal["bf16", "fp16"] = False
     """The type in which autocast computes; true: bf16."""
@@ -115,7 +115,7 @@ class Memory(settings.Memory, frozen=True, kw_only=True):
 
 
 class Monitoring(core.Monitoring, frozen=True, kw_only=True):
-    """What is looked at beside the losses."""
+    """What is measured besides the losses."""
 
     sample_frequency: Positive | None = None
     """Optimizer steps between two generations, each after a validation; left out: after every validation."""
@@ -125,7 +125,7 @@ class Ddp(Section, frozen=True, kw_only=True):
     """The arguments of DistributedDataParallel."""
 
     find_unused_parameters: bool = False
-    """Look for parameters without effect on the loss. Not needed here: all have one."""
+    """Look for parameters without effect on the loss. Not needed: all of them have one."""
     broadcast_buffers: bool | None = None
     """No effect: the network has no buffer that changes."""
     gradient_as_bucket_view: bool = True
@@ -135,7 +135,7 @@ class Ddp(Section, frozen=True, kw_only=True):
 
 
 class Evaluation(settings.Evaluation, frozen=True, kw_only=True):
-    """What is measured, and on how much at a time."""
+    """What is measured, and in batches of which size."""
 
     batch_size: Positive | None = None
     """Proteins per rank in validation and test; left out: as in training."""
@@ -144,7 +144,7 @@ class Evaluation(settings.Evaluation, frozen=True, kw_only=True):
 
 
 class Validation(Section, frozen=True, kw_only=True):
-    """When the model is judged, and what follows."""
+    """When the model is validated, and when training ends because it no longer improves."""
 
     eval_freq: Positive | None = None
     """Optimizer steps between two validations; left out: `training.eval_freq`."""
@@ -153,7 +153,7 @@ class Validation(Section, frozen=True, kw_only=True):
     checkpoint_on_improvement: bool = True
     """No effect: each validation follows a checkpoint, and the best is kept."""
     save_best_only: bool = False
-    """No effect: a run resumes from the newest."""
+    """No effect: a run resumes from the newest checkpoint."""
     patience: Positive | None = None
     """Training ends after this many validations in a row without a better loss; left out: it does not."""
     min_delta: Annotated[float, msgspec.Meta(ge=0)] = 0.0
@@ -163,7 +163,7 @@ class Validation(Section, frozen=True, kw_only=True):
 
 
 class Settings(Section, frozen=True, kw_only=True):
-    """All of it."""
+    """The whole configuration."""
 
     name: str = "sedd"
     """Name of the training, and of its folder."""
@@ -198,14 +198,15 @@ def read(
     *,
     origin: str = "config",
 ) -> Settings:
-    """Settings from plain data; `flags`, by the fields' paths, win over it, and overrides over both.
+    """Read settings from plain data. `flags`, by the fields' paths, override it, and `overrides` override
+    both.
 
-    `choose` takes one of the trainings that sweeps stand for: that of this process's array.
+    `choose` selects one of the trainings that a sweep describes: the one of this process's array index.
 
-    A learning rate that an override gives is meant as it stands, so no rule scales it.
+    A learning rate that an override sets is not scaled.
 
     Raises:
-        ConfigError: with every problem that they have.
+        ConfigError: lists every problem of the settings.
     """
     problems: list[Problem] = []
     document = one_training(fields, flags or {}, overrides, choose, RATE, origin, problems)
@@ -221,7 +222,7 @@ RATE = Rate(("optim", "lr"), ("scaling", "learning_rate"))
 
 
 def _hint(document: Document) -> Hint:
-    """The name here of a field that is unknown, but the core's or another trainer's."""
+    """What to say about an unknown field: its name in this YAML, if it is the core's or another trainer's."""
     others = hint_from(document, Settings, in_own_words)
 
     def hint(kind: str, path: FieldPath, known: list[str]) -> str:
@@ -232,7 +233,7 @@ def _hint(document: Document) -> Hint:
 
 
 def _together(given: Settings) -> list[tuple[FieldPath, str]]:
-    """What is wrong with fields that are right one by one."""
+    """What is wrong with combinations of fields, each of which is valid by itself."""
     training, length, longest = given.training, given.model.length, given.data.max_length
     problems: list[tuple[FieldPath, str]] = []
     if training.n_iters is not None and training.epochs is not None:

@@ -12,7 +12,7 @@ from castoff.trainers.sedd.start.ranks import add_flags
 from castoff.trainers.sedd.start.words import in_own_words
 
 PREDICTORS = {"rigorous": "analytic", "simple": "euler"}
-"""What the sampling methods are called in the configuration."""
+"""The values of `sampling.predictor` by the methods' names in `--sampling_method`."""
 
 Port = Annotated[int, msgspec.Meta(ge=1024, le=65535)]
 

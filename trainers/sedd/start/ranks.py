@@ -1,7 +1,7 @@
 """Which ranks `castoff train sedd` starts if no launcher has started it.
 
-They are started by `castoff launch`, which this process becomes: it ends all of a host's ranks when one of
-them fails, hands TERM and Ctrl-C on, and leaves nothing behind when it is killed.
+This process replaces itself by `castoff launch`, which ends all of a host's ranks when one of them fails,
+passes TERM and Ctrl-C on, and leaves no process behind when it is killed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FLAGS = {
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    """Add those that say which ranks are started."""
+    """Add the flags that determine which ranks are started."""
     group = parser.add_argument_group(
         "ranks",
         "Only where no launcher has made this process a rank already: then these must agree with it. On "
@@ -38,10 +38,10 @@ def add_flags(parser: ArgumentParser) -> None:
 def launched(arguments: Namespace, devices: Callable[[], int]) -> list[str] | None:
     """The options of `castoff launch` that start this host's ranks; None: this process is the only rank.
 
-    `devices` counts those of this host; it is asked only where no flag says how many ranks there are.
+    `devices` counts this host's devices; it is called only if no flag sets the number of ranks.
 
     Raises:
-        ConfigError: the flags do not say which host of how many this is, or where host 0 is.
+        ConfigError: the flags do not determine which host of how many this is, or where host 0 is.
     """
     nodes, number = arguments.nnodes or 1, arguments.node_rank
     problems = []
@@ -69,10 +69,10 @@ def launched(arguments: Namespace, devices: Callable[[], int]) -> list[str] | No
 
 
 def check_layout(arguments: Namespace, me: RankEnv) -> None:
-    """See that the flags mean the ranks that a launcher has made.
+    """Check that the flags agree with the ranks that a launcher has started.
 
     Raises:
-        ConfigError: they mean others.
+        ConfigError: they do not.
     """
     nodes, rest = divmod(me.world_size, me.local_world_size)
     there = {
@@ -91,22 +91,22 @@ def check_layout(arguments: Namespace, me: RankEnv) -> None:
 
 
 def command(options: Sequence[str], words: Sequence[str]) -> list[str]:
-    """The command line that starts this host's ranks, each with `words`."""
+    """The command line that starts this host's ranks, each with the arguments `words`."""
     python = [sys.executable, *(["-P"] if getattr(sys.flags, "safe_path", False) else []), "-m"]
     launch = [*python, "castoff.launcher.cli.main", "launch", "--here", *options]
     return [*launch, "--", *python, "castoff.trainers.sedd", *words]
 
 
 def become(options: Sequence[str], words: Sequence[str]) -> None:
-    """Start the ranks, as this very process; does not return."""
+    """Replace this process by `castoff launch`, which starts the ranks; does not return."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, command(options, words))
 
 
-def devices_here(asked: str) -> int:
-    """How many of `training.device` torch sees; loads torch, which a rank needs anyway."""
-    if asked in ("cpu", "mps"):
+def devices_here(device: str) -> int:
+    """The number of devices that torch sees for `training.device`; loads torch, which a rank needs anyway."""
+    if device in ("cpu", "mps"):
         return 1
     import torch
 

@@ -19,12 +19,14 @@ TASK = PyObject("castoff.trainers.sedd.task.SeddTask")
 
 
 def core_config(given: Settings) -> core.Config:
-    """The core's configuration: the same on any number of ranks, which scale it when they have met."""
+    """The core's configuration. It is the same on any number of ranks, which apply scaling rules once they
+    have met.
+    """
     fields: dict[str, Any] = {
         name: getattr(given, name) for name in ("name", "log_level", "logging", "member")
     }
     fields |= {name: _same(getattr(given, name), kind) for name, kind in _ALIKE.items()}
-    moved = {path: reduce(getattr, here.split("."), given) for path, here in MOVED.items()}
+    moved = {path: reduce(getattr, own_path.split("."), given) for path, own_path in MOVED.items()}
     for path, value in {**moved, **_computed(given)}.items():
         *sections, last = path.split(".")
         holder = reduce(lambda held, section: held.setdefault(section, {}), sections, fields)
@@ -41,10 +43,10 @@ _ALIKE: dict[str, type[msgspec.Struct]] = {
 
 
 def _computed(given: Settings) -> dict[str, Any]:
-    """The core's fields that follow from several here, or from another value."""
+    """The core's fields that follow from several fields, or from one with another value."""
     training, optim, schedule = given.training, given.optim, given.lr_schedule
     endless = training.n_iters is None and training.epochs is None
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "task": TASK,
         "task_kwargs": _task(given),
         "training.num_steps": DEFAULT_ITERATIONS if endless else training.n_iters,
@@ -62,18 +64,21 @@ def _computed(given: Settings) -> dict[str, Any]:
         "early_stopping": _early_stopping(given),
     }
     if schedule.type != "constant":
-        found |= {"training.schedule.steps": schedule.steps, "training.schedule.floor": schedule.min_lr_ratio}
-    return found
+        fields |= {
+            "training.schedule.steps": schedule.steps,
+            "training.schedule.floor": schedule.min_lr_ratio,
+        }
+    return fields
 
 
-def _precision(asked: bool | Literal["bf16", "fp16"]) -> Literal["fp32", "bf16", "fp16"]:
-    if isinstance(asked, bool):
-        return "bf16" if asked else "fp32"
-    return asked
+def _precision(mixed: bool | Literal["bf16", "fp16"]) -> Literal["fp32", "bf16", "fp16"]:
+    if isinstance(mixed, bool):
+        return "bf16" if mixed else "fp32"
+    return mixed
 
 
 def _snapshots(given: Settings) -> dict[str, int]:
-    """Steps between two checkpoints, by the fields that ask for them."""
+    """Steps between two checkpoints, by the fields that set it."""
     training, validation = given.training, given.validation
     asked = {
         "training.snapshot_freq": training.snapshot_freq,
@@ -84,27 +89,29 @@ def _snapshots(given: Settings) -> dict[str, int]:
 
 
 def _early_stopping(given: Settings) -> core.EarlyStopping | None:
-    """Better is a lower loss of validation, and nothing else; None: the core takes that for better, too."""
-    asked = given.validation
-    if asked.patience is None and not asked.min_delta:
+    """Early stopping by the validation loss, the lower the better; None: the core compares the same by
+    default.
+    """
+    validation = given.validation
+    if validation.patience is None and not validation.min_delta:
         return None
-    watched = {"metric": "loss", "mode": "min", "delta": asked.min_delta}
-    return core.EarlyStopping(kwargs={"patience": asked.patience, "tasks": {"loss": watched}})
+    watched = {"metric": "loss", "mode": "min", "delta": validation.min_delta}
+    return core.EarlyStopping(kwargs={"patience": validation.patience, "tasks": {"loss": watched}})
 
 
 def _task(given: Settings) -> dict[str, Any]:
-    """The sections that the task takes, with the fields that it knows, as plain data."""
+    """The sections and fields that the task takes, as plain data."""
     kwargs: dict[str, dict[str, Any]] = {}
     for section in msgspec.structs.fields(settings.Task):
         kwargs[section.name] = _same(getattr(given, section.name), section.type)
     kwargs["data"]["max_length"] = given.model.length or given.data.max_length
     kwargs["eval"]["proteins"] = _validated_with(given)
-    made: dict[str, Any] = plain(kwargs)
-    return made
+    data: dict[str, Any] = plain(kwargs)
+    return data
 
 
 def _validated_with(given: Settings) -> int | None:
-    """Proteins, at most: as many on any number of ranks."""
+    """The largest number of proteins to validate with, the same on any number of ranks; None: all."""
     limits = [] if given.eval.proteins is None else [given.eval.proteins]
     if given.validation.val_batch_limit is not None:
         limits.append(given.validation.val_batch_limit * (given.eval.batch_size or given.training.batch_size))
@@ -112,13 +119,13 @@ def _validated_with(given: Settings) -> int | None:
 
 
 def _same(section: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """The values of the fields that another struct has by the same name."""
+    """The section's values of the fields that the struct `kind` also has."""
     names = {field.name for field in msgspec.structs.fields(kind)}
     return {name: getattr(section, name) for name in section.__struct_fields__ if name in names}
 
 
 def without_effect(given: Settings) -> list[str]:
-    """What a configuration says that changes nothing here, in words for the log."""
+    """Lines for the log about fields that are set but have no effect."""
     unused = {**_overruled(given), **_not_asked_for(given)}
     return [
         f"{field}: has no effect; {why}"
@@ -128,11 +135,11 @@ def without_effect(given: Settings) -> list[str]:
 
 
 _Unused: TypeAlias = Mapping[str, tuple[object, str]]
-"""Fields, whether nothing depends on them as things are, and why."""
+"""Fields, each with whether it has no effect in this configuration, and why."""
 
 
 def _overruled(given: Settings) -> _Unused:
-    """Fields in whose place others count, or the way in which a training runs here."""
+    """Fields that others override, or that mean nothing to this trainer."""
     often = given.validation.eval_freq
     snapshots = _snapshots(given)
     least = min(snapshots.values(), default=0)
@@ -151,7 +158,7 @@ def _overruled(given: Settings) -> _Unused:
 
 
 def _not_asked_for(given: Settings) -> _Unused:
-    """Fields that belong to something which is not chosen."""
+    """Fields of features that are not used."""
     data, noise, scaling = given.data, given.noise, given.scaling
     no_file = not (data.datafile or data.validation_datafile or data.test_datafile), "no data file is given"
     is_constant = given.lr_schedule.type == "constant"
@@ -174,7 +181,7 @@ def _not_asked_for(given: Settings) -> _Unused:
 
 
 def _set(given: Settings, field: str) -> bool:
-    """Whether it is not the default."""
+    """Whether a field differs from its default."""
     section, name = field.split(".")
-    here = getattr(given, section)
-    return bool(getattr(here, name) != getattr(type(here)(), name))
+    values = getattr(given, section)
+    return bool(getattr(values, name) != getattr(type(values)(), name))

@@ -22,7 +22,7 @@ MOVED = {
     "parallel.gradient_as_bucket_view": "ddp.gradient_as_bucket_view",
     "parallel.static_graph": "ddp.static_graph",
 }
-"""The core's fields that have another name here, and the same value."""
+"""The core's fields that have another name in this YAML, but the same value."""
 
 IN_OWN_WORDS = MOVED | {
     "training.num_steps": "training.n_iters",
@@ -35,18 +35,18 @@ IN_OWN_WORDS = MOVED | {
     "validation.every_steps": "validation.eval_freq",
     "early_stopping.kwargs.patience": "validation.patience",
     "early_stopping.kwargs.tasks.loss.delta": "validation.min_delta",
-    # as they stand alone, in what is said of several
+    # without their section, as in messages about several fields
     "gradient_accumulation_steps": "accum",
     "num_steps": "n_iters",
     "num_epochs": "epochs",
     "warmup_steps": "optim.warmup",
 }
-"""Fields of the core that follow from fields here, with the name to show."""
+"""Names in the core's messages, and the names of this YAML to show instead."""
 
 _LONGEST_FIRST = "|".join(sorted(map(re.escape, IN_OWN_WORDS), reverse=True))
 _CORES = re.compile(rf"(?<![\w.])(?:task_kwargs\.|({_LONGEST_FIRST})(?!\w))")
 
 
 def in_own_words(text: str) -> str:
-    """What the core says of its fields, of the fields that a user has set."""
-    return _CORES.sub(lambda found: IN_OWN_WORDS[found[1]] if found[1] else "", text)
+    """Replace the core's field names in a message by those that the user has written."""
+    return _CORES.sub(lambda match: IN_OWN_WORDS[match[1]] if match[1] else "", text)

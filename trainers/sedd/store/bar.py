@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 _REDRAW_EVERY = 0.1
-"""Seconds."""
+"""Seconds between two updates of the bar."""
 
 
 class Bar:
-    """Shows one part of the work after the other; nothing where standard error is not a terminal."""
+    """A progress bar for one step of the work after the other; hidden if standard error is not a terminal."""
 
     def __init__(self) -> None:
         self._progress: Progress | None = None
@@ -26,7 +26,7 @@ class Bar:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-            # Drawn by hand: a training that starts this is not left with a thread to fork.
+            # Without auto_refresh, whose thread would still exist when a training forks.
             self._progress = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(),
@@ -46,7 +46,7 @@ class Bar:
             self._progress.stop()
 
     def begin(self, what: str, total: int) -> None:
-        """A part of the work begins."""
+        """Begin a step of the work, of `total` units."""
         if self._progress is not None:
             for task in self._progress.task_ids:
                 self._progress.remove_task(task)
@@ -54,7 +54,7 @@ class Bar:
             self._progress.refresh()
 
     def at(self, done: int) -> None:
-        """So much of the part is done."""
+        """Show that `done` units of the step are done."""
         now = time.monotonic()
         if self._progress is not None and now - self._drawn > _REDRAW_EVERY:
             self._drawn = now

@@ -1,10 +1,9 @@
 """Builds token stores from FASTA and .pt files, in constant memory.
 
-The text is read once, in order; what the filters take is written down with a hash of each protein. Then
-the hashes that have come before are found on disk, and the tokens are moved together over what they
-leave. All of it happens in a draft of the folder, which is renamed when it is whole and on the disk: whatever
-ends a build leaves nothing that looks like a store. The same files and filters give the same bytes,
-with any number of processes.
+The text is read once, in order, and the proteins that pass the filters are written with a hash of each. Then
+repeated hashes are found on disk, and the tokens are moved together to close the gaps. All of it happens in a
+draft of the folder, which is renamed when it is complete and on the disk: an interrupted build leaves nothing
+that looks like a store. The same files and filters give the same bytes, with any number of processes.
 """
 
 from __future__ import annotations
@@ -58,15 +57,15 @@ def build(
     processes: int | None = None,
     is_whole: Callable[[Path], bool] = lambda _: False,
 ) -> Manifest:
-    """Make a token store of files, in a folder that is not there yet, or is an older store.
+    """Build a token store from files, in a folder that does not exist yet or is an older store.
 
-    `processes`: that read proteins, beside this one; None: one a core. `is_whole`: whether an older store
-    may stay; by default it is replaced.
+    `processes`: number of processes that read proteins, besides this one; None: one per core, at most 8.
+    `is_whole`: whether an older store may stay; by default it is replaced.
 
     Raises:
-        ConfigError: a file is none of those that can be read, nothing is taken of them, or there is
-            something else in the folder's place, or too little room.
-        OSError: it cannot be written.
+        ConfigError: a file cannot be read, no protein passes the filters, the folder is something other than
+            a store, or the disk is full.
+        OSError: the store cannot be written.
     """
     if filters.max_length is not None and filters.max_length < filters.min_length:
         raise ConfigError(
@@ -129,7 +128,7 @@ def _check_replaceable(folder: Path) -> None:
     """Check that nothing but an older store would be replaced.
 
     Raises:
-        ConfigError: there is something else.
+        ConfigError: the folder is something other than a store.
     """
     if not os.path.lexists(folder):
         return
@@ -155,13 +154,13 @@ def _too_little_room(folder: Path, sources: Sequence[Path], error: OSError) -> s
 
 class _Read(NamedTuple):
     taken: int
-    """Proteins, duplicates among them."""
+    """Number of proteins, including duplicates."""
     dropped: dict[str, int]
     origins: list[Origin]
 
 
 def _read(sources: Sequence[Path], draft: Path, filters: Filters, processes: int, bar: Bar) -> _Read:
-    """Write tokens, lengths and hashes of what the filters take."""
+    """Write the tokens, lengths and hashes of all proteins that pass the filters."""
     taken = 0
     dropped: Counter[str] = Counter(too_short=0, too_long=0, unknown=0)
     origins: list[Origin] = []
@@ -180,7 +179,7 @@ def _read(sources: Sequence[Path], draft: Path, filters: Filters, processes: int
 
 
 def _blocks(sources: Sequence[Path], scratch: Path, origins: list[Origin], bar: Bar) -> Iterator[bytes]:
-    """The text of all files, in order; each that has been read is added to `origins`."""
+    """Yield the text of all files, in order; a file that has been read is added to `origins`."""
     for path in sources:
         try:
             before = path.stat()
@@ -190,7 +189,7 @@ def _blocks(sources: Sequence[Path], scratch: Path, origins: list[Origin], bar: 
             raise ConfigError(
                 ["is a folder, but a store is made of files: FASTA, plain or gzip, or a .pt"], str(path)
             )
-        size, lasting = before.st_size, path.is_file()  # a pipe is over when it has been read
+        size, lasting = before.st_size, path.is_file()  # a pipe can be read once
         bar.begin(f"reading {path.name}", size)
         if is_saved(path):
             with SavedSequences(path, scratch) as saved:

@@ -28,16 +28,16 @@ def store_of(
     processes: int | None = None,
     field: str = "data.datafile",
 ) -> Path:
-    """The folder of the store that a data file is, or becomes; for the latter are `filters` and `cache`.
+    """The folder of a data file's token store: the data file itself, or a store made of it with `filters`.
 
-    FASTA and .pt files become a store beside them, `NAME.….tokens`, or in the folder `cache` where nothing
-    can be written there. It is built when it is not there, or is damaged, or the file has become another
-    one; filters that differ make another store. Of several processes one builds and the others wait.
+    The store of a FASTA or .pt file is next to it, as `NAME.….tokens`, or in the folder `cache` if nothing
+    can be written there. It is built if it is missing or damaged, or if the file has changed; other filters
+    make another store. If several processes need it, one builds and the others wait.
 
-    `field`: what the user has set to it.
+    `field`: the field that the user has set to the data file, for errors.
 
     Raises:
-        ConfigError: there is no such file, it cannot be read, or its store cannot be written.
+        ConfigError: the file does not exist or cannot be read, or its store cannot be written.
     """
     if not str(datafile):
         raise ConfigError(
@@ -91,15 +91,15 @@ def _opened(path: Path, datafile: str | Path, field: str) -> Path:
 
 
 def _store_path(folder: Path, path: Path, filters: Filters, *more: str) -> Path:
-    """Where the store of a file lies: one for each kind of filters, and of stores."""
+    """The path of a file's store: a different one for other filters, and for another format of stores."""
     words = [str(FORMAT), *more, *map(str, msgspec.structs.astuple(filters))]
     return folder / f"{path.name}.{zlib.crc32(repr(words).encode()):08x}.tokens"
 
 
 def _is_of(store: Path, path: Path) -> bool:
-    """Whether there is a whole store of what a file holds now.
+    """Whether an intact store contains what the file contains now.
 
-    A file that was copied, or touched, has another time, and is read to see whether it is the same.
+    A file with another modification time, because it was copied or touched, is read to compare its checksum.
     """
     try:
         origins = TokenStore.open(store).manifest.origins

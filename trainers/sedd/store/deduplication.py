@@ -11,10 +11,10 @@ import numpy
 import numpy.typing
 
 HASH = 16
-"""Bytes of a hash. Among 10^9 of 128 bits two are alike by chance once in 10^21 times."""
+"""Bytes of a hash. Two of 10^9 hashes are equal by chance with probability 10^-21."""
 
 BUCKET = 1 << 17
-"""Hashes that are sorted at once, about."""
+"""Number of hashes that are sorted at once, approximately."""
 
 _ENTRY = numpy.dtype([("low", "<u8"), ("high", "<u8"), ("index", "<u8")])
 
@@ -24,9 +24,10 @@ _Entries: TypeAlias = "numpy.typing.NDArray[Any]"
 def mark_repeated(
     hashes: Path, marks: Path, *, bucket: int = BUCKET, report: Callable[[int], None] = lambda done: None
 ) -> int:
-    """Write a byte for each hash of a file: 1 where it has come before, else 0; how many have.
+    """Write a byte for each hash of a file: 1 if the hash has come before, else 0. Return the number of ones.
 
-    Beside `marks` it needs 25 bytes of disk a hash. `tell` hears how many have been compared.
+    `marks` and a temporary file take 25 bytes of disk for each hash. `report` is called with the number of
+    hashes that have been compared.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -42,9 +43,9 @@ def mark_repeated(
     marked = numpy.memmap(marks, dtype=numpy.uint8, mode="r+")
     with spread.open("rb", buffering=0) as file:
         for end in ends:
-            for again in _repeated(_pieces(file, int(end) - done, bucket)):
-                marked[again] = 1
-                repeated += len(again)
+            for indices in _repeated(_pieces(file, int(end) - done, bucket)):
+                marked[indices] = 1
+                repeated += len(indices)
             done = int(end)
             report(done)
     marked.flush()
@@ -53,9 +54,9 @@ def mark_repeated(
 
 
 def write_zeros(path: Path, number: int) -> None:
-    """A file of so many zeros that takes its room now.
+    """Write a file of `number` zeros, which occupy space on the disk from now on.
 
-    Where a disk is full, a write is refused, but a process that touches a hole in a mapped file is killed.
+    On a full disk, a write fails, but a process that touches a hole in a mapped file is killed.
     """
     zeros = bytes(1 << 20)
     with path.open("wb", buffering=0) as file:
@@ -64,28 +65,30 @@ def write_zeros(path: Path, number: int) -> None:
 
 
 def _spread(hashes: Path, out: Path, bits: int, at_once: int) -> numpy.typing.NDArray[numpy.int64]:
-    """Write (hash, index), in buckets by the first `bits` bits, each by rising index; the buckets' ends."""
+    """Write (hash, index) in buckets by the hash's first `bits` bits, each by rising index; return the
+    buckets' ends.
+    """
     counts = numpy.zeros(1 << bits, dtype=numpy.int64)
     for entries in _numbered(hashes, at_once):
         counts += numpy.bincount(_bucket_of(entries, bits), minlength=len(counts))
     ends = counts.cumsum()
-    places = ends - counts
+    positions = ends - counts
     with out.open("wb", buffering=0) as file:
         for entries in _numbered(hashes, at_once):
             buckets = _bucket_of(entries, bits)
             order = numpy.argsort(buckets, kind="stable")
             entries, buckets = entries[order], buckets[order]
             firsts = numpy.flatnonzero(numpy.diff(buckets, prepend=-1))
-            for which, part in zip(
+            for bucket, part in zip(
                 buckets[firsts].tolist(), numpy.split(entries, firsts[1:].tolist()), strict=True
             ):
-                write_at(file.fileno(), part.tobytes(), int(places[which]) * _ENTRY.itemsize)
-                places[which] += len(part)
+                write_at(file.fileno(), part.tobytes(), int(positions[bucket]) * _ENTRY.itemsize)
+                positions[bucket] += len(part)
     return ends
 
 
 def _numbered(hashes: Path, at_once: int) -> Iterator[_Entries]:
-    """The entries of a file of hashes, in order."""
+    """Yield the hashes of a file in order, as entries with an index."""
     first = 0
     with hashes.open("rb", buffering=0) as file:
         while True:
@@ -115,14 +118,15 @@ def _pieces(file: Any, number: int, at_once: int) -> Iterator[_Entries]:
 
 
 def _repeated(pieces: Iterator[_Entries]) -> Iterator[numpy.typing.NDArray[numpy.uint64]]:
-    """The indices of a bucket's hashes that have come before; its pieces come by rising index.
+    """Yield the indices of a bucket's hashes that have come before; `pieces` come by rising index.
 
-    What is kept of the pieces before is each hash once, so that one that fills its bucket takes no memory.
+    Each different hash of earlier pieces is kept once, so a hash that fills its bucket takes no memory.
     """
     known = numpy.empty(0, dtype=_ENTRY)
     for piece in pieces:
         entries = numpy.concatenate([known, piece])
-        entries = entries[numpy.lexsort((entries["low"], entries["high"]))]  # stable: the first comes first
+        # The sort is stable: of equal hashes, the first one comes first.
+        entries = entries[numpy.lexsort((entries["low"], entries["high"]))]
         new = numpy.ones(len(entries), dtype=bool)
         new[1:] = entries["high"][1:] != entries["high"][:-1]
         new[1:] |= entries["low"][1:] != entries["low"][:-1]
@@ -130,8 +134,8 @@ def _repeated(pieces: Iterator[_Entries]) -> Iterator[numpy.typing.NDArray[numpy
         known = entries[new]
 
 
-def write_at(descriptor: int, data: bytes, place: int) -> None:
-    """Write all of it into a file, from a place on."""
+def write_at(descriptor: int, data: bytes, offset: int) -> None:
+    """Write all data into a file, from an offset on."""
     while data:
-        done = os.pwrite(descriptor, data, place)
-        data, place = data[done:], place + done
+        done = os.pwrite(descriptor, data, offset)
+        data, offset = data[done:], offset + done

@@ -1,7 +1,7 @@
-"""FASTA as it is found, plain or gzip, read in blocks of whole records.
+"""FASTA files, plain or gzip, read in blocks of whole records.
 
-Written by hand: what Biopython, pyfastx and pysam bring beside the sequences is not needed, and Biopython
-makes an object of each record, pyfastx an index of the file, pysam a build of htslib.
+Written by hand: what Biopython, pyfastx and pysam offer besides sequences is not needed, and Biopython makes
+an object of each record, pyfastx an index of the file, and pysam needs htslib.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _COMPRESSED = {
 
 
 class Fasta:
-    """An open file, plain or gzip, whatever its name says; gzip may have several members, as bgzip's.
+    """An open FASTA file. Its content shows whether it is gzip, which may have several members, like bgzip's.
 
     Raises:
-        ConfigError: it cannot be read, or is compressed in another way.
+        ConfigError: the file cannot be read, or is compressed, but not by gzip.
     """
 
     def __init__(self, path: Path):
@@ -64,37 +64,37 @@ class Fasta:
 
     @property
     def consumed(self) -> int:
-        """Bytes of the file that have been read; all of them after the last block."""
+        """Bytes of the file that have been read; its size after the last block."""
         return self._raw.consumed
 
     @property
     def crc32(self) -> int:
-        """CRC-32 of the bytes that were read."""
+        """CRC-32 of the bytes that have been read."""
         return self._raw.crc32
 
     def blocks(self, size: int = BLOCK) -> Iterator[bytes]:
-        """The text in order; each block begins with a header, and ends where a record does.
+        """Yield the text in order; each block begins with a header and ends at the end of a record.
 
         Raises:
-            ConfigError: what comes before the first header is not a record's, or the file is damaged.
+            ConfigError: the file does not begin with a header, or is damaged.
         """
-        held = bytearray()
+        text = bytearray()
         begun, line = False, 1
         while piece := self._read(size):
-            searched = max(len(held) - 1, 0)
-            held += piece
+            searched = max(len(text) - 1, 0)
+            text += piece
             if not begun:
-                line += _without_what_leads(held)
-                if not held:
+                line += _remove_leading_blanks(text)
+                if not text:
                     continue
-                self._check_beginning(held, line)
+                self._check_beginning(text, line)
                 begun, searched = True, 0
-            end = held.rfind(b"\n>", searched)
+            end = text.rfind(b"\n>", searched)
             if end >= 0:
-                yield bytes(held[: end + 1])
-                del held[: end + 1]
-        if held:
-            yield bytes(held)
+                yield bytes(text[: end + 1])
+                del text[: end + 1]
+        if text:
+            yield bytes(text)
 
     def _read(self, size: int) -> bytes:
         try:
@@ -126,9 +126,9 @@ class Fasta:
 
 
 def sequences(block: bytes) -> list[bytes]:
-    """The letters of a block's records, without white space and a `*` at the end.
+    """The letters of each record of a block, without white space and a `*` at the end.
 
-    Empty for a header that no sequence follows.
+    Empty for a header without a sequence.
     """
     return [_letters(record) for record in block[1:].split(b"\n>")]
 
@@ -137,8 +137,8 @@ def _letters(record: bytes) -> bytes:
     return record.partition(b"\n")[2].translate(None, _WHITE).rstrip(b"*")
 
 
-def _without_what_leads(text: bytearray) -> int:
-    """Take blank lines and a byte order mark away; how many lines those were."""
+def _remove_leading_blanks(text: bytearray) -> int:
+    """Remove leading blank lines and a byte order mark; return the number of lines removed."""
     if text.startswith(_BYTE_ORDER_MARK):
         del text[: len(_BYTE_ORDER_MARK)]
     length = len(text) - len(text.lstrip(_WHITE))
@@ -152,7 +152,7 @@ def _refused(path: Path, why: str) -> ConfigError:
 
 
 class _Summed(io.RawIOBase):
-    """A file that is summed while it is read."""
+    """A file whose CRC-32 is computed while it is read."""
 
     def __init__(self, path: Path):
         self._file = path.open("rb", buffering=0)
@@ -163,7 +163,7 @@ class _Summed(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer; how many bytes came."""
+        """Fill a buffer; return the number of bytes read."""
         length = self._file.readinto(buffer) or 0
         self.crc32 = zlib.crc32(memoryview(buffer)[:length], self.crc32)
         self.consumed += length

@@ -17,14 +17,14 @@ from castoff.trainers.sedd.store.deduplication import write_at
 from castoff.trainers.sedd.store.token_store import BIN, OFFSET, Numbers
 
 RUN = 1 << 21
-"""Tokens that are moved at once, or one protein if that has more."""
+"""Number of tokens that are moved at once; more if a single protein has more."""
 
 _LENGTHS = 1 << 16
-"""Proteins whose lengths are read at once."""
+"""Number of proteins whose lengths are read at once."""
 
 
 class Tally:
-    """The facts about the packed proteins that a manifest holds."""
+    """Counts of the packed proteins, for the manifest."""
 
     def __init__(self) -> None:
         self.sequences = 0
@@ -37,13 +37,13 @@ class Tally:
         self._of_lengths = hashlib.sha256()
 
     def add(self, tokens: bytes, lengths: Numbers) -> None:
-        """Count proteins, of which there is at least one."""
+        """Count proteins, at least one."""
         shortest = int(lengths.min())
         self.shortest = min(self.shortest, shortest) if self.sequences else shortest
         self.longest = max(self.longest, int(lengths.max()))
         self.sequences += len(lengths)
         self.residues += len(tokens)
-        for first in range(0, len(tokens), RUN):  # each becomes eight bytes on the way
+        for first in range(0, len(tokens), RUN):  # in parts, as bincount needs eight bytes for each token
             part = numpy.frombuffer(tokens, dtype=numpy.uint8)[first : first + RUN]
             self._counts += numpy.bincount(part, minlength=len(self._counts))
         bins, numbers = numpy.unique(lengths // BIN, return_counts=True)
@@ -53,13 +53,13 @@ class Tally:
 
     @property
     def counts(self) -> list[int]:
-        """How often each token came, by token."""
+        """How often each token occurs, by token."""
         counts: list[int] = self._counts.tolist()
         return counts
 
     @property
     def lengths(self) -> dict[str, int]:
-        """Proteins by the shortest length of their bin."""
+        """The number of proteins in each bin of lengths, by the shortest length of the bin."""
         return {str(number * BIN): self._bins[number] for number in sorted(self._bins)}
 
     @property
@@ -71,9 +71,10 @@ class Tally:
 def pack(
     tokens: Path, lengths: Path, marks: Path, offsets: Path, *, report: Callable[[int], None], run: int = RUN
 ) -> Tally:
-    """Take the proteins with a mark out of the tokens, in their place, and write the offsets of the others.
+    """Remove the marked proteins from a file of tokens, in place, and write the offsets of the others.
 
-    `lengths` holds an `OFFSET` for each protein, `marks` a byte; `tell` hears how many have been packed.
+    `lengths` holds an `OFFSET` for each protein, `marks` a byte. `report` is called with the number of
+    proteins that are done.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -82,18 +83,18 @@ def pack(
     source = done = 0
     with tokens.open("r+b", buffering=0) as file, offsets.open("wb") as table:
         table.write(bytes(OFFSET.itemsize))
-        for several, marked in _runs(lengths, marks, run):
-            size = int(several.sum())
+        for run_lengths, marked in _runs(lengths, marks, run):
+            size = int(run_lengths.sum())
             data = _read_at(file, size, source)
             if marked.any():
-                stays = numpy.repeat(~marked, several)
+                stays = numpy.repeat(~marked, run_lengths)
                 data = numpy.frombuffer(data, dtype=numpy.uint8)[stays].tobytes()
-                several = several[~marked]
+                run_lengths = run_lengths[~marked]
             if data and (tally.residues, len(data)) != (source, size):
                 write_at(file.fileno(), data, tally.residues)
             if data:
-                table.write((tally.residues + several.cumsum()).astype(OFFSET).tobytes())
-                tally.add(data, several)
+                table.write((tally.residues + run_lengths.cumsum()).astype(OFFSET).tobytes())
+                tally.add(data, run_lengths)
             source += size
             done += len(marked)
             report(done)
@@ -107,28 +108,28 @@ def pack(
 def _runs(
     lengths: Path, marks: Path, run: int
 ) -> Iterator[tuple[Numbers, numpy.typing.NDArray[numpy.bool_]]]:
-    """Lengths and marks of consecutive proteins that have about as many tokens as are moved at once."""
-    with lengths.open("rb", buffering=0) as file, marks.open("rb", buffering=0) as beside:
+    """Yield lengths and marks of consecutive proteins, about `run` tokens at a time."""
+    with lengths.open("rb", buffering=0) as file, marks.open("rb", buffering=0) as marks_file:
         while True:
-            some = numpy.fromfile(file, dtype=OFFSET, count=_LENGTHS).astype(numpy.int64)
-            marked = numpy.fromfile(beside, dtype=numpy.uint8, count=len(some)).astype(bool)
-            if not len(some):
+            block = numpy.fromfile(file, dtype=OFFSET, count=_LENGTHS).astype(numpy.int64)
+            marked = numpy.fromfile(marks_file, dtype=numpy.uint8, count=len(block)).astype(bool)
+            if not len(block):
                 return
-            ends, first = some.cumsum(), 0
-            while first < len(some):
-                before = ends[first] - some[first]
+            ends, first = block.cumsum(), 0
+            while first < len(block):
+                before = ends[first] - block[first]
                 last = max(int(numpy.searchsorted(ends, before + run, side="right")), first + 1)
-                yield some[first:last], marked[first:last]
+                yield block[first:last], marked[first:last]
                 first = last
 
 
-def _read_at(file: Any, size: int, place: int) -> bytes:
-    """All of it: the system gives no more than 2 GB at once."""
+def _read_at(file: Any, size: int, offset: int) -> bytes:
+    """Read `size` bytes from an offset on, in several reads: the system returns at most 2 GB at once."""
     parts = []
     while size:
-        part = os.pread(file.fileno(), size, place)
+        part = os.pread(file.fileno(), size, offset)
         if not part:
             raise OSError(f"{file.name}: has become shorter than it was")
         parts.append(part)
-        size, place = size - len(part), place + len(part)
+        size, offset = size - len(part), offset + len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)

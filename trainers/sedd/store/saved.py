@@ -1,9 +1,9 @@
 """Sequences from a file of torch.save, read without running its pickle.
 
-A pickle is a program for a machine with a stack. Here its instructions are read one by one (`pickletools`),
-and only those that make text, numbers, lists and dicts are followed, so that a file from anywhere can do
-no harm. A list's elements come a thousand at a time and are given away at once; a text that a later
-instruction asks for again is looked up in the file, by a table on disk.
+A pickle is a program for a stack machine. Its instructions are read one by one (`pickletools`), and only
+those that make text, numbers, lists and dicts are followed, so no file can do harm. A list's elements come a
+thousand at a time and are yielded at once; a text that a later instruction uses again is read from the file
+again, at an offset kept in a table on disk.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.sedd.store.fasta import BLOCK
 
 LISTS = ("sequences", "data")
-"""Where a dict holds the list."""
+"""Keys under which a dict may hold the list of sequences."""
 TEXT = "sequence"
-"""Where a dict that stands for one protein holds its residues."""
+"""The key under which a protein's dict holds its residues."""
 
 _SUFFIXES = (".pt", ".pth")
 _ZIP = b"PK\x03\x04"
 
 
 def is_saved(path: Path) -> bool:
-    """Whether torch.save has written a file, or it is called so; a pipe, which is read once, is FASTA."""
+    """Whether torch.save has written a file, or its suffix says so; a pipe, which is read once, is FASTA."""
     if not path.is_file():
         return False
     if path.suffix.lower() in _SUFFIXES:
@@ -49,13 +49,13 @@ def is_saved(path: Path) -> bool:
 
 
 class SavedSequences:
-    """Sequences that torch.save wrote: a list of them, or a dict that holds it as `sequences` or `data`.
+    """The sequences in a file of torch.save: a list, or a dict with the list as `sequences` or `data`.
 
-    Each is text, or a dict with its text as `sequence`. `scratch`: a folder for the table, of 8 bytes an
-    object.
+    Each sequence is text, or a dict with its text as `sequence`. `scratch`: a folder for the table, which
+    takes 8 bytes per object.
 
     Raises:
-        ConfigError: it cannot be read, or is no such file.
+        ConfigError: the file cannot be read, or torch.save did not write it.
     """
 
     def __init__(self, path: Path, scratch: Path):
@@ -87,51 +87,51 @@ class SavedSequences:
 
     @property
     def consumed(self) -> int:
-        """How far into the file the reading is, in bytes."""
+        """Bytes of the file that have been read."""
         return self._file.tell()
 
     def blocks(self, size: int = BLOCK) -> Iterator[bytes]:
-        """The sequences as blocks of FASTA, in order.
+        """Yield the sequences as blocks of FASTA, in order.
 
         Raises:
             ConfigError: there is something else in the file.
         """
-        held, length = [], 0
+        records, length = [], 0
         for text in self.texts():
-            held.append(b">\n%b\n" % b"".join(text.encode("ascii", "replace").split()))
-            length += len(held[-1])
+            records.append(b">\n%b\n" % b"".join(text.encode("ascii", "replace").split()))
+            length += len(records[-1])
             if length >= size:
-                yield b"".join(held)
-                held, length = [], 0
-        if held:
-            yield b"".join(held)
+                yield b"".join(records)
+                records, length = [], 0
+        if records:
+            yield b"".join(records)
 
     def texts(self) -> Iterator[str]:
-        """The sequences, in order.
+        """Yield the sequences, in order.
 
         Raises:
             ConfigError: there is something else in the file.
         """
         machine = _Machine(self._memo, lru_cache(64)(self._text_at))
         try:
-            for operation, argument, place in pickletools.genops(self._file):
-                assert place is not None
-                yield from machine.follow(operation.name, argument, place)
+            for operation, argument, offset in pickletools.genops(self._file):
+                assert offset is not None
+                yield from machine.follow(operation.name, argument, offset)
             machine.check_end()
         except _Unfit as error:
             raise _refused(self._path, str(error)) from error
         except (ValueError, IndexError, KeyError, MemoryError) as error:
             raise _refused(self._path, f"is damaged ({error!r}): get it again, whole") from error
 
-    def _text_at(self, place: int) -> str:
-        """The text that an instruction of the pickle makes."""
-        self._again.seek(place)
+    def _text_at(self, offset: int) -> str:
+        """The text that the instruction at an offset of the file makes."""
+        self._again.seek(offset)
         _, text, _ = next(pickletools.genops(self._again))
         return _as_text(text)
 
 
 def _where_the_pickle_begins(path: Path) -> int:
-    """The place of data.pkl in a file of torch.save, which does not compress it."""
+    """The offset of data.pkl in a file of torch.save, which stores it uncompressed."""
     with zipfile.ZipFile(path) as archive:
         entry = _pickle_in(archive)
     if entry is None or entry.compress_type != zipfile.ZIP_STORED:
@@ -160,7 +160,7 @@ def _as_text(argument: Any) -> str:
 
 
 class _Unfit(Exception):
-    """The file holds something else than sequences."""
+    """The file holds something other than sequences."""
 
 
 class _List:
@@ -214,29 +214,29 @@ _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 class _Machine:
-    """Follows instructions as far as they make what is looked for; remembers no more of it than it must."""
+    """Follows a pickle's instructions only as far as they make the list, and stores as little as it can."""
 
     def __init__(self, memo: _Memo, text_at: Callable[[int], str]):
         self._memo = memo
         self._text_at = text_at
         self._stack: list[Any] = []
         self._below: list[list[Any]] = []
-        """The stack below each mark."""
-        self._text_place = 0
-        """Place of the previous instruction, if that made a text."""
+        """The stacks below the marks, one for each mark."""
+        self._text_offset = 0
+        """Offset of the previous instruction if it made a text, else 0."""
         self._found = False
 
-    def follow(self, name: str, argument: Any, place: int) -> Iterator[str]:
-        """Do what an instruction says; gives the sequences that it adds to their list."""
-        before, self._text_place = self._text_place, 0
+    def follow(self, name: str, argument: Any, offset: int) -> Iterator[str]:
+        """Follow an instruction; yield the sequences that it adds to their list."""
+        before, self._text_offset = self._text_offset, 0
         if name in _TEXTS:
             self._stack.append(_as_text(argument))
-            self._text_place = place
+            self._text_offset = offset
         elif name in ("BINPUT", "LONG_BINPUT", "PUT", "MEMOIZE"):
             self._memo.put(argument, before)
         elif name in ("BINGET", "LONG_BINGET", "GET"):
-            known = self._memo.get(int(argument))
-            self._stack.append(self._text_at(known) if known else _Other("something that came before"))
+            earlier = self._memo.get(int(argument))
+            self._stack.append(self._text_at(earlier) if earlier else _Other("something that came before"))
         elif name == "MARK":
             self._below.append(self._stack)
             self._stack = []
@@ -257,10 +257,10 @@ class _Machine:
             self._make(name, argument)
 
     def check_end(self) -> None:
-        """Check that there was a list.
+        """Check that a list of sequences was found.
 
         Raises:
-            _Unfit: there was none.
+            _Unfit: none was found.
         """
         if not self._found:
             raise _Unfit(
@@ -285,7 +285,7 @@ class _Machine:
             raise _Unfit(_foreign(name, argument, self._stack))
 
     def _is_wanted(self) -> bool:
-        """Whether the list that begins here is the whole, or a field of the dict that is the whole."""
+        """Whether a list that begins now is the pickle's only object, or a field of the dict that is."""
         if not self._below and not self._stack:
             wanted = True
         elif not self._below:
@@ -327,7 +327,7 @@ def _described(value: Any) -> str:
 
 
 def _foreign(name: str, argument: Any, stack: list[Any]) -> str:
-    """Why an instruction is not followed, in words."""
+    """Why an instruction is not followed, for the error."""
     if name in ("GLOBAL", "STACK_GLOBAL"):
         words = str(argument).split() if name == "GLOBAL" else [str(each) for each in stack[-2:]]
         what = ".".join(words)
@@ -344,7 +344,7 @@ def _foreign(name: str, argument: Any, stack: list[Any]) -> str:
 
 
 class _Memo:
-    """Where the texts are that a pickle may ask for again: on disk, as there is one a sequence."""
+    """The offsets of texts that a pickle may use again: in a file, as there is one for each sequence."""
 
     _AT_ONCE = 8192
 
@@ -353,28 +353,28 @@ class _Memo:
         self._first = 0
         self._newest = array("Q")
 
-    def put(self, number: int | None, place: int) -> None:
-        """Note a place, 0 for what is not text, under a number, or the next one."""
+    def put(self, number: int | None, offset: int) -> None:
+        """Record an offset (0: not a text) under a number; None: under the next number."""
         following = self._first + len(self._newest)
         number = following if number is None else number
         if number != following or len(self._newest) >= self._AT_ONCE:
             os.pwrite(self._file.fileno(), self._newest.tobytes(), self._first * 8)
             self._first, self._newest = number, array("Q")
-        self._newest.append(place)
+        self._newest.append(offset)
 
     def get(self, number: int) -> int:
-        """The place under a number.
+        """The offset recorded under a number.
 
         Raises:
-            KeyError: nothing was noted.
+            KeyError: nothing was recorded.
         """
         if 0 <= number - self._first < len(self._newest):
             return self._newest[number - self._first]
-        known = os.pread(self._file.fileno(), 8, number * 8)
-        if len(known) < 8:
+        entry = os.pread(self._file.fileno(), 8, number * 8)
+        if len(entry) < 8:
             raise KeyError(number)
-        return int.from_bytes(known, "little")
+        return int.from_bytes(entry, "little")
 
     def close(self) -> None:
-        """Let go of the table."""
+        """Close the table's file, which deletes it."""
         self._file.close()

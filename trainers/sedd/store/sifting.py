@@ -1,4 +1,4 @@
-"""Text to tokens: which proteins of a block of FASTA are taken, in this process or in several others."""
+"""Text to tokens: the proteins of a block of FASTA that pass the filters, in one process or several."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from castoff.trainers.sedd.store.fasta import sequences
 from castoff.trainers.sedd.store.token_store import OFFSET, Filters
 
 MOST_PROCESSES = 8
-"""More have nothing to do: one process unpacks and writes what they read."""
+"""More would be idle: a single process unpacks the text and writes the results."""
 
 _ADVICE = (
     "the system does so where memory is short, and fewer of them take less: python -m "
@@ -25,26 +25,26 @@ _ADVICE = (
 
 
 class Sifted(NamedTuple):
-    """What is taken of a block, in its order."""
+    """The proteins taken from a block, in its order."""
 
     tokens: bytes
     lengths: bytes
-    """Each as `OFFSET`."""
+    """The lengths as `OFFSET`."""
     hashes: bytes
-    """Each of `HASH` bytes; none where duplicates are kept."""
+    """The hashes, `HASH` bytes each; empty if duplicates are kept."""
     too_short: int
     too_long: int
     unknown: int
 
 
 def sift(block: bytes, filters: Filters) -> Sifted:
-    """The proteins of a block of FASTA that the filters let through."""
-    found = sequences(block)
-    lengths = numpy.fromiter(map(len, found), numpy.int64, len(found))
+    """Take the proteins of a block of FASTA that pass the filters."""
+    proteins = sequences(block)
+    lengths = numpy.fromiter(map(len, proteins), numpy.int64, len(proteins))
     short = lengths < filters.min_length
     long = lengths > (filters.max_length or numpy.inf)
     fits = ~(short | long)
-    tokens = encode(b"".join([letters for letters, fit in zip(found, fits.tolist(), strict=True) if fit]))
+    tokens = encode(b"".join([letters for letters, fit in zip(proteins, fits.tolist(), strict=True) if fit]))
     lengths = lengths[fits]
     starts = lengths.cumsum() - lengths
     unknown = numpy.add.reduceat(tokens == UNKNOWN, starts, dtype=numpy.int64) if len(starts) else starts
@@ -63,7 +63,7 @@ def sift(block: bytes, filters: Filters) -> Sifted:
 
 
 def _hashes(data: bytes, lengths: list[int]) -> bytes:
-    """The hash of each protein."""
+    """The hashes of the proteins, one after the other."""
     hashes, first = [], 0
     for length in lengths:
         hashes.append(blake2b(data[first : first + length], digest_size=HASH).digest())
@@ -72,9 +72,9 @@ def _hashes(data: bytes, lengths: list[int]) -> bytes:
 
 
 def sifted(blocks: Iterable[bytes], filters: Filters, processes: int) -> Iterator[Sifted]:
-    """What is taken of each block, in order; with more than one process, by so many others.
+    """Yield the proteins taken from each block, in order; `processes` others find them if more than 1.
 
     Raises:
-        ConfigError: one of them is gone.
+        ConfigError: one of these processes died.
     """
     return mapped(partial(sift, filters=filters), blocks, processes, _ADVICE)

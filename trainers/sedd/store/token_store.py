@@ -1,11 +1,11 @@
 """Proteins packed into two memory-mapped files, and their metadata.
 
     <folder>/
-      tokens          a byte a residue, protein after protein
-      offsets         where each begins, and where the last ends: 8 bytes each, little-endian
-      manifest.json   what there is, what it was made of, with which filters; sealed by a checksum
+      tokens          one byte per residue, protein after protein
+      offsets         where each protein begins, and where the last ends: 8 bytes each, little-endian
+      manifest.json   counts, the files that were read and the filters, with a checksum
 
-Nothing is read before it is asked for: a store of any size is opened at once and takes no memory.
+Proteins are read only when they are used: a store of any size is opened at once and takes no memory.
 """
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
@@ -33,7 +33,7 @@ TOKENS, OFFSETS, MANIFEST = "tokens", "offsets", "manifest.json"
 OFFSET = numpy.dtype("<u8")
 
 BIN = 64
-"""Residues: how wide a bin of the lengths' histogram is."""
+"""Residues in a bin of the histogram of lengths."""
 
 Numbers: TypeAlias = "numpy.typing.NDArray[numpy.int64]"
 
@@ -42,57 +42,58 @@ class Filters(Section, frozen=True, kw_only=True):
     """Which proteins a store takes."""
 
     min_length: Positive = 1
-    """Residues."""
+    """Smallest number of residues."""
     max_length: Positive | None = None
-    """Residues; None: however many."""
+    """Largest number of residues; None: no limit."""
     max_unknown: Fraction = 0.1
     """Largest share of a protein's residues that may be unknown."""
     keep_duplicates: bool = False
-    """Whether a sequence may come again; else the first in the order of the files is kept."""
+    """Whether to keep repeated sequences; else only the first is kept, in the order of the files."""
 
 
 class Origin(Section, frozen=True, kw_only=True):
-    """A file that proteins came from."""
+    """A file that proteins were read from."""
 
     name: str
     size: int
     """Bytes."""
     modified: int
-    """Nanoseconds since 1970."""
+    """When the file was last modified, in nanoseconds since 1970."""
     crc32: int
 
 
 class Dropped(Section, frozen=True, kw_only=True):
-    """How many sequences were not taken, by the first reason that there was."""
+    """How many sequences were left out, each counted under the first reason that applied."""
 
     too_short: int = 0
     too_long: int = 0
     unknown: int = 0
-    """With too large a share of unknown residues."""
+    """Sequences with too large a share of unknown residues."""
     duplicates: int = 0
 
 
 class Manifest(Section, frozen=True, kw_only=True):
-    """What a store holds."""
+    """A store's content, and how it was made."""
 
     format: int
     sequences: int
     residues: int
     counts: list[int]
-    """How often each token stands in it, by token."""
+    """How often each token occurs, by token."""
     shortest: int
     longest: int
     lengths: dict[str, int]
-    """Proteins by length, in bins of `BIN` residues: by the shortest length of the bin."""
+    """The number of proteins in each bin of `BIN` residues, by the shortest length of the bin."""
     origins: list[Origin]
     filters: Filters
     dropped: Dropped
     digest: str
-    """SHA-256 of the lengths and the tokens: the same proteins in the same order have the same."""
+    """SHA-256 of the lengths and the tokens: only the same proteins in the same order have the same digest.
+    """
 
 
 class TokenStore:
-    """The proteins of a store by their number; it can be pickled, and travels as the folder's path."""
+    """The proteins of a store by index. Its pickle is only the folder's path and the digest."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -107,29 +108,30 @@ class TokenStore:
 
     @classmethod
     def open(cls, folder: str | Path) -> "TokenStore":
-        """A store that lies in a folder.
+        """Open the store in a folder.
 
         Raises:
-            ConfigError: there is none, or it is damaged, or of another format.
+            ConfigError: there is no store, or it is damaged or has another format.
         """
         return cls(Path(folder).absolute())
 
     def __len__(self) -> int:
-        """How many proteins."""
+        """The number of proteins."""
         return self.manifest.sequences
 
     def __getitem__(self, index: int) -> Tokens:
-        """The tokens of one protein; a copy."""
+        """A copy of a protein's tokens."""
         first, last = self._span(index, index + 1)
         return self._tokens[first:last].copy()
 
     def length_of(self, index: int) -> int:
-        """How many residues a protein has."""
+        """The number of residues of a protein."""
         first, last = self._span(index, index + 1)
         return last - first
 
     def run(self, first: int, last: int) -> list[Tokens]:
-        """The proteins from `first` up to `last`, read at once, as from a slow disk; they share memory.
+        """Read the proteins from `first` up to `last` at once, as slow disks require; the arrays share
+        memory.
 
         Raises:
             OSError: they cannot be read.
@@ -145,7 +147,7 @@ class TokenStore:
 
     @property
     def digest(self) -> str:
-        """The manifest's."""
+        """The manifest's digest."""
         return self.manifest.digest
 
     def _span(self, first: int, last: int) -> tuple[int, int]:
@@ -158,10 +160,10 @@ class TokenStore:
 
 
 def _opened_again(folder: Path, digest: str) -> TokenStore:
-    """In another process, what was open in this one.
+    """Open a store again in another process.
 
     Raises:
-        ConfigError: there is another store there by now.
+        ConfigError: the folder now has another store.
     """
     store = TokenStore(folder)
     if store.manifest.digest != digest:
@@ -170,19 +172,19 @@ def _opened_again(folder: Path, digest: str) -> TokenStore:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """What is known of a store, without a look at its proteins.
+    """Read a store's manifest, without its proteins.
 
     Raises:
-        ConfigError: there is no store, or one that is damaged or of another format.
+        ConfigError: there is no store, or it is damaged or has another format.
     """
     path = folder / MANIFEST
     try:
-        given = read_checksummed(path)
+        content = read_checksummed(path)
     except (FileNotFoundError, NotADirectoryError) as error:
-        there = "holds no token store" if folder.is_dir() else "is not a folder of a token store"
+        problem = "holds no token store" if folder.is_dir() else "is not a folder of a token store"
         raise ConfigError(
             [
-                f"{there}; make one with: python -m castoff.trainers.sedd.prepare proteins.fasta.gz --out "
+                f"{problem}; make one with: python -m castoff.trainers.sedd.prepare proteins.fasta.gz --out "
                 f"{shlex.quote(str(folder))}"
             ],
             str(folder),
@@ -191,27 +193,27 @@ def read_manifest(folder: Path) -> Manifest:
         raise ConfigError([f"cannot be read: {error.strerror or error}"], str(path)) from error
     except ValueError as error:
         raise _damaged(path, str(error)) from error
-    if given.get("format") != FORMAT:
+    if content.get("format") != FORMAT:
         raise ConfigError(
             [
-                f"is a token store of format {given.get('format')!r}, but this castoff reads format "
+                f"is a token store of format {content.get('format')!r}, but this castoff reads format "
                 f"{FORMAT}; build it anew with python -m castoff.trainers.sedd.prepare"
             ],
             str(folder),
         )
     try:
-        return msgspec.convert(given, Manifest)
+        return msgspec.convert(content, Manifest)
     except msgspec.ValidationError as error:
         raise _damaged(path, str(error)) from error
 
 
 def _mapped(path: Path, size: int) -> mmap.mmap:
-    """A file's bytes, which take memory that the system may take back at any time."""
+    """Map a file; the system may take back the memory at any time."""
     try:
         with path.open("rb", buffering=0) as file:
-            there = os.fstat(file.fileno()).st_size
-            if there != size:
-                raise _damaged(path, f"has {there:,} bytes, where {size:,} were written")
+            actual = os.fstat(file.fileno()).st_size
+            if actual != size:
+                raise _damaged(path, f"has {actual:,} bytes, where {size:,} were written")
             return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
     except OSError as error:
         raise _damaged(path, error.strerror or str(error)) from error
