@@ -16,7 +16,7 @@ from castoff.trainers.program.importing import without_collections
 
 
 def main() -> None:
-    """Train on this rank what the command line says."""
+    """Train the command line's configuration on this rank."""
     arguments = COMMAND_LINE.parsed()
     check_packages("dpo", ("torch", "numpy", "gemmi"))
     me = rank_here()

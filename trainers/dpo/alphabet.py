@@ -13,7 +13,7 @@ RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
 """The twenty amino acids, in the order of their tokens, 0 to 19."""
 
 UNKNOWN = len(RESIDUES)
-"""X: any other residue, or one that nobody knows."""
+"""X: a residue that is unknown or not among the twenty."""
 
 KINDS = UNKNOWN + 1
 """Number of different tokens."""

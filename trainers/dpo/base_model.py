@@ -1,4 +1,4 @@
-"""The base model of a training by preferences: where it is sought, and what to do if there is none."""
+"""The base model that preferences tune: where it is looked up, and what to do if there is none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from castoff.trainers.dpo.network.weights import Loaded, load
 from castoff.trainers.dpo.settings import BaseModel
 
 _SHOWN = 8
-"""Files that are named, of those that are there."""
+"""Number of models that an error lists."""
 
 _MAKE_ONE = (
     "a base model is made of a folder of structures with "
@@ -21,17 +21,17 @@ _MAKE_ONE = (
 
 
 def base_model(given: BaseModel) -> Loaded:
-    """The model dir/name.pt.
+    """Load the base model, dir/name.pt.
 
     Raises:
-        ConfigError: it is not there, or is not a model in ProteinMPNN's format.
+        ConfigError: the file does not exist, or is not a model in ProteinMPNN's format.
     """
     path = _path(given)
     try:
-        there = path.is_file()
+        exists = path.is_file()
     except OSError as error:
         raise ConfigError([f"base_model.name: {path} cannot be read: {error.strerror}"]) from error
-    if not there:
+    if not exists:
         raise ConfigError([_absent(given, path)])
     try:
         return load(path)
@@ -50,13 +50,13 @@ def _absent(given: BaseModel, path: Path) -> str:
     """The reason why there is no base model, and how to make one."""
     folder = path.parent
     if not folder.is_dir():
-        what = "which is a file" if folder.exists() else "which is not there"
-        return f"base_model.dir (--base_model_dir): is {given.dir!r}, {what}; {_MAKE_ONE}"
-    names = sorted(each.stem for each in folder.glob("*.pt"))
+        state = "which is a file" if folder.exists() else "which is not there"
+        return f"base_model.dir (--base_model_dir): is {given.dir!r}, {state}; {_MAKE_ONE}"
+    names = sorted(model.stem for model in folder.glob("*.pt"))
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    there = f"has the models {', '.join(names[:_SHOWN])}{more}" if names else "has no file .pt"
+    content = f"has the models {', '.join(names[:_SHOWN])}{more}" if names else "has no file .pt"
     near = did_you_mean(given.name, names)
     return (
         f"base_model.name (--base_model_name): is {given.name!r}, but there is no {path}; "
-        f"the folder {there}{near}; {_MAKE_ONE}"
+        f"the folder {content}{near}; {_MAKE_ONE}"
     )

@@ -34,22 +34,22 @@ Mask = numpy.typing.NDArray[numpy.bool_]
 
 
 class Target(NamedTuple):
-    """What is to be designed."""
+    """A structure to design sequences for."""
 
     name: str
-    """The file's, without its ending."""
+    """The file's name without its suffix."""
     structure: Structure
-    """The chains that are designed, one after the other, then those that are not."""
+    """The designed chains, one after the other, then the fixed ones."""
     length: int
-    """Residues of the former."""
+    """Number of residues in the designed chains."""
     fixed: tuple[str, ...]
-    """The names of the latter."""
+    """Names of the fixed chains."""
     designed: Mask
-    """(all residues,)."""
+    """(all residues,): which residues are designed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write FASTA; ends this process with words where that cannot be."""
+    """Write designs as FASTA. If that fails, print the error and exit."""
     options = _parser().parse_args(arguments)
     try:
         if options.out is not None:
@@ -75,33 +75,34 @@ def target(
     positions: Sequence[int] = (),
     ranges: Sequence[tuple[int, int]] = (),
 ) -> Target:
-    """What a file has to design.
+    """Read a structure, and choose what is designed.
 
     Args:
         path: PDB or mmCIF, .gz too.
-        chains: that are designed; None: all protein chains but the fixed ones.
-        fixed: chains that are seen as they are.
-        positions: that are designed, from 0 over the chains that are designed, one after the other.
-        ranges: more of them, each with its last one. With neither, all are.
+        chains: the designed chains; None: all protein chains but the fixed ones.
+        fixed: chains that the network sees but that are not designed.
+        positions: the designed positions, counted from 0 over the designed chains, one after the other.
+        ranges: more positions, as ranges that include their last one. Without positions and ranges, all are
+            designed.
 
     Raises:
-        ConfigError: there are no such chains or positions, or there is nothing to design.
+        ConfigError: the chains or positions do not exist, or there is nothing to design.
     """
     problems: list[str] = []
-    found = read_chains(path)
-    kept = chosen(found, fixed, problems)
+    all_chains = read_chains(path)
+    fixed_chains = chosen(all_chains, fixed, problems)
     if chains is None:
-        free = [each for each in found if not any(each is one for one in kept)]
+        designed_chains = [chain for chain in all_chains if not any(chain is other for other in fixed_chains)]
     else:
-        free = chosen(found, chains, problems)
-    twice = {each.name for each in free for one in kept if each is one}
+        designed_chains = chosen(all_chains, chains, problems)
+    twice = {chain.name for chain in designed_chains for other in fixed_chains if chain is other}
     problems += [f"chain {name} is to be designed and to be fixed; say one of them" for name in sorted(twice)]
-    if not (free or problems):
+    if not (designed_chains or problems):
         problems.append("has no protein chain to design" + (" beside the fixed ones" if fixed else ""))
     if problems:
         raise ConfigError(problems, str(path))
-    parts = [chain.laid_out() for chain in (*free, *kept)]
-    length = sum(len(part.native) for part in parts[: len(free)])
+    parts = [chain.laid_out() for chain in (*designed_chains, *fixed_chains)]
+    length = sum(len(part.native) for part in parts[: len(designed_chains)])
     structure = joined(parts)
     mutable = _mutable(length, positions, ranges, problems)
     designed = structure.resolved.copy()
@@ -111,13 +112,13 @@ def target(
         problems.append("has nothing to design: no such residue has all of N, CA, C and O")
     if problems:
         raise ConfigError(problems, str(path))
-    return Target(_name(path), structure, length, structure.names[len(free) :], designed)
+    return Target(_name(path), structure, length, structure.names[len(designed_chains) :], designed)
 
 
 def _mutable(
     length: int, positions: Sequence[int], ranges: Sequence[tuple[int, int]], problems: list[str]
 ) -> Mask:
-    """Which of so many residues may be designed."""
+    """Which of the `length` residues in the designed chains may be designed."""
     spans = [(position, position) for position in positions] + list(ranges)
     mask = numpy.zeros(length, numpy.bool_) if spans else numpy.ones(length, numpy.bool_)
     for first, last in spans:
@@ -134,11 +135,11 @@ def _name(path: Path) -> str:
 
 
 def _targets(options: argparse.Namespace) -> list[Target]:
-    """The targets of all files; problems of any file are reported before anything is designed."""
-    found, problems = [], []
+    """Read the targets of all files; their problems are reported before anything is designed."""
+    targets, problems = [], []
     for path in options.structures:
         try:
-            found.append(
+            targets.append(
                 target(
                     path,
                     options.chains,
@@ -154,7 +155,7 @@ def _targets(options: argparse.Namespace) -> list[Target]:
     if problems:
         every = [line for error in problems for line in str(error).splitlines()]
         raise ConfigError(every, f"{len(problems)} of {len(options.structures)} structures")
-    return found
+    return targets
 
 
 # --- Sequences ----------------------------------------------------------------------------------------
@@ -166,14 +167,16 @@ class Design(NamedTuple):
     letters: str
     """Its chains, with / between them."""
     score: float
-    """The mean of -log p of its designed residues, in nats."""
+    """The mean of -log p over its designed residues, in nats."""
     recovery: float
-    """The share of them that is as in the structure; nan where that names none."""
+    """The share of its designed residues that are the structure's own; nan if the structure has none
+    there.
+    """
 
 
 @torch.no_grad()
 def native_design(model: InverseFolding, target: Target, seed: int) -> Design:
-    """The structure's own sequence, in the first design's order of decoding."""
+    """The structure's own sequence as a design, scored in the decoding order of the first design."""
     backbones, native = _inputs(target, model)
     order, _ = _chances(target, seed, 0)
     known = torch.from_numpy(target.designed).to(native.device) & (native != UNKNOWN)
@@ -184,17 +187,17 @@ def native_design(model: InverseFolding, target: Target, seed: int) -> Design:
 def designs(
     model: InverseFolding, target: Target, number: int, temperature: float, seed: int, batch_size: int
 ) -> Iterator[Design]:
-    """Sequences that a model in eval mode draws, so many side by side, each in an order of its own.
+    """Yield sequences that a model in eval mode draws, `batch_size` at once, each in its own decoding order.
 
-    The one of a number is the same whatever else is drawn.
+    A design depends on its number, but not on which others are drawn.
     """
     backbones, native = _inputs(target, model)
     designed = torch.from_numpy(target.designed).to(native.device)
     exact = torch.float32 if native.device.type == "mps" else torch.float64
     for first in range(0, number, batch_size):
-        some = range(first, min(first + batch_size, number))
-        chances = [_chances(target, seed, each) for each in some]
-        order, numbers = (torch.stack(each)[None] for each in zip(*chances, strict=True))
+        batch = range(first, min(first + batch_size, number))
+        chances = [_chances(target, seed, index) for index in batch]
+        order, numbers = (torch.stack(parts)[None] for parts in zip(*chances, strict=True))
         drawn = sampled(
             model,
             backbones,
@@ -209,11 +212,11 @@ def designs(
 
 
 def _inputs(target: Target, model: InverseFolding) -> tuple[Backbones, Tensor]:
-    """The structure and its residues as the network takes them, a batch of one."""
+    """The structure and its residues as the network's input, a batch of one."""
     structure, device = target.structure, model.W_out.bias.device
     atoms, resolved, native, chains, positions = (
-        torch.from_numpy(each)[None].to(device)
-        for each in (
+        torch.from_numpy(array)[None].to(device)
+        for array in (
             structure.atoms,
             structure.resolved,
             structure.native,
@@ -225,7 +228,9 @@ def _inputs(target: Target, model: InverseFolding) -> tuple[Backbones, Tensor]:
 
 
 def _chances(target: Target, seed: int, number: int) -> tuple[Tensor, Tensor]:
-    """The order of decoding, designed residues last, and what residues are chosen by: (length,) both."""
+    """The decoding order, with designed residues last, and random numbers to draw residues by: both
+    (length,).
+    """
     state = numpy.random.SeedSequence((seed, number)).generate_state(1, numpy.uint64)
     dice = torch.Generator().manual_seed(int(state[0]))
     ranks, numbers = torch.rand(2, len(target.designed), generator=dice, dtype=torch.float64)
@@ -234,7 +239,7 @@ def _chances(target: Target, seed: int, number: int) -> tuple[Tensor, Tensor]:
 
 
 def _design(target: Target, sequence: Tensor, logits: Tensor, counted: Tensor) -> Design:
-    """How good a sequence (length,) is, by logits (length, residues), at the residues that are counted."""
+    """Score a sequence (length,) at the `counted` residues, by logits (length, residues)."""
     native = torch.from_numpy(target.structure.native).to(sequence.device)
     surprise = -logits.log_softmax(-1).gather(-1, sequence.unsqueeze(-1)).squeeze(-1)
     known = counted & (native != UNKNOWN)
@@ -252,7 +257,7 @@ def _design(target: Target, sequence: Tensor, logits: Tensor, counted: Tensor) -
 
 
 def _write_file(model: InverseFolding, targets: Sequence[Target], options: argparse.Namespace) -> None:
-    """The file that is asked for, once it is whole."""
+    """Write the file that `--out` names; it appears when it is complete."""
     with replacing(options.out) as draft, draft.open("w", encoding="utf-8") as file:
         _write(model, targets, options, file)
 
@@ -297,16 +302,16 @@ def _range(text: str) -> tuple[int, int]:
 
 def _temperature(text: str) -> float:
     try:
-        found = float(text)
+        temperature = float(text)
     except ValueError:
-        found = math.nan
-    if not (math.isfinite(found) and found >= 0):
+        temperature = math.nan
+    if not (math.isfinite(temperature) and temperature >= 0):
         raise argparse.ArgumentTypeError(f"is {text!r}, but takes a number of at least 0")
-    return found
+    return temperature
 
 
 def _names(text: str) -> tuple[str, ...]:
-    names = tuple(each.strip() for each in text.split(","))
+    names = tuple(name.strip() for name in text.split(","))
     if not all(names) or len(set(names)) < len(names):
         raise argparse.ArgumentTypeError(f"is {text!r}, but takes different chains, as A,B")
     return names

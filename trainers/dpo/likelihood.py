@@ -30,89 +30,89 @@ from castoff.trainers.task import Loss, Splits, Sum, Task, move
 logger = logging.getLogger(__name__)
 
 SAMPLED = 16
-"""Chains for which sequences are drawn after a validation."""
+"""Number of chains for which sequences are sampled after a validation."""
 TEMPERATURE = 0.1
-"""At which they are drawn; ProteinMPNN's own, at which recoveries are usually reported."""
+"""The temperature of this sampling: ProteinMPNN's default, at which recoveries are usually reported."""
 
 
 class LikelihoodTask(Task):
     """Learns the sequences of structures; its arguments are the sections of `settings.Likelihood`.
 
     Raises:
-        ConfigError: with everything in them that makes no sense.
+        ConfigError: lists everything in them that makes no sense.
     """
 
     rng_sources = ("torch",)
     volatile_arguments = ("data.structures", "data.validation_structures", "data.test_structures")
-    """Folders may be moved: what a checkpoint keeps of their chains tells whether they are the same."""
+    """Folders may be moved: the digests in a checkpoint show whether their chains are the same."""
 
     _parts: Parts
     _digests: dict[str, str]
 
     def __init__(self, **sections: Any):
         problems: list[str] = []
-        found: settings.Likelihood | None = convert(sections, settings.Likelihood, "", problems)
-        if found is None:
+        read: settings.Likelihood | None = convert(sections, settings.Likelihood, "", problems)
+        if read is None:
             raise ConfigError(problems)
-        self.settings = found
+        self.settings = read
 
     def setup(self, context: RankContext) -> None:
-        """Read the structures. Only what is trained on is noisy."""
+        """Read the structures. Only training chains get noise."""
         data, cache = self.settings.data, self.state.folder
         fields = {"train": "structures", "validation": "validation_structures", "test": "test_structures"}
-        known = {
+        sets = {
             name: context.on_main(partial(ChainSet, folder, data, 0.0, cache, f"data.{field}"))
             for name, field in fields.items()
             if (folder := getattr(data, field))
         }
-        division = divided(known, data, "chains")
+        division = divided(sets, data, "chains")
         for note in division.notes if context.is_main else ():
             logger.warning("%s", note)
-        noisy = known["train"].with_noise(self.settings.model.backbone_noise)
-        self._parts = division.of(known)._replace(train=Subset(noisy, division.train))
+        noisy = sets["train"].with_noise(self.settings.model.backbone_noise)
+        self._parts = division.of(sets)._replace(train=Subset(noisy, division.train))
         self._digests = division.digests
 
     def build_model(self) -> nn.Module:
-        """The network, of the size that was asked for."""
-        given = self.settings.model
+        """Build the network, of the size in the settings."""
+        model = self.settings.model
         return InverseFolding(
-            given.hidden_size,
-            given.encoder_layers,
-            given.decoder_layers,
-            given.neighbours,
-            given.dropout,
+            model.hidden_size,
+            model.encoder_layers,
+            model.decoder_layers,
+            model.neighbours,
+            model.dropout,
         )
 
     def build_data(self) -> Splits:
-        """Chains to train on, to validate and to test with."""
+        """The chains for training, validation and test."""
         return Splits(*self._parts)
 
     def collate(self, samples: list[Sample]) -> Batch:
-        """Side by side, padded."""
+        """Pad samples to a batch."""
         return collated(samples)
 
     # --- What a checkpoint keeps ------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Which chains are trained on and validated with."""
+        """The digests of the training and validation chains."""
         return {"digests": self._digests}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See that they are those of the checkpoint.
+        """Check that the training and validation chains are the checkpoint's.
 
         Raises:
-            ConfigError: they are others.
+            ConfigError: they are not.
         """
         data = self.settings.data
         field = "validation_structures" if data.validation_structures else "structures"
-        given = {
+        fields = {
             "train": (f"data.structures: {data.structures} holds other chains", "trained on"),
             "validation": (
                 f"data.{field}: {getattr(data, field)} holds other chains to validate with",
                 "validated with",
             ),
         }
-        see_that_they_are_the_same(state["digests"], self._digests, given)
+        see_that_they_are_the_same(state["digests"], self._digests, fields)
 
     # --- What is learned --------------------------------------------------------------------------
 
@@ -124,9 +124,10 @@ class LikelihoodTask(Task):
         return Loss(total, batch.designed.sum())
 
     def evaluate(self, model: nn.Module, batch: Batch) -> Mapping[str, Sum]:
-        """The negative log-likelihood, and how often the likeliest residue is the structure's own.
+        """Sums of the negative log-likelihood, and of the residues that the network predicts correctly.
 
-        The latter where the network is shown the structure's own residues before each: it is not recovery.
+        The network sees a structure's own residues that come before in the decoding (teacher forcing), so the
+        accuracy is not the recovery.
         """
         logits: Tensor = model(batch.backbones, batch.sequences, batch.order)
         total = smoothed_likelihood_loss(logits, batch.sequences, batch.designed, 0.0)
@@ -135,16 +136,16 @@ class LikelihoodTask(Task):
         return {"loss": (total, count), "accuracy/teacher_forced": (right.sum(), count)}
 
     def finish(self, sums: Mapping[str, tuple[float, float]]) -> Mapping[str, float]:
-        """The means, and the perplexity of a residue."""
+        """The means, and the perplexity per residue."""
         means = dict(super().finish(sums))
-        if "loss" not in means:  # of no chains there is none
+        if "loss" not in means:  # without chains, there is no loss
             return means
         return {**means, "perplexity": math.exp(min(means["loss"], 700.0))}
 
     def after_evaluation(self, model: nn.Module) -> Mapping[str, float]:
-        """Which share of the residues of some chains comes back where sequences are drawn for them.
+        """The recovery: the share of native residues in sequences that are sampled for some chains.
 
-        And what there is without a network: the share of the residue that is the most frequent one.
+        It is compared with the share of the most frequent residue, which needs no network.
         """
         seed_all(derived(EVALUATION, self.state.seed))  # the same draws in each validation
         device = next(model.parameters()).device
@@ -160,20 +161,22 @@ class LikelihoodTask(Task):
             numbers,
             TEMPERATURE,
         ).sequences[:, 0]
-        known = native[batch.designed]
-        recovered = float((drawn[batch.designed] == known).float().mean())
-        most_frequent = float(known.bincount().max() / len(known))
-        words = "Native sequence recovery, sampled for %d chains: %.3f; the most frequent residue alone: %.3f"
-        logger.info(words, len(native), recovered, most_frequent)
+        designed = native[batch.designed]
+        recovered = float((drawn[batch.designed] == designed).float().mean())
+        most_frequent = float(designed.bincount().max() / len(designed))
+        message = (
+            "Native sequence recovery, sampled for %d chains: %.3f; the most frequent residue alone: %.3f"
+        )
+        logger.info(message, len(native), recovered, most_frequent)
         return {"recovery/sampled": recovered, "recovery/most_frequent": most_frequent}
 
     # --- For others -------------------------------------------------------------------------------
 
     def export(self, model: nn.Module, folder: Path, *, better: bool) -> None:
-        """The model in ProteinMPNN's format."""
+        """Write the model in ProteinMPNN's format."""
         export(model, self.settings.model.backbone_noise, folder, self.state, better=better)
 
 
 def _some(samples: Subset[Sample]) -> list[Sample]:
-    """From all over the set: its files may be sorted."""
+    """Some samples from all over the set, because its files may be sorted."""
     return [samples[index] for index in Permutation(len(samples), 0)[:SAMPLED]]

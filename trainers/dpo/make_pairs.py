@@ -1,12 +1,13 @@
 """Synthetic preferences: `python -m castoff.trainers.dpo.make_pairs structures --out pairs.json`.
 
-In each pair the preferred sequence is the one that the structure has, and the other is the same with some
-residues put in their places that are guessed to be worse (see `samples.worse`). So it is certain that the
-preferred one folds into the structure, and likely that the other does so less well; no more. Nothing was
-measured, and a model that has learned these preferences has learned this guess. These pairs are for trying
-everything out before there are measured ones, and the description of each pair says so.
+In each pair the preferred sequence is the structure's own, and the other is the same with some residues
+replaced by others that are guessed to be worse (see `samples.worse`). So it is certain that the preferred
+sequence folds into the structure, and likely that the other does so less well; no more. Nothing was measured,
+and a model that has learned these preferences has learned this guess. The pairs are for trying everything
+before there are measured ones, and the description of each pair says so.
 
-They are of the chains of a folder of structures, in turn, and the same for the same folder and seed.
+They are made from the chains of a folder of structures, in turn; the same folder and seed give the same
+pairs.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from castoff.trainers.files.durable import replace_file
 _PROGRAM = "python -m castoff.trainers.dpo.make_pairs"
 
 _TRIES = 20
-"""For a sequence that there is not yet."""
+"""Number of attempts to find a sequence that is not yet in a pair."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make what the command line says; ends this process with words where that cannot be."""
+    """Make the pairs that the command line describes. If that fails, print the error and exit."""
     options = _parser().parse_args(arguments)
     try:
         check_writable(options.out, "--out")
@@ -53,16 +54,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def made(structures: Path, out: Path, number: int | None, share: float, seed: int) -> list[dict[str, str]]:
-    """So many pairs, as they are written to a file at `out`; None: one of each chain.
+    """Make `number` pairs, with paths for a file at `out`; None: one pair for each chain.
 
-    `share`: of a chain's residues, which are made worse in the other sequence; one at least.
+    `share`: the share of a chain's residues that are replaced in the other sequence, at least one residue.
 
     Raises:
-        ConfigError: the structures cannot be read, or so many pairs cannot be made of them.
+        ConfigError: the structures cannot be read, or not enough pairs can be made from them.
     """
     folder = out.absolute().parent
     chains = ChainSet(structures, Chains(structures=str(structures)), cache=folder)
-    folder = folder.resolve()  # from there .. leads, whatever links lead there
+    folder = folder.resolve()  # `..` in a relative path leads up from the real folder
     order = numpy.random.default_rng(seed).permutation(len(chains)).tolist()
     sources: dict[bytes, int] = {}
     for index in order:
@@ -92,21 +93,21 @@ def made(structures: Path, out: Path, number: int | None, share: float, seed: in
 def _pairs_of(
     file: Path, chain: Chain, folder: Path, share: float, generator: numpy.random.Generator
 ) -> Iterator[dict[str, str]]:
-    """Pairs of a chain, of which no two are the same, until none is found."""
+    """Yield different pairs of a chain, until no new one is found."""
     structure = chain.laid_out()
-    known = structure.resolved & (structure.native != UNKNOWN)
-    places = numpy.flatnonzero(known)
-    depth = burial(structure.atoms, structure.resolved)[places]
-    options = worse(structure.native[places], depth)
-    places, options = places[options.any(axis=1)], options[options.any(axis=1)]
-    changed = min(max(round(share * int(known.sum())), 1), len(places))
+    has_residue = structure.resolved & (structure.native != UNKNOWN)
+    positions = numpy.flatnonzero(has_residue)
+    depth = burial(structure.atoms, structure.resolved)[positions]
+    options = worse(structure.native[positions], depth)
+    positions, options = positions[options.any(axis=1)], options[options.any(axis=1)]
+    changed = min(max(round(share * int(has_residue.sum())), 1), len(positions))
     native = _letters(structure.native)
     seen = {native}
     tries = _TRIES
     while changed and tries:
         rejected = structure.native.copy()
-        for row in generator.choice(len(places), changed, replace=False):
-            rejected[places[row]] = generator.choice(numpy.flatnonzero(options[row]))
+        for row in generator.choice(len(positions), changed, replace=False):
+            rejected[positions[row]] = generator.choice(numpy.flatnonzero(options[row]))
         letters = _letters(rejected)
         if letters in seen:
             tries -= 1

@@ -1,10 +1,10 @@
-"""The reference's result for each pair: computed once, by all ranks together, and kept in a file.
+"""The reference model's log-probabilities: computed once, by all ranks together, and kept in a file.
 
-The reference never changes, so its log-probabilities are constants, stored with each sample. The network
-is let go as soon as they are there, and no checkpoint ever holds it.
+The reference never changes, so its log-probabilities are constants, stored with each sample. The network is
+released once they are computed, and no checkpoint holds it.
 
-Pairs are put into batches by what they are, not by who computes: a number's bits are the same on any number
-of ranks, and a resumed run finds those that it began with, also where the file is gone.
+Batches depend on the pairs, not on the ranks: numbers are the same, bit for bit, on any number of ranks, and
+a resumed run gets the numbers that it began with, even if the file is lost.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from castoff.trainers.task import move
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 8
-"""Pairs that the reference looks at side by side, in training's memory."""
+"""Number of pairs in a batch of the reference, within the memory that training needs."""
 
 _FORMAT = 1
-"""Version of the file, and of all code that makes its numbers and is not in the fingerprint."""
+"""Version of the file, and of all code that determines its numbers and is not in the fingerprint."""
 
 
 class Samples(Protocol):
-    """A data set that knows how long its samples are."""
+    """A data set that knows the lengths of its samples."""
 
     @property
     def lengths(self) -> Sequence[int]:
-        """Residues of each."""
+        """Number of residues in each sample."""
 
     def __len__(self) -> int:
-        """How many."""
+        """The number of samples."""
 
     def __getitem__(self, index: int) -> Sample:
-        """One of them; nothing in it is random."""
+        """A sample; nothing in it is random."""
 
 
 class Referenced(Dataset[Sample]):
-    """Samples with the reference's log-probabilities in them."""
+    """Samples that contain the reference's log-probabilities."""
 
     rng_sources = ()
 
@@ -63,30 +63,30 @@ class Referenced(Dataset[Sample]):
 
     @property
     def lengths(self) -> Sequence[int]:
-        """Residues of each sample."""
+        """Number of residues in each sample."""
         return self.samples.lengths
 
     def __len__(self) -> int:
-        """How many samples."""
+        """The number of samples."""
         return len(self.samples)
 
     def __getitem__(self, index: int) -> Sample:
-        """One sample."""
+        """A sample, with the reference's log-probabilities."""
         return self.samples[index]._replace(reference=self.log_probabilities[index])
 
 
 class Conditions(NamedTuple):
-    """All that the log-probabilities follow from, beside the samples."""
+    """Everything besides the samples that the log-probabilities depend on."""
 
     weights: str
-    """A word that only the same weights have."""
+    """The weights' digest."""
     temperature: float
     precision: str
     device: str
-    """Its type."""
+    """The type of the device."""
 
     def fingerprint(self, samples: str) -> str:
-        """A word that only the same conditions have, and samples of the same digest."""
+        """A digest of the conditions and the samples' digest."""
         parts = {**self._asdict(), "samples": samples, "at_once": AT_ONCE, "format": _FORMAT}
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -95,12 +95,12 @@ class Conditions(NamedTuple):
 
 
 def weights_digest(model: nn.Module) -> str:
-    """A word that only the same weights have."""
+    """A digest of a model's weights."""
     return _digest(model.state_dict())
 
 
 def digest_of(samples: Samples, context: RankContext) -> str:
-    """A word that only samples of the same structures, sequences, residues and orders have, as they are read.
+    """A digest of the samples: their structures, sequences, designed residues and decoding orders.
 
     The ranks share the work; all of them must call this.
     """
@@ -121,7 +121,7 @@ def _digest(tensors: dict[str, Tensor]) -> str:
 
 
 def _dealt_back(shares: Sequence[Sequence[Any]], number: int) -> list[Any]:
-    """Values that were dealt to ranks one by one, in their original order."""
+    """Put values that were dealt to the ranks in turn into their original order."""
     if not shares:
         return []
     return [shares[index % len(shares)][index // len(shares)] for index in range(number)]
@@ -143,37 +143,39 @@ def reference_of(
 ) -> Tensor:
     """The reference's log-probabilities (samples, 2), on the CPU; the same bits on all ranks.
 
-    All ranks must call this. They are read from a file, if that has them under the very same conditions; else
-    all ranks compute them, and rank 0 writes them, if it may.
+    All ranks must call this. The values are read from a file, if it has them under exactly the same
+    conditions; else all ranks compute them, and rank 0 writes them, if it can.
 
     Args:
-        beside: the file of the pairs; theirs is NAME.….reference in its folder.
-        cache: a folder for it where it cannot be written there.
-        network: makes the reference; called only where it is needed.
-        autocast: what training computes in.
+        beside: the file of the pairs; the values are in NAME.….reference in its folder.
+        cache: a folder for the values, if the pairs' folder is not writable.
+        network: makes the reference; called only if it is needed.
+        autocast: the precision in which training computes.
 
     Raises:
-        ConfigError: some are not finite numbers; the same on all ranks, and nothing is kept.
+        ConfigError: some values are not finite numbers. All ranks raise it, and nothing is kept.
     """
     fingerprint = conditions.fingerprint(digest_of(samples, context))
     name = f"{beside.name}.{fingerprint[:16]}.reference"
     paths = [folder / name for folder in (beside.absolute().parent, cache) if folder is not None]
-    known = context.on_main(lambda: _read(paths, fingerprint, len(samples)))
-    if known is None:
-        known = _computed(network(), samples, conditions.temperature, context, collate, autocast)
-        _check_finite(known, conditions)
+    values = context.on_main(lambda: _read(paths, fingerprint, len(samples)))
+    if values is None:
+        values = _computed(network(), samples, conditions.temperature, context, collate, autocast)
+        _check_finite(values, conditions)
         if context.is_main:
-            _write(paths, fingerprint, known)
-    return known
+            _write(paths, fingerprint, values)
+    return values
 
 
 def frozen(model: nn.Module, device: torch.device) -> nn.Module:
-    """A network that is never trained: on the device, in eval mode, without gradients."""
+    """Prepare a network that is never trained: on the device, in eval mode, without gradients."""
     return model.requires_grad_(False).eval().to(device)
 
 
 def batches_of(lengths: Sequence[int]) -> list[list[int]]:
-    """All samples, those of similar lengths together; the longest first, so that memory suffices or not."""
+    """Indices of samples, in batches of similar lengths, longest first: if memory does not suffice, the first
+    batch fails.
+    """
     order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
     return [order[first : first + AT_ONCE] for first in range(0, len(order), AT_ONCE)]
 
@@ -196,11 +198,11 @@ def _computed(
             logits = model(batch.backbones, batch.sequences, batch.order)
             mine.append(log_probabilities(logits, batch.sequences, batch.designed, temperature).cpu())
     every = _dealt_back(context.gather_on_main(mine), len(batches))
-    found = torch.empty(len(samples), 2)
+    result = torch.empty(len(samples), 2)
     for indices, values in zip(batches, every, strict=bool(every)):
-        found[indices] = values
-    held: Tensor = context.from_main(found)  # type: ignore[assignment]
-    return held
+        result[indices] = values
+    shared: Tensor = context.from_main(result)  # type: ignore[assignment]
+    return shared
 
 
 def _check_finite(values: Tensor, conditions: Conditions) -> None:
@@ -216,7 +218,7 @@ def _check_finite(values: Tensor, conditions: Conditions) -> None:
 
 
 def _read(paths: Sequence[Path], fingerprint: str, number: int) -> Tensor | None:
-    """The values in the first file that is whole and has this fingerprint."""
+    """The values in the first file that is intact and has this fingerprint."""
     for path in paths:
         try:
             content = read_checksummed(path)
@@ -227,14 +229,14 @@ def _read(paths: Sequence[Path], fingerprint: str, number: int) -> Tensor | None
             logger.warning("The reference's log-probabilities in %s are made anew: %s", path, error)
             continue
         if content.get("fingerprint") == fingerprint and len(values) == number:
-            words = "The reference's log-probabilities of %d pairs were computed before: %s"
-            logger.info(words, number, path)
+            message = "The reference's log-probabilities of %d pairs were computed before: %s"
+            logger.info(message, number, path)
             return values
     return None
 
 
 def _write(paths: Sequence[Path], fingerprint: str, values: Tensor) -> None:
-    """Keep them for the next run, in the first file that can be written; else each run computes them.
+    """Write the values for later runs to the first file that is writable; if none is, each run computes them.
 
     Several runs that begin together may all write the same numbers.
     """
@@ -249,5 +251,5 @@ def _write(paths: Sequence[Path], fingerprint: str, values: Tensor) -> None:
             continue
         logger.info("The reference's log-probabilities of %d pairs are kept in %s", len(values), path)
         return
-    words = "The reference's log-probabilities cannot be kept, and each run computes them: %s"
-    logger.warning(words, "; ".join(refusals))
+    message = "The reference's log-probabilities cannot be kept, and each run computes them: %s"
+    logger.warning(message, "; ".join(refusals))

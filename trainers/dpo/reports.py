@@ -1,4 +1,4 @@
-"""What a training of inverse folding adds to the log."""
+"""The log lines of inverse folding: its epochs, and a warning about DPO."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from castoff.trainers.task import Loss, Splits
 from castoff.trainers.task.training_state import TrainingState
 
 _UNLIKELY = 1.2
-"""The preferred sequences' log-likelihood as a multiple of the reference's, from which on it is a warning."""
+"""The preferred sequences' log-likelihood, as a multiple of the reference's, above which there is a
+warning.
+"""
 
 
 class EpochReports(Reports):
-    """Tells of each epoch: when it begins, its steps and mean loss, and a summary once it is validated."""
+    """Logs when an epoch begins, its steps and mean loss, and a summary when it is validated."""
 
     def __init__(self, folder: Path, config: Config, context: RankContext):
         super().__init__(folder, config, context)
@@ -37,32 +39,34 @@ class EpochReports(Reports):
         self._warned = False
 
     def sizes(self, splits: Splits) -> None:
-        """Tell how many samples there are, and know whether a validation ends an epoch."""
+        """Log the numbers of samples, and note whether a validation ends each epoch."""
         super().sizes(splits)
         self._validates = len(splits.validation) > 0 and self._every_steps is None
 
     def _tell_sizes(self, splits: Splits) -> None:
         training, validation = len(splits.train), len(splits.validation)
-        words = "Loaded %d training and %d validation %s"
-        self.logger.info(words, training, validation, self._samples_are)
+        message = "Loaded %d training and %d validation %s"
+        self.logger.info(message, training, validation, self._samples_are)
 
     def _tell_beginning(self, resolved: Mapping[str, float]) -> None:
-        each, micros = self._training.batch_size, self._training.gradient_accumulation_steps
-        words = f"Batch size per GPU: {each}, Total batch size: {resolved['ddp/effective_batch_size']:g}"
-        self.logger.info("%s", words if micros == 1 else f"{words} (with {micros} accumulation steps)")
+        batch_size, micros = self._training.batch_size, self._training.gradient_accumulation_steps
+        sizes = (
+            f"Batch size per GPU: {batch_size}, Total batch size: {resolved['ddp/effective_batch_size']:g}"
+        )
+        self.logger.info("%s", sizes if micros == 1 else f"{sizes} (with {micros} accumulation steps)")
 
     def begin_epoch(self, state: TrainingState) -> None:
-        """Tell which it is."""
+        """Log the epoch's number."""
         self._epoch_began = time.monotonic()
         self.logger.info("Epoch %d%s", state.epoch + 1, "" if self._epochs is None else f"/{self._epochs}")
 
     def add(self, loss: Loss, samples: int) -> None:
-        """Take in the loss of a micro-batch; that of the latest is reported at the epoch's end."""
+        """Add the loss of a micro-batch; the latest one is logged at the epoch's end."""
         super().add(loss, samples)
         self._latest = loss.total.detach(), samples if loss.count is None else loss.count
 
     def end_epoch(self, state: TrainingState) -> dict[str, float]:
-        """The epoch's training means over all ranks, which the log shows."""
+        """Log and return the epoch's training means over all ranks."""
         means = super().end_epoch(state)
         steps, took = state.consumed, _clock(time.monotonic() - self._epoch_began)
         latest = f"loss={_mean(*self._latest):.4f}, " if self._latest is not None else ""
@@ -72,7 +76,7 @@ class EpochReports(Reports):
         return means
 
     def validated(self, state: TrainingState, metrics: Metrics) -> None:
-        """Tell of a validation, and with it of the epoch that it ends."""
+        """Log a validation, and the summary of an epoch that ends with it."""
         super().validated(state, metrics)
         self._warn_of_unlikely(metrics.get(CHOSEN_TO_REFERENCE, 1.0))
         if self._validates and not state.consumed and state.train_data:
@@ -80,7 +84,9 @@ class EpochReports(Reports):
             self._summary(state.epoch, {"Train": trained, "Val": metrics.get("loss", float("nan"))})
 
     def _warn_of_unlikely(self, ratio: float) -> None:
-        """The best-known failure of DPO: margins grow while both sequences of a pair get ever less likely."""
+        """Warn of DPO's best-known failure: margins grow while both sequences of a pair become less
+        likely.
+        """
         if ratio > _UNLIKELY and not self._warned and self._context.is_main:
             self._warned = True
             self.logger.warning(
@@ -104,7 +110,7 @@ def _mean(total: Tensor, count: int | Tensor) -> float:
 
 
 def _clock(seconds: float) -> str:
-    """As 02:15, or 1:02:15."""
+    """A duration such as 02:15, or 1:02:15."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes:02}:{rest:02}"

@@ -1,4 +1,4 @@
-"""The settings of inverse folding beside its training's: structures, network, preferences."""
+"""The settings of `DpoTask` and `LikelihoodTask`: structures, network, preferences."""
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 
@@ -55,7 +55,7 @@ class Chains(Section, frozen=True, kw_only=True):
 
 
 class BaseModel(Section, frozen=True, kw_only=True):
-    """What is tuned, and what is its reference: dir/name.pt, in ProteinMPNN's format."""
+    """The model that is tuned, which is also the reference: dir/name.pt, in ProteinMPNN's format."""
 
     dir: str
     """Folder of the base model's file."""
@@ -103,7 +103,7 @@ class Dpo(Section, frozen=True, kw_only=True):
     data: Pairs
     """Pairs of sequences."""
     base_model: BaseModel
-    """What is tuned."""
+    """The model that is tuned."""
     preference: Preference = Preference()
     """How preferences are learned."""
 

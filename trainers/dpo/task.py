@@ -43,10 +43,11 @@ logger = logging.getLogger(__name__)
 class DpoTask(Task):
     """Learns which of two sequences is the better one; its arguments are the sections of `settings.Dpo`.
 
-    The policy is the base model, and trains without dropout: before the first step it is the reference.
+    The policy is the base model, and trains without dropout, so before the first step it equals the
+    reference.
 
     Raises:
-        ConfigError: with everything in them that makes no sense.
+        ConfigError: lists everything in them that makes no sense.
     """
 
     rng_sources = ()
@@ -54,7 +55,7 @@ class DpoTask(Task):
         *("data.train_data", "data.val_data", "data.test_data", "data.structures"),
         *("base_model.dir", "base_model.name"),
     )
-    """Files may be moved: what a checkpoint keeps of pairs and weights tells whether they are the same."""
+    """Files may be moved: the digests in a checkpoint show whether pairs and weights are the same."""
 
     _base: Loaded
     _parts: Parts
@@ -62,36 +63,37 @@ class DpoTask(Task):
 
     def __init__(self, **sections: Any):
         problems: list[str] = []
-        found: settings.Dpo | None = convert(sections, settings.Dpo, "", problems)
-        if found is None:
+        read: settings.Dpo | None = convert(sections, settings.Dpo, "", problems)
+        if read is None:
             raise ConfigError(problems)
-        if found.preference.label_smoothing and found.preference.loss not in ("sigmoid", "robust"):
+        if read.preference.label_smoothing and read.preference.loss not in ("sigmoid", "robust"):
             raise ConfigError(
                 [
-                    f"preference.label_smoothing: is {found.preference.label_smoothing:g}, but "
-                    f"preference.loss: {found.preference.loss} has none; drop it, or take sigmoid or robust"
+                    f"preference.label_smoothing: is {read.preference.label_smoothing:g}, but "
+                    f"preference.loss: {read.preference.loss} has none; drop it, or take sigmoid or robust"
                 ]
             )
-        self.settings = found
+        self.settings = read
 
     def setup(self, context: RankContext) -> None:
-        """Read the base model and the pairs, and have the reference's log-probabilities of these."""
+        """Read the base model and the pairs, and read or compute the reference's log-probabilities."""
         self._base = context.on_main(lambda: base_model(self.settings.base_model))
         weights = weights_digest(self._base.model)
         temperature = self.settings.preference.temperature
         conditions = Conditions(weights, temperature, self.state.precision, context.device.type)
         data, cache = self.settings.data, self.state.folder
         files = context.on_main(partial(_files, data))
-        known = {
+        sets = {
             name: context.on_main(partial(PairSet, file, data, self.state.seed, cache))
             for name, file in files.items()
         }
-        # Before the reference is asked, which takes long: what is wrong with any of them is said at once.
-        division = divided(known, data, "pairs")
+        # Before the reference is computed, which takes long, so that all mistakes in the files are reported
+        # first.
+        division = divided(sets, data, "pairs")
         for note in division.notes if context.is_main else ():
             logger.warning("%s", note)
         referenced: dict[str, Referenced] = {}
-        for name, pairs in known.items():
+        for name, pairs in sets.items():
             log_probabilities = reference_of(
                 pairs,
                 self._reference,
@@ -107,36 +109,36 @@ class DpoTask(Task):
         self._digests = {"base_model": weights, **division.digests}
 
     def _reference(self) -> nn.Module:
-        """The base model as it is before the first step; not the one that becomes the policy."""
+        """A copy of the base model, for the reference: the base model itself becomes the policy."""
         return copy.deepcopy(self._base.model)
 
     def build_model(self) -> nn.Module:
-        """The base model, whose dropout is none."""
+        """The base model, which has no dropout."""
         return self._base.model
 
     def build_data(self) -> Splits:
-        """Pairs to train on, to validate and to test with."""
+        """The pairs for training, validation and test."""
         return Splits(*self._parts)
 
     def collate(self, samples: list[Sample]) -> Batch:
-        """Side by side, padded."""
+        """Pad samples to a batch."""
         return collated(samples)
 
     # --- What a checkpoint keeps ------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Which pairs are trained on and validated with, and which weights are tuned."""
+        """The digests of the training and validation pairs, and of the base model's weights."""
         return {"digests": self._digests}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See that they are those of the checkpoint.
+        """Check that the pairs and the base model are the checkpoint's.
 
         Raises:
-            ConfigError: they are others.
+            ConfigError: they are not.
         """
         data, base = self.settings.data, self.settings.base_model
         validated = ("val_data", data.val_data) if data.val_data else ("train_data", data.train_data)
-        given = {
+        fields = {
             "train": (f"data.train_data: {data.train_data} holds other pairs", "trained on"),
             "validation": (
                 "data.{}: {} holds other pairs to validate with".format(*validated),
@@ -144,27 +146,27 @@ class DpoTask(Task):
             ),
             "base_model": (f"base_model.name: {base.name} in {base.dir} has other weights", "begun from"),
         }
-        see_that_they_are_the_same(state["digests"], self._digests, given)
+        see_that_they_are_the_same(state["digests"], self._digests, fields)
 
     # --- What is learned --------------------------------------------------------------------------
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        """The loss of preferences, a mean over pairs; what it is better for, under TRL's names."""
+        """The loss of preferences, a mean over pairs, and the pairs' metrics under TRL's names."""
         logits, policy = self._policy(model, batch)
-        each, found = self._of_pairs(logits, policy, batch)
-        return Loss(each.sum(), None, {name: value.sum() for name, value in found.items()})
+        losses, values = self._of_pairs(logits, policy, batch)
+        return Loss(losses.sum(), None, {name: value.sum() for name, value in values.items()})
 
     def evaluate(self, model: nn.Module, batch: Batch) -> Mapping[str, Sum]:
-        """The same, the policy's entropy, and how likely chosen sequences still are.
+        """Sums of the loss, the pairs' metrics, the policy's entropy, and the likelihood of chosen sequences.
 
-        Their log-likelihood as a share of the reference's: 1.05 where it has fallen by 5 %.
+        The last is the log-likelihood divided by the reference's: 1.05 if it has fallen by 5 %.
         """
         logits, policy = self._policy(model, batch)
-        each, found = self._of_pairs(logits, policy, batch)
-        found["entropy"] = entropy(logits, batch.designed, self.settings.preference.temperature)
+        losses, values = self._of_pairs(logits, policy, batch)
+        values["entropy"] = entropy(logits, batch.designed, self.settings.preference.temperature)
         return {
-            "loss": (each.sum(), None),
-            **{name: (value.sum(), None) for name, value in found.items()},
+            "loss": (losses.sum(), None),
+            **{name: (value.sum(), None) for name, value in values.items()},
             CHOSEN_TO_REFERENCE: (-policy[:, CHOSEN].sum(), -batch.reference[:, CHOSEN].sum()),
         }
 
@@ -176,30 +178,30 @@ class DpoTask(Task):
 
     def _of_pairs(self, logits: Tensor, policy: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Loss and metrics of each pair."""
-        given = self.settings.preference
-        each = preference_loss(policy, batch.reference, batch.designed.sum(1), given)
-        found = metrics(policy, batch.reference, given.beta)
-        if given.diversity_lambda:
-            found["entropy"] = entropy(logits, batch.designed, given.temperature)
-            each = each - given.diversity_lambda * found["entropy"]
-        return each, {name: value.detach() for name, value in found.items()}
+        preference = self.settings.preference
+        losses = preference_loss(policy, batch.reference, batch.designed.sum(1), preference)
+        values = metrics(policy, batch.reference, preference.beta)
+        if preference.diversity_lambda:
+            values["entropy"] = entropy(logits, batch.designed, preference.temperature)
+            losses = losses - preference.diversity_lambda * values["entropy"]
+        return losses, {name: value.detach() for name, value in values.items()}
 
     # --- For others -------------------------------------------------------------------------------
 
     def export(self, model: nn.Module, folder: Path, *, better: bool) -> None:
-        """The policy in ProteinMPNN's format."""
+        """Write the policy in ProteinMPNN's format."""
         export(model, self._base.noise_level, folder, self.state, better=better)
 
 
 def _files(data: settings.Pairs) -> dict[str, Path]:
-    """The files of pairs that there are.
+    """The files of pairs that are set.
 
     Raises:
-        ConfigError: some are not there, or cannot be read.
+        ConfigError: some files do not exist, or cannot be read.
     """
     fields = {"train": "train_data", "validation": "val_data", "test": "test_data"}
-    given = {name: getattr(data, field) for name, field in fields.items()}
-    files = {name: expanded(file, f"data.{fields[name]}") for name, file in given.items() if file}
+    paths = {name: getattr(data, field) for name, field in fields.items()}
+    files = {name: expanded(file, f"data.{fields[name]}") for name, file in paths.items() if file}
     problems = []
     for name, file in files.items():
         try:

@@ -15,10 +15,10 @@ from castoff.trainers.reporting.table import aligned
 
 
 def train(config: Config) -> None:
-    """Train what a configuration says, and show the test's metrics on rank 0.
+    """Train a configuration, and print the test's metrics on rank 0.
 
     Raises:
-        ConfigError, DistributedError, CheckpointError, OSError: it cannot, and why.
+        ConfigError, DistributedError, CheckpointError, OSError: the training failed; the message says why.
     """
     _check_folder(config)
     trained = program.train(config, reports=EpochReports)
@@ -27,29 +27,30 @@ def train(config: Config) -> None:
 
 
 _MODELS = re.compile(r"(best_model|latest_model|checkpoint_epoch_\d+)\.pt")
-"""Files that a training writes into its folder for others to read."""
+"""Models that a training writes into its folder for other programs."""
 
 
 def _check_folder(config: Config) -> None:
-    """See that it can be a folder, and that nobody else's models are written over.
+    """Check that the run's folder can be made, and that no other program's models would be overwritten.
 
     Raises:
-        ConfigError: a file is in its place; or it holds models, and no training of castoff's has made it.
+        ConfigError: a file is in the way; or the folder holds models, and no training of castoff's has made
+            it.
     """
     folder = expanded(config.training.path, "training.path") / run_name(config, os.environ)
-    there = next(each for each in (folder, *folder.absolute().parents) if os.path.lexists(each))
-    if not there.is_dir():
+    existing = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not existing.is_dir():
         raise ConfigError(
-            [f"training.run (--output_dir): is {folder}, but {there} is not a folder; name another place"]
+            [f"training.run (--output_dir): is {folder}, but {existing} is not a folder; name another place"]
         )
     if config.training.fresh or not folder.is_dir() or (folder / "run.json").exists():
         return
-    found = sorted(each.name for each in folder.iterdir() if _MODELS.fullmatch(each.name))
-    if found:
+    models = sorted(path.name for path in folder.iterdir() if _MODELS.fullmatch(path.name))
+    if models:
         raise ConfigError(
             [
-                f"training.run (--output_dir): {folder} holds {', '.join(found[:3])}, which would be written "
-                "over here, and no training of castoff's has made that folder; name another one, or have it "
-                f"set aside as {folder.name}.1 with --fresh"
+                f"training.run (--output_dir): {folder} holds {', '.join(models[:3])}, which would be "
+                "written over here, and no training of castoff's has made that folder; name another one, or "
+                f"have it set aside as {folder.name}.1 with --fresh"
             ]
         )

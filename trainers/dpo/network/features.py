@@ -1,7 +1,7 @@
 """The network's features of a structure: each residue's nearest neighbours, and their relative positions.
 
-As in ProteinMPNN (Dauparas et al., Science 378, 2022): the distances between all their backbone atoms, and
-how far apart they are in their chain. None of it changes when the structure is turned or moved.
+As in ProteinMPNN (Dauparas et al., Science 378, 2022): the distances between the backbone atoms of two
+residues, and their distance along the chain. They do not change when the structure is rotated or shifted.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from torch.nn.functional import embedding
 from castoff.trainers.dpo.samples.batch import Backbones
 
 ATOMS = ("N", "CA", "C", "O", "CB")
-"""A residue's atoms; the last one is where an alanine's would be."""
+"""A residue's atoms; CB is computed, where an alanine has it."""
 
 _BASIS = 16
-"""Basis functions that encode a distance."""
+"""Number of basis functions that encode a distance."""
 _NEAREST, _FARTHEST = 2.0, 22.0
-"""Å, their first centre and their last."""
+"""Centres of the first and the last basis function, in Å."""
 
 _SAME = tuple((atom, atom) for atom in ("CA", "N", "C", "O", "CB"))
 _DIFFERENT = (
@@ -28,19 +28,19 @@ _DIFFERENT = (
     ("O", "C"),
 )
 PAIRS = (*_SAME, *_DIFFERENT, *((second, first) for first, second in _DIFFERENT))
-"""An atom of a residue and one of its neighbour, in the order in which the public weights know them."""
+"""Pairs of an atom of a residue and one of its neighbour, in the order that the public weights expect."""
 
 _FAR_IN_CHAIN = 32
-"""Residues; those farther apart in their chain share a class."""
+"""Residues that are farther apart in their chain than this share a class."""
 _OTHER_CHAIN = 2 * _FAR_IN_CHAIN + 1
-"""The class of neighbours that are in another chain; below are the distances in the same one."""
+"""The class of neighbours in another chain; lower ones are distances in the same chain."""
 
 _TINY = 1e-6
 """Å², added to squared distances: the root of 0 has no gradient."""
 
 
 class Features(nn.Module):
-    """Backbones to their neighbours and what is between each residue and them.
+    """Maps backbones to each residue's neighbours, and to features of the edges between them.
 
     The parameters' names are those of the public weights.
     """
@@ -53,15 +53,14 @@ class Features(nn.Module):
         self.norm_edges = nn.LayerNorm(width)
 
     def forward(self, backbones: Backbones) -> tuple[Tensor, Tensor]:
-        """Edges (batch, length, neighbours, width), and which residues the neighbours are.
+        """Edges (batch, length, neighbours, width), and the neighbours' indices (batch, length, neighbours).
 
-        If a structure has fewer resolved residues than neighbours are wanted, unresolved ones are listed,
-        too.
+        If a structure has fewer resolved residues than `neighbours`, unresolved residues are listed, too.
         """
-        # In float32 whatever the rest is in: bfloat16 knows a distance of 20 Å to within 0.1 Å only.
+        # In float32, whatever the precision of the rest: bfloat16 resolves a distance of 20 Å to only 0.1 Å.
         with torch.autocast(backbones.atoms.device.type, enabled=False):
-            known = torch.where(backbones.resolved[..., None, None], backbones.atoms.float(), 0.0)
-            atoms = with_beta(known)
+            backbone = torch.where(backbones.resolved[..., None, None], backbones.atoms.float(), 0.0)
+            atoms = with_beta(backbone)
             nearest = nearest_residues(atoms[:, :, 1], backbones.resolved, self.neighbours)
             basis = in_basis(distances(atoms, nearest))
         positions = self.embeddings(backbones.positions, backbones.chains, nearest)
@@ -71,14 +70,16 @@ class Features(nn.Module):
 
 
 class RelativePositions(nn.Module):
-    """How far apart two residues are in their chain, as a vector; residues of other chains have one, too."""
+    """The distance of two residues along their chain, as a vector, which residues of different chains have,
+    too.
+    """
 
     def __init__(self, width: int):
         super().__init__()
         self.linear = nn.Linear(_OTHER_CHAIN + 1, width)
 
     def forward(self, positions: Tensor, chains: Tensor, nearest: Tensor) -> Tensor:
-        """Numbers in their chains and those chains (batch, length) to (batch, length, neighbours, width)."""
+        """Map positions and chains (batch, length) to vectors (batch, length, neighbours, width)."""
         apart = positions.unsqueeze(-1) - residues(positions.unsqueeze(-1), nearest).squeeze(-1)
         together = chains.unsqueeze(-1) == residues(chains.unsqueeze(-1), nearest).squeeze(-1)
         kind = (apart + _FAR_IN_CHAIN).clamp(0, 2 * _FAR_IN_CHAIN)
@@ -87,7 +88,7 @@ class RelativePositions(nn.Module):
 
 
 def with_beta(atoms: Tensor) -> Tensor:
-    """Backbones (…, 4, 3), and where CB is in an ideal residue, as (…, 5, 3)."""
+    """Backbones (…, 4, 3) with the CB that an ideal residue would have: (…, 5, 3)."""
     nitrogen, alpha, carbon, _ = atoms.unbind(-2)
     first, second = alpha - nitrogen, carbon - alpha
     beta = -0.58273431 * torch.linalg.cross(first, second) + 0.56802827 * first - 0.54067466 * second + alpha
@@ -96,9 +97,9 @@ def with_beta(atoms: Tensor) -> Tensor:
 
 @torch.no_grad()
 def nearest_residues(alphas: Tensor, resolved: Tensor, number: int) -> Tensor:
-    """The residues (batch, length, number) that are nearest by their CA, the nearest first: itself.
+    """Indices (batch, length, number) of the nearest residues by CA, nearest first: the residue itself.
 
-    Those that are not resolved come last. In a shorter structure, all of its residues.
+    Residues that are not resolved come last. In a structure with fewer residues, all are listed.
     """
     apart = torch.cdist(alphas, alphas, compute_mode="donot_use_mm_for_euclid_dist")
     apart = apart.masked_fill(~resolved.unsqueeze(1), torch.inf)
@@ -106,7 +107,7 @@ def nearest_residues(alphas: Tensor, resolved: Tensor, number: int) -> Tensor:
 
 
 def distances(atoms: Tensor, nearest: Tensor) -> Tensor:
-    """Å (batch, length, neighbours, pairs), of the pairs of atoms of a residue and its neighbours."""
+    """Distances in Å (batch, length, neighbours, pairs) between a residue's atoms and its neighbours'."""
     others = residues(atoms.flatten(-2), nearest).unflatten(-1, atoms.shape[-2:])
     apart = atoms[:, :, None, :, None] - others[:, :, :, None, :]
     lengths = (apart.square().sum(-1) + _TINY).sqrt()
@@ -116,18 +117,18 @@ def distances(atoms: Tensor, nearest: Tensor) -> Tensor:
 
 
 def in_basis(lengths: Tensor) -> Tensor:
-    """Distances (…, pairs), each as bells of distance around so many centres: (…, pairs × centres)."""
+    """Encode distances (…, pairs) by Gaussians around several centres: (…, pairs × centres)."""
     centres = torch.linspace(_NEAREST, _FARTHEST, _BASIS, device=lengths.device)
     width = (_FARTHEST - _NEAREST) / _BASIS
     return torch.exp(-(((lengths.unsqueeze(-1) - centres) / width) ** 2)).flatten(-2)
 
 
 def residues(values: Tensor, which: Tensor) -> Tensor:
-    """Pick the values of some residues (batch, …) from those of all, (batch, length, width)."""
+    """Select the residues `which` (batch, …) from values (batch, length, width)."""
     batch, length, width = values.shape
     first = torch.arange(0, batch * length, length, device=which.device)
     rows = which + first.view(-1, *(1,) * (which.dim() - 1))
     if not values.is_floating_point():
         return values.flatten(0, 1)[rows]
-    # An embedding's gradient is the same in every run, on an accelerator too.
+    # Unlike indexing, an embedding has the same gradient in every run, on an accelerator, too.
     return embedding(rows, values.reshape(batch * length, width))

@@ -1,15 +1,16 @@
 """A message-passing network that reads backbones and writes sequences for them, residue by residue.
 
-In the manner of ProteinMPNN (Dauparas et al., Science 378, 2022), whose public weights fit: an encoder in
-which neighbours and what is between them learn of each other, and a decoder in which a residue also knows
-the sequence of those neighbours that were decoded before it.
+Built like ProteinMPNN (Dauparas et al., Science 378, 2022), whose public weights fit: an encoder in which
+residues and the edges to their neighbours exchange messages, and a decoder in which a residue also gets the
+sequence of the neighbours that were decoded before it.
 
-A layer's first weights take what is known of a residue, of its edge and of its neighbour side by side. Here
-each part is multiplied by its own columns of them: what is a residue's own once, not once for each of its
-neighbours. The last weights of a message come after the sum of messages. The numbers are the same.
+In ProteinMPNN, a layer's first weights multiply the concatenated features of a residue, an edge and a
+neighbour. Here each part is multiplied by its own columns of the weights, so a residue's part is computed
+once and not for each of its neighbours. The last weights of a message are applied to the sum of messages. The
+results are the same.
 
-Residues that are not resolved say nothing. (In the public code they do, to the decoder, in structures with
-fewer resolved residues than neighbours; its numbers are the same as these once they are left out.)
+Residues that are not resolved send no messages. (In the public code they do, in the decoder, for structures
+with fewer resolved residues than neighbours. Without these residues, its results are the same.)
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ from castoff.trainers.dpo.network.features import Features, residues
 from castoff.trainers.dpo.samples.batch import Backbones
 
 _USUAL_MESSAGES = 30
-"""Divisor of sums of messages."""
+"""Divisor of each sum of messages."""
 
 
 class Encoded(NamedTuple):
-    """The encoded structures, before any residue is known."""
+    """The encoded structures, which do not depend on sequences."""
 
     nodes: Tensor
     """(batch, length, width)."""
     edges: Tensor
     """(batch, length, neighbours, width)."""
     nearest: Tensor
-    """(batch, length, neighbours), int64: which residues the neighbours are."""
+    """(batch, length, neighbours), int64: indices of the neighbours."""
     valid: Tensor
-    """(batch, length, neighbours), bool: those that are resolved."""
+    """(batch, length, neighbours), bool: which neighbours are resolved."""
 
 
 class InverseFolding(nn.Module):
-    """Backbones, sequences and an order of decoding to logits of each residue.
+    """Maps backbones, sequences and a decoding order to logits of each residue.
 
     The parameters' names are those of the public weights.
     """
@@ -69,27 +70,28 @@ class InverseFolding(nn.Module):
 
     @property
     def neighbours(self) -> int:
-        """The most neighbours that a residue has, itself among them."""
+        """Largest number of a residue's neighbours, including itself."""
         return self.features.neighbours
 
     def decoders(self) -> Iterable[DecoderLayer]:
-        """The layers of the decoder, in their order."""
+        """The decoder's layers, in order."""
         return cast("Iterable[DecoderLayer]", self.decoder_layers)
 
     def forward(self, backbones: Backbones, sequences: Tensor, order: Tensor) -> Tensor:
         """Logits (batch, sequences, length, residues), in float32.
 
         Args:
-            backbones: `Backbones`, encoded once.
+            backbones: the structures; each is encoded once.
             sequences: (batch, sequences, length), int64.
-            order: (batch, length), int64: a residue sees the sequence of those with a smaller place.
+            order: (batch, length), int64: each residue's rank in decoding; a residue sees the sequence of
+                lower ranks.
         """
         encoded = self.encode(backbones)
         nodes = self.decode(encoded, sequences, order.unsqueeze(1))[-1]
         return self.logits(nodes * backbones.resolved[:, None, :, None])
 
     def encode(self, backbones: Backbones) -> Encoded:
-        """Features of the backbones alone."""
+        """Encode the backbones, without sequences."""
         edges, nearest = self.features(backbones)
         valid = residues(backbones.resolved.unsqueeze(-1), nearest).squeeze(-1)
         edges = self.W_e(edges)
@@ -99,9 +101,9 @@ class InverseFolding(nn.Module):
         return Encoded(nodes, edges, nearest, valid)
 
     def decode(self, encoded: Encoded, sequences: Tensor, order: Tensor) -> list[Tensor]:
-        """Residues (batch, sequences, length, width) as each layer of the decoder finds and leaves them.
+        """Residues (batch, sequences, length, width) before the decoder's first layer and after each layer.
 
-        `order`: (batch, sequences, length), or (batch, 1, length) where it is the same for all sequences.
+        `order`: (batch, sequences, length), or (batch, 1, length) if it is the same for all sequences.
         """
         letters = self.W_s(sequences)
         nodes = encoded.nodes.unsqueeze(1).expand_as(letters)
@@ -116,28 +118,28 @@ class InverseFolding(nn.Module):
         return states
 
     def logits(self, nodes: Tensor) -> Tensor:
-        """Residues (…, width) as the last layer leaves them to logits (…, residues), in float32."""
+        """Map residues (…, width) after the last layer to logits (…, residues), in float32."""
         with torch.autocast(nodes.device.type, enabled=False):
-            found: Tensor = self.W_out(nodes.float())
-        return found
+            logits: Tensor = self.W_out(nodes.float())
+        return logits
 
 
 def neighbour_rows(nearest: Tensor, order: Tensor, number: int) -> Tensor:
-    """Which row of `DecoderLayer.said` each neighbour is: (batch, number of sequences, length, neighbours).
+    """Each neighbour's row of `DecoderLayer.messages`: (batch, number of sequences, length, neighbours).
 
     `nearest`: (batch, length, neighbours); `order`: (batch, sequences or 1, length).
     """
     length = nearest.shape[1]
-    places = residues(order.transpose(1, 2), nearest).permute(0, 3, 1, 2)
+    ranks = residues(order.transpose(1, 2), nearest).permute(0, 3, 1, 2)
     first = length * torch.arange(number, device=nearest.device)[:, None, None]
     rows = nearest.unsqueeze(1)
-    return torch.where(places < order.unsqueeze(-1), rows + first, rows + number * length)
+    return torch.where(ranks < order.unsqueeze(-1), rows + first, rows + number * length)
 
 
 class MessageLayer(nn.Module):
-    """Residues learn from what their neighbours say.
+    """A layer in which residues get messages from their neighbours.
 
-    `parts`: of what a message is made of: the residue, the edge, and what is known of the neighbour.
+    `parts`: how many vectors a message is made from: the residue, the edge, and one or two of the neighbour.
     """
 
     def __init__(self, width: int, parts: int, dropout: float):
@@ -150,34 +152,34 @@ class MessageLayer(nn.Module):
         self.dense = FeedForward(width)
 
     def by_edges(self, edges: Tensor) -> Tensor:
-        """The part of messages that comes from edges (…, neighbours, width)."""
+        """The part of messages that depends on edges (…, neighbours, width)."""
         return linear(edges, part_of(self.W1, 1), self.W1.bias)
 
     def forward(self, nodes: Tensor, edges: Tensor, neighbours: Tensor, valid: Tensor) -> Tensor:
-        """Residues (…, width) that know more.
+        """Update residues (…, width) with their neighbours' messages.
 
         Args:
-            nodes: before.
-            edges: (…, neighbours, width), as `by_edges` gave them.
-            neighbours: (…, neighbours, width): what the neighbours add to messages.
-            valid: (…, neighbours), bool: messages that count.
+            nodes: (…, width): the residues before.
+            edges: (…, neighbours, width), from `by_edges`.
+            neighbours: (…, neighbours, width): the part of messages that depends on the neighbours.
+            valid: (…, neighbours), bool: which messages count.
         """
-        own = linear(nodes, part_of(self.W1, 0)).unsqueeze(-2)
-        messages = gelu(self.W2(gelu(own + edges + neighbours)))
+        from_residue = linear(nodes, part_of(self.W1, 0)).unsqueeze(-2)
+        messages = gelu(self.W2(gelu(from_residue + edges + neighbours)))
         count = valid.sum(-1, keepdim=True)
         total = (messages * valid.unsqueeze(-1)).sum(-2) / _USUAL_MESSAGES
-        learned = linear(total, self.W3.weight) + self.W3.bias * (count / _USUAL_MESSAGES)
-        nodes = self.norm1(nodes + self.dropped(learned))
+        message = linear(total, self.W3.weight) + self.W3.bias * (count / _USUAL_MESSAGES)
+        nodes = self.norm1(nodes + self.dropped(message))
         out: Tensor = self.norm2(nodes + self.dropped(self.dense(nodes)))
         return out
 
     def dropped(self, values: Tensor) -> Tensor:
-        """In training, without some."""
+        """Apply dropout in training."""
         return dropout(values, self.dropout, self.training)
 
 
 class EncoderLayer(MessageLayer):
-    """Residues learn from their neighbours, then edges from both their ends."""
+    """Updates residues with messages from their neighbours, then edges with both their ends."""
 
     def __init__(self, width: int, dropout: float):
         super().__init__(width, 3, dropout)
@@ -189,43 +191,45 @@ class EncoderLayer(MessageLayer):
     def exchanged(
         self, nodes: Tensor, edges: Tensor, nearest: Tensor, valid: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Residues (batch, length, width) and edges (batch, length, neighbours, width) that know more."""
+        """Update residues (batch, length, width) and edges (batch, length, neighbours, width)."""
         neighbours = residues(linear(nodes, part_of(self.W1, 2)), nearest)
         nodes = self(nodes, self.by_edges(edges), neighbours, valid)
-        own = linear(nodes, part_of(self.W11, 0), self.W11.bias).unsqueeze(-2)
+        from_residue = linear(nodes, part_of(self.W11, 0), self.W11.bias).unsqueeze(-2)
         neighbours = residues(linear(nodes, part_of(self.W11, 2)), nearest)
-        hidden = gelu(own + linear(edges, part_of(self.W11, 1)) + neighbours)
-        learned = self.W13(gelu(self.W12(hidden)))
-        return nodes, self.norm3(edges + self.dropped(learned))
+        hidden = gelu(from_residue + linear(edges, part_of(self.W11, 1)) + neighbours)
+        message = self.W13(gelu(self.W12(hidden)))
+        return nodes, self.norm3(edges + self.dropped(message))
 
 
 class DecoderLayer(MessageLayer):
-    """Residues learn from their neighbours, of which those decoded before have a sequence, too."""
+    """Updates residues with messages from their neighbours, which include the sequence of those decoded
+    before.
+    """
 
     def __init__(self, width: int, dropout: float):
         super().__init__(width, 4, dropout)
 
     def messages(self, encoded: Tensor, letters: Tensor, nodes: Tensor) -> Tensor:
-        """What each residue may add to its neighbours' messages, for `neighbour_rows`.
+        """Each residue's part of the messages to its neighbours, as rows for `neighbour_rows`.
 
-        First the rows of residues that are already decoded, for each sequence: (batch, sequences ×
-        length); then those of residues that are not: (batch, length).
+        First come the rows for residues that are already decoded, for each sequence: (batch, sequences ×
+        length); then those for residues that are not: (batch, length).
 
         Args:
-            encoded: (batch, length, width), by the encoder.
-            letters: (batch, sequences, length, width), the sequences.
-            nodes: the same for the residues, as this layer finds them.
+            encoded: (batch, length, width), from the encoder.
+            letters: (batch, sequences, length, width), the embedded sequences.
+            nodes: (batch, sequences, length, width), the residues before this layer.
         """
         decoded = self.decoded_messages(letters, nodes).flatten(1, 2)
         return torch.cat([decoded, linear(encoded, part_of(self.W1, 3))], dim=1)
 
     def decoded_messages(self, letters: Tensor, nodes: Tensor) -> Tensor:
-        """Messages of residues (…, width) that are decoded."""
+        """The part of messages that depends on neighbours (…, width) that are decoded."""
         return linear(letters, part_of(self.W1, 2)) + linear(nodes, part_of(self.W1, 3))
 
 
 class FeedForward(nn.Module):
-    """A network on each residue by itself."""
+    """A feed-forward network for each residue."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -233,12 +237,12 @@ class FeedForward(nn.Module):
         self.W_out = nn.Linear(4 * width, width)
 
     def forward(self, nodes: Tensor) -> Tensor:
-        """(…, width) to the same."""
+        """Map (…, width) to the same shape."""
         out: Tensor = self.W_out(gelu(self.W_in(nodes)))
         return out
 
 
 def part_of(layer: nn.Linear, number: int) -> Tensor:
-    """The columns of a layer's weights for one of the parts side by side that it takes."""
+    """The columns of a layer's weights for one of the parts that its input is concatenated from."""
     width = layer.out_features
     return layer.weight[:, number * width : (number + 1) * width]

@@ -1,6 +1,6 @@
-"""Models in the format of ProteinMPNN's public ones, which its own programs and others read, too.
+"""Models in the format of ProteinMPNN's public ones, which other programs read, too.
 
-That is what torch.save makes of a dict of `num_edges`, `noise_level` and `model_state_dict`.
+A file is what torch.save makes of a dict of `num_edges`, `noise_level` and `model_state_dict`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from castoff.trainers.dpo.network.model import InverseFolding
 from castoff.trainers.files.durable import SummedFile, replacing
 
 _SHOWN = 3
-"""Weights of which there is something wrong that are named; the others are counted."""
+"""Number of faulty weights that an error names; the others are counted."""
 
 _WRAPPERS = ("module.", "_orig_mod.")
 """Prefixes that DistributedDataParallel and torch.compile give to the names of weights."""
@@ -31,19 +31,19 @@ _NEEDED = "it takes a file with num_edges, noise_level and model_state_dict, as 
 
 
 class Loaded(NamedTuple):
-    """A model that was saved."""
+    """A model that was read from a file."""
 
     model: InverseFolding
-    """On the CPU, in float32; without dropout, of which the format does not tell."""
+    """On the CPU, in float32; without dropout, which the format does not record."""
     noise_level: float
-    """Å of noise that it was trained with."""
+    """The noise that it was trained with, in Å."""
 
 
 def save(path: Path, model: InverseFolding, noise_level: float) -> None:
-    """Write a model; when this returns it is on the disk, and a file of that name was replaced as a whole.
+    """Write a model. When this returns, it is on the disk, and an older file was replaced as a whole.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     weights = {
         name: value.detach().to("cpu", torch.float32).contiguous()
@@ -59,10 +59,10 @@ def save(path: Path, model: InverseFolding, noise_level: float) -> None:
 
 
 def load(path: Path) -> Loaded:
-    """Read a model; nothing in the file is run. The network's sizes are those of the weights.
+    """Read a model; no code in the file is run. The weights determine the network's sizes.
 
     Raises:
-        ConfigError: there is no such file, it is damaged, or it holds something else.
+        ConfigError: the file does not exist, is damaged, or holds something else.
     """
     content = _read(path)
     if not isinstance(content, Mapping):
@@ -73,20 +73,20 @@ def load(path: Path) -> Loaded:
     if not isinstance(weights, Mapping):
         raise ConfigError([_no_weights(content)], str(path))
     weights = _unwrapped(weights)
-    model = None if (odd := _other_kind(weights)) else _model(weights, neighbours, problems)
-    problems += [odd] if odd else []
+    model = None if (mismatch := _other_kind(weights)) else _model(weights, neighbours, problems)
+    problems += [mismatch] if mismatch else []
     if problems or model is None:
         raise ConfigError(problems, str(path))
     return Loaded(model, noise_level)
 
 
 def _read(path: Path) -> Any:
-    """The object that was saved by torch.save."""
+    """Load the object that torch.save wrote."""
     try:
-        there = path.is_file()
+        exists = path.is_file()
     except OSError as error:
         raise ConfigError([f"cannot be read: {error.strerror}"], str(path)) from error
-    if not there:
+    if not exists:
         raise ConfigError([_absent(path)], str(path))
     damaged = "is damaged, not whole, or nothing that torch.save wrote: get or write it again"
     try:
@@ -100,7 +100,7 @@ def _read(path: Path) -> Any:
         raise ConfigError([f"cannot be read: {error.strerror or error}"], str(path)) from error
     except ConfigError:
         raise
-    except Exception as error:  # bytes that are no pickle can make it fail in any way
+    except Exception as error:  # a file that is not a pickle can raise anything
         reason = str(error).partition("\n")[0] or type(error).__name__
         if "Unsupported global" in str(error):
             reason = "it holds objects beside tensors, numbers, texts, lists and dicts, which are not read"
@@ -108,7 +108,7 @@ def _read(path: Path) -> Any:
 
 
 def _absent(path: Path) -> str:
-    """Why there is nothing to read, and what there is instead."""
+    """Why there is no file to read, and which files are there instead."""
     if path.is_dir():
         within = _few(sorted(each.name for each in path.glob("*.pt")))
         return f"is a folder, but takes the file of a model{within and f'; in it is {within}'}"
@@ -121,7 +121,7 @@ def _absent(path: Path) -> str:
 
 
 def _numbers(content: Mapping[str, Any], problems: list[str]) -> tuple[int, float]:
-    """The neighbours of a residue, and the noise in Å."""
+    """The number of a residue's neighbours, and the noise in Å."""
     neighbours, noise = content.get("num_edges"), content.get("noise_level")
     if isinstance(neighbours, bool) or not isinstance(neighbours, int) or neighbours < 1:
         problems.append(f"num_edges: {_is(content, 'num_edges')}, but takes a whole number of at least 1")
@@ -141,7 +141,7 @@ def _is(content: Mapping[str, Any], name: str) -> str:
 
 
 def _no_weights(content: Mapping[str, Any]) -> str:
-    """What a dict holds that holds no weights by their usual name."""
+    """What is wrong with a dict without `model_state_dict`."""
     if any(str(name).endswith("W_out.weight") for name in content):
         return (
             "holds weights alone, but not how many neighbours a residue has: write it anew with "
@@ -151,7 +151,7 @@ def _no_weights(content: Mapping[str, Any]) -> str:
 
 
 def _unwrapped(weights: Mapping[str, Any]) -> dict[str, Any]:
-    """Weights by the names that they have in the model itself."""
+    """Rename weights that were saved from a wrapped model to the names in the model itself."""
     named = {str(name): value for name, value in weights.items()}
     while named and (
         wrapper := next((each for each in _WRAPPERS if all(name.startswith(each) for name in named)), None)
@@ -161,7 +161,7 @@ def _unwrapped(weights: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _other_kind(weights: Mapping[str, Any]) -> str | None:
-    """Which other network of that family these are the weights of."""
+    """Why the weights are of another network of ProteinMPNN's family; None: they are not."""
     if "W_v.weight" in weights and "features.node_embedding.weight" in weights:
         return (
             "is a CA-only model, which sees no other atoms; take one that sees whole backbones, as those of "
@@ -176,7 +176,9 @@ def _other_kind(weights: Mapping[str, Any]) -> str | None:
 
 
 def _model(weights: Mapping[str, Any], neighbours: int, problems: list[str]) -> InverseFolding | None:
-    """A network of the weights' sizes, with them in it; None, and what is wrong in `problems`."""
+    """A network of the weights' sizes, with the weights; None if there are problems, which are added to
+    `problems`.
+    """
     encoder, decoder = (_layers(weights, f"{each}_layers") for each in ("encoder", "decoder"))
     out = weights.get("W_out.weight")
     width = out.shape[1] if isinstance(out, Tensor) and out.dim() == 2 else 0
@@ -195,13 +197,13 @@ def _model(weights: Mapping[str, Any], neighbours: int, problems: list[str]) -> 
 
 
 def _layers(weights: Mapping[str, Any], name: str) -> int:
-    """The number of layers under a name, whose numbers run from 0 without a gap."""
+    """The number of layers under a name, which are numbered from 0 without a gap."""
     numbers = {weight.split(".")[1] for weight in weights if weight.startswith(f"{name}.")}
     return next(number for number in count() if str(number) not in numbers)
 
 
 def _differences(weights: Mapping[str, Any], expected: Mapping[str, Tensor]) -> list[str]:
-    """The reasons why weights do not fit, kind by kind."""
+    """The reasons why weights do not fit, one for each kind."""
     missing = [name for name in expected if name not in weights]
     unknown = [name for name in weights if name not in expected]
     both = [(name, weights[name]) for name in expected if name in weights]
@@ -213,14 +215,14 @@ def _differences(weights: Mapping[str, Any], expected: Mapping[str, Tensor]) -> 
         if value.shape != shape
     ]
     infinite = [name for name, value, _ in fitting if not value.isfinite().all()]
-    given = {
+    kinds = {
         "lacks weights": missing,
         "has weights that the network does not have": unknown,
         "has something else than tensors of numbers": no_tensors,
         "has weights of other sizes": sizes,
         "has weights that are not finite numbers": infinite,
     }
-    return [f"{what}: {_few(names)}" for what, names in given.items() if names]
+    return [f"{what}: {_few(names)}" for what, names in kinds.items() if names]
 
 
 def _is_tensor(value: Any) -> bool:
@@ -228,7 +230,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _few(names: Iterable[str]) -> str:
-    """The first ones, and how many more there are."""
+    """The first few names, and how many more there are."""
     every = list(names)
     more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
     return ", ".join(every[:_SHOWN]) + more

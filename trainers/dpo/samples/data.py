@@ -1,4 +1,4 @@
-"""Pairs and chains as samples: structures from the cache, sequences in their places, orders of decoding."""
+"""Pairs and chains as samples: cached structures, sequences aligned with them, and decoding orders."""
 
 from __future__ import annotations
 
@@ -28,47 +28,49 @@ from castoff.trainers.dpo.structures.structure import Structure
 
 
 class PairSet(Dataset[Sample]):
-    """The pairs of a file; what comes of one follows from itself and the seed alone.
+    """The pairs of a file as samples, which depend only on the pair and the seed.
 
-    It can be pickled: rank 0 makes it, and the others get the places of the residues, and map the cache.
+    Rank 0 makes it. The others get it pickled, with the layouts of the pairs, and map the same cache.
 
-    `cache`: a folder for what is read of structures, where it cannot be written beside the file.
+    `cache`: a folder for the structures that were read, if nothing can be written next to the file.
 
     Raises:
-        ConfigError: pairs are wrong, or do not fit to their structures; each with its number and its file.
+        ConfigError: pairs are wrong, or do not fit their structures; each is named with its number and file.
     """
 
     rng_sources = ()
 
     def __init__(self, file: str | Path, data: Pairs, seed: int, cache: Path | None = None):
         source = expanded(str(file), "data.train_data")
-        written = read_pairs(source)
-        paths = _found(written, source, data)
-        places = {path: number for number, path in enumerate(dict.fromkeys(paths))}
+        pairs = read_pairs(source)
+        paths = _found(pairs, source, data)
+        files = {path: number for number, path in enumerate(dict.fromkeys(paths))}
         self._seed = seed
-        self.structures = structures_of(list(places), source, cache=cache)
-        found = _fitted(written, [places[path] for path in paths], self.structures, source, data)
-        self._pairs = found.pairs
-        self.notes = found.notes
-        """What somebody may not have meant by these pairs."""
+        self.structures = structures_of(list(files), source, cache=cache)
+        fitted_pairs = _fitted(pairs, [files[path] for path in paths], self.structures, source, data)
+        self._pairs = fitted_pairs.pairs
+        self.notes = fitted_pairs.notes
+        """Warnings about pairs that the user may not have meant."""
         self.lengths = [pair.length for _, pair in self._pairs]
-        """Residues of each."""
+        """Number of residues in each sample."""
         self.digests = [self._digest(number) for number in range(len(self))]
-        """A digest of each pair and its structure, which does not depend on the file's path."""
+        """A digest of each pair and its structure, which does not depend on file paths."""
         self.things = [(self.structures.digest(file),) for file, _ in self._pairs]
-        """What is not to be held out of one pair and trained on in another: the structure."""
+        """The structure of each pair: pairs that share one are not divided between training and
+        validation.
+        """
 
     def __len__(self) -> int:
-        """How many pairs."""
+        """The number of pairs."""
         return len(self._pairs)
 
     def __getitem__(self, index: int) -> Sample:
-        """The preferred sequence and the other one."""
+        """A pair's structure, with the preferred sequence and the other one."""
         file, pair = self._pairs[index]
         structure = pair.structure(self.structures.chains(file))
-        own = len(pair.designed)
+        length = len(pair.designed)
         designed = numpy.zeros(len(structure.native), numpy.bool_)
-        designed[:own] = pair.designed
+        designed[:length] = pair.designed
         sequences = numpy.stack([structure.native, structure.native])
         sequences[:, designed] = pair.sequences[:, pair.designed]
         generator = torch.Generator()
@@ -77,19 +79,19 @@ class PairSet(Dataset[Sample]):
 
     def _digest(self, index: int) -> str:
         file, pair = self._pairs[index]
-        places = [(number, layout.name) for number, layout in pair.chains]
-        words = (self.structures.digest(file), places, pair.sequences.tobytes(), pair.designed.tobytes())
-        return sha256(repr(words).encode()).hexdigest()
+        layouts = [(number, layout.name) for number, layout in pair.chains]
+        parts = (self.structures.digest(file), layouts, pair.sequences.tobytes(), pair.designed.tobytes())
+        return sha256(repr(parts).encode()).hexdigest()
 
 
 class ChainSet(Dataset[Sample]):
-    """Chains of structures with their own sequences, each in a new order of decoding whenever it is taken.
+    """Chains of structures with their own sequences, each in a new decoding order whenever it is read.
 
-    It can be pickled, as pairs can. `noise`: Å, the standard deviation of what is added to each coordinate;
-    `field`: which one names the folder.
+    It can be pickled, like `PairSet`. `noise`: standard deviation, in Å, of the noise added to each
+    coordinate; `field`: the field that names the folder.
 
     Raises:
-        ConfigError: there is no such folder, a file in it is damaged, or none of its chains can be taken.
+        ConfigError: the folder does not exist, a file in it is damaged, or none of its chains can be used.
     """
 
     rng_sources = ("torch",)
@@ -108,24 +110,26 @@ class ChainSet(Dataset[Sample]):
         self.structures = structures_of(self._files, source, cache=cache)
         self._chains, self.notes = _taken(self.structures, source, data)
         self.lengths = [len(self.structures.chain(*place).sequence) for place in self._chains]
-        """Residues of each."""
+        """Number of residues in each chain."""
         self.digests = [
             sha256(f"{self.structures.digest(file)} {number}".encode()).hexdigest()
             for file, number in self._chains
         ]
-        """A digest of each chain and its file's content, which does not depend on the file's path."""
+        """A digest of each chain and its file's content, which does not depend on file paths."""
         self.things = [
             (self.structures.digest(file), self.structures.chain(file, number).sequence.tobytes())
             for file, number in self._chains
         ]
-        """What is not to be held out of one chain and trained on in another: file, and sequence."""
+        """The file and the sequence of each chain: chains that share one are not divided between training and
+        validation.
+        """
 
     def __len__(self) -> int:
-        """How many chains."""
+        """The number of chains."""
         return len(self._chains)
 
     def __getitem__(self, index: int) -> Sample:
-        """A chain and its sequence; draws from torch's global generator."""
+        """A chain with its sequence; draws from torch's global generator."""
         structure = self.structures.chain(*self._chains[index]).laid_out()
         designed = structure.resolved & (structure.native != UNKNOWN)
         sample = _sample(structure, structure.native[None], designed, None)
@@ -135,7 +139,7 @@ class ChainSet(Dataset[Sample]):
         return sample._replace(atoms=sample.atoms + noise * sample.resolved[:, None, None])
 
     def origin(self, index: int) -> tuple[Path, Chain]:
-        """The file of a chain, and the chain as it is in it."""
+        """The file of a chain, and the chain as the file has it."""
         file, number = self._chains[index]
         return self._files[file], self.structures.chain(file, number)
 
@@ -155,7 +159,7 @@ def _sample(
     designed: numpy.typing.NDArray[numpy.bool_],
     generator: torch.Generator | None,
 ) -> Sample:
-    """A sample, its residues in random order, those that are designed behind the others."""
+    """Make a sample with a random decoding order, in which designed residues come last."""
     marked = torch.from_numpy(designed)
     last = torch.rand(len(designed), generator=generator, dtype=torch.float64) + marked
     return Sample(
@@ -171,23 +175,23 @@ def _sample(
 
 
 def collated(samples: Sequence[Sample]) -> Batch:
-    """Samples side by side; the shorter ones end with residues that are not resolved."""
+    """Pad samples to a batch; the shorter ones end with residues that are not resolved."""
     longest = max(len(sample.resolved) for sample in samples)
-    places = torch.arange(longest)
+    ranks = torch.arange(longest)
 
     def padded(name: str) -> Tensor:
-        return pad_sequence([getattr(each, name) for each in samples], batch_first=True)
+        return pad_sequence([getattr(sample, name) for sample in samples], batch_first=True)
 
     sequences = pad_sequence(
-        [each.sequences.T for each in samples], batch_first=True, padding_value=UNKNOWN
+        [sample.sequences.T for sample in samples], batch_first=True, padding_value=UNKNOWN
     ).transpose(1, 2)
-    order = torch.stack([torch.cat([each.order, places[len(each.order) :]]) for each in samples])
+    order = torch.stack([torch.cat([sample.order, ranks[len(sample.order) :]]) for sample in samples])
     return Batch(
         Backbones(padded("atoms"), padded("resolved"), padded("chains"), padded("positions")),
         sequences.contiguous(),
         padded("designed"),
         order,
-        torch.stack([each.reference for each in samples]),
+        torch.stack([sample.reference for sample in samples]),
     )
 
 
@@ -195,98 +199,98 @@ def collated(samples: Sequence[Sample]) -> Batch:
 
 
 def _found(pairs: Sequence[Pair], source: Path, data: Pairs) -> list[Path]:
-    """The structure of each pair.
+    """Find the structure file of each pair.
 
     Raises:
-        ConfigError: some are not there.
+        ConfigError: some files do not exist.
     """
     folders = [source.parent, Path.cwd()]
     if data.structures is not None:
         folders = [expanded(data.structures, "data.structures")]
-    known: dict[str, Path | str] = {}
+    located: dict[str, Path | str] = {}
     problems = []
     for number, pair in enumerate(pairs, start=1):
-        if pair.pdb_file not in known:
-            known[pair.pdb_file] = _context(pair.pdb_file, folders)
-        why = known[pair.pdb_file]
-        if isinstance(why, str):
-            problems.append(f"pair {number} ({pair.pdb_file}): {why}")
+        if pair.pdb_file not in located:
+            located[pair.pdb_file] = _located(pair.pdb_file, folders)
+        path_or_problem = located[pair.pdb_file]
+        if isinstance(path_or_problem, str):
+            problems.append(f"pair {number} ({pair.pdb_file}): {path_or_problem}")
     if problems:
         raise ConfigError(first_few(problems), str(source))
-    return [path for pair in pairs if isinstance(path := known[pair.pdb_file], Path)]
+    return [path for pair in pairs if isinstance(path := located[pair.pdb_file], Path)]
 
 
-def _context(written: str, folders: Sequence[Path]) -> Path | str:
-    """Where a file is that a pair names; or why nowhere."""
+def _located(written: str, folders: Sequence[Path]) -> Path | str:
+    """The path of the file that a pair names; or, as text, why there is none."""
     name = Path(os.path.expandvars(written))
     try:
-        places = [folder / name.expanduser() for folder in folders]
+        paths = [folder / name.expanduser() for folder in folders]
     except RuntimeError:
         return f"nobody knows the home of {name.parts[0]} here; write the path itself"
     refusals = []
-    for place in dict.fromkeys(places):
+    for path in dict.fromkeys(paths):
         try:
-            if stat.S_ISREG(place.stat().st_mode):
-                return place
-        except (FileNotFoundError, NotADirectoryError, ValueError):  # the last: no file has such a name
+            if stat.S_ISREG(path.stat().st_mode):
+                return path
+        except (FileNotFoundError, NotADirectoryError, ValueError):  # the last: no file can have this name
             continue
         except OSError as error:
-            refusals.append(f"{place} cannot be read: {error.strerror}")
-    where = " or ".join(str(folder) for folder in dict.fromkeys(folders))
+            refusals.append(f"{path} cannot be read: {error.strerror}")
+    searched = " or ".join(str(folder) for folder in dict.fromkeys(folders))
     return "; ".join(refusals) or (
-        f"there is no such file in {where}; set data.structures to the folder that it is in"
+        f"there is no such file in {searched}; set data.structures to the folder that it is in"
     )
 
 
 class _Found(NamedTuple):
     pairs: list[tuple[int, Fitted]]
-    """With the number of its file."""
+    """Each with the number of its file."""
     notes: list[str]
 
 
 def _fitted(
-    written: Sequence[Pair], files: Sequence[int], structures: Structures, source: Path, data: Pairs
+    all_pairs: Sequence[Pair], files: Sequence[int], structures: Structures, source: Path, data: Pairs
 ) -> _Found:
-    """Pairs in their places, without those that are too long or teach nothing.
+    """Align pairs with their structures; pairs that are too long or teach nothing are left out.
 
     Raises:
-        ConfigError: some do not fit, or none is left.
+        ConfigError: some pairs do not fit, or none is left.
     """
     mutable = ranges_of(data.mutable_positions, data.mutable_ranges)
     problems: list[str] = []
-    first, long, silent, elsewhere = [], [], [], []
+    first, long, identical, differing = [], [], [], []
     pairs = []
-    for number, (pair, file) in enumerate(zip(written, files, strict=True), start=1):
+    for number, (pair, file) in enumerate(zip(all_pairs, files, strict=True), start=1):
         mistakes: list[str] = []
         chains = structures.chains(file)
-        found = fitted(pair, chains, mutable, mistakes)
+        fitted_pair = fitted(pair, chains, mutable, mistakes)
         name = f"pair {number} ({pair.pdb_file})"
         problems += [f"{name}: {mistake}" for mistake in mistakes]
-        if found is None:
+        if fitted_pair is None:
             continue
         if not pair.designed_chains() and len(chains) > 1:
             first.append(f"{name} has chains {', '.join(chain.name for chain in chains)}")
-        if found.length > data.max_length:
-            long.append(f"{name} has {found.length}")
+        if fitted_pair.length > data.max_length:
+            long.append(f"{name} has {fitted_pair.length}")
             continue
-        preferred, other = found.sequences[:, found.designed]
+        preferred, other = fitted_pair.sequences[:, fitted_pair.designed]
         if (preferred == other).all():
-            silent.append(name)
+            identical.append(name)
             continue
-        if found.differs_elsewhere:
-            elsewhere.append(name)
-        pairs.append((file, found))
+        if fitted_pair.differs_elsewhere:
+            differing.append(name)
+        pairs.append((file, fitted_pair))
     if problems:
         raise ConfigError(first_few(problems), str(source))
-    found_of = (
+    notes_of = (
         (first, "no chain is said, so that the first one is designed alone; write chain_id"),
         (long, f"left out, on structures of more than data.max_length: {data.max_length} residues"),
-        (silent, "left out, because their sequences differ only where nothing is designed"),
-        (elsewhere, "their sequences differ also where nothing is designed, which is not seen"),
+        (identical, "left out, because their sequences differ only where nothing is designed"),
+        (differing, "their sequences differ also where nothing is designed, which is not seen"),
     )
     notes = [
-        f"{len(names):,} of {len(written):,} pairs: {what} ({_few(names)})"
-        for names, what in found_of
+        f"{len(names):,} of {len(all_pairs):,} pairs: {note} ({_few(names)})"
+        for names, note in notes_of
         if names
     ]
     if not pairs:
@@ -302,10 +306,10 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _files_in(folder: Path, field: str) -> list[Path]:
-    """The structure files in a folder and in those in it, in the order of their names.
+    """The structure files in a folder and its subfolders, ordered by name.
 
     Raises:
-        ConfigError: there is no such folder, or none in it, or it cannot be read.
+        ConfigError: the folder does not exist, holds no structures, or cannot be read.
     """
     if not folder.is_dir():
         raise ConfigError([f"{field}: is {str(folder)!r}, but there is no such folder"])
@@ -325,7 +329,7 @@ def _files_in(folder: Path, field: str) -> list[Path]:
 
 
 def _look_in(folder: Path, files: list[Path], seen: set[Path]) -> None:
-    """Add the structure files; folders that are links, too, each once, and nothing that is hidden."""
+    """Add a folder's structure files. Linked folders are read, too, each once; hidden files are skipped."""
     if (real := folder.resolve()) in seen:
         return
     seen.add(real)
@@ -339,7 +343,7 @@ def _look_in(folder: Path, files: list[Path], seen: set[Path]) -> None:
 
 
 def _taken(structures: Structures, source: Path, data: Chains) -> tuple[list[tuple[int, int]], list[str]]:
-    """Chains that are neither too short nor too long, as file and number, and what became of others."""
+    """Chains that are neither too short nor too long, as file and number, and notes about the others."""
     taken, short, long, none = [], 0, 0, 0
     for file in range(len(structures)):
         chains = structures.chains(file)
@@ -358,7 +362,7 @@ def _taken(structures: Structures, source: Path, data: Chains) -> tuple[list[tup
         (short, f"chains have fewer than data.min_length: {data.min_length} known and resolved residues"),
         (long, f"chains have more than data.max_length: {data.max_length} residues"),
     )
-    notes = [f"{count:,} {what}, and are left out" for count, what in left_out if count]
+    notes = [f"{count:,} {note}, and are left out" for count, note in left_out if count]
     if not taken:
         raise ConfigError(["holds no chain that can be taken", *notes], str(source))
     return taken, [f"{source}: {note}" for note in notes]

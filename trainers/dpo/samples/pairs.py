@@ -5,10 +5,10 @@
      {"pdb_file": "b.cif.gz", "preferred_seq": "…", "unpreferred_seq": "…",
       "design_chains": ["H", "L"], "fixed_chains": ["A"]}]
 
-Sequences are those of the chains that are designed, one after the other, perhaps with / between them.
-Positions count from 0 over them; ranges have their last position in them. Of residues that are not designed
-(chains that are fixed, positions that are not mutable, residues without a place in the structure, and those
-that are X in one of the sequences) the network sees what the structure has, in both sequences alike.
+A sequence is that of the designed chains, one after the other, optionally with / between them. Positions
+count from 0 over it; ranges include their last position. Where nothing is designed (fixed chains, positions
+that are not mutable, residues that are missing in the structure, or X in one of the sequences), the network
+sees the structure's residues, for both sequences alike.
 """
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
@@ -31,11 +31,11 @@ from castoff.trainers.dpo.structures.structure import Structure
 Mask: TypeAlias = numpy.typing.NDArray[numpy.bool_]
 
 Ranges: TypeAlias = Sequence[tuple[int, int]]
-"""Ranges of positions, each as its first and its last one."""
+"""Ranges of positions, each by its first and its last position."""
 
 
 class Pair(Section, frozen=True, kw_only=True):
-    """A pair as it is written."""
+    """A pair as the file has it."""
 
     pdb_file: str
     """Structure, a PDB or mmCIF file (also .gz), looked up in `data.structures`; without it in the folder of
@@ -63,35 +63,35 @@ class Pair(Section, frozen=True, kw_only=True):
     """Free text."""
 
     def designed_chains(self) -> list[str]:
-        """Their names; none: the first one of the file."""
+        """The names of the designed chains; empty: the first chain of the file."""
         return self.design_chains or ([] if self.chain_id is None else [self.chain_id])
 
     def mutable(self) -> Ranges:
-        """Positions that may be designed; none: it says none."""
+        """Positions that may be designed; empty: the pair names none."""
         return ranges_of(self.mutable_positions, self.mutable_ranges)
 
 
 def ranges_of(positions: Sequence[int] | None, ranges: Sequence[tuple[int, int]] | None) -> Ranges:
-    """Positions and ranges, which have their last position in them, as ranges."""
+    """Combine positions and ranges, which include their last position, to ranges."""
     return [*((place, place) for place in positions or ()), *(ranges or ())]
 
 
 class Fitted(NamedTuple):
-    """A pair whose sequences have found their places in a structure."""
+    """A pair whose sequences are aligned with a structure."""
 
     chains: tuple[tuple[int, Layout], ...]
-    """Chains by their numbers in the file, designed ones first, and which of their residues count."""
+    """Chains by their numbers in the file, designed ones first, each with the layout of its sequence."""
     sequences: Tokens
-    """(2, residues of the chains that are designed): the preferred one, then the other."""
+    """(2, residues of the designed chains): the preferred sequence, then the other."""
     designed: Mask
-    """(residues of the chains that are designed,)."""
+    """(residues of the designed chains,): which residues are designed."""
     length: int
-    """Residues of all its chains."""
+    """Number of residues in all its chains."""
     differs_elsewhere: bool
     """Whether its sequences differ where nothing is designed."""
 
     def structure(self, chains: Sequence[Chain]) -> Structure:
-        """Its chains, those of its file being `chains`."""
+        """The structure with its chains; `chains` are those of its file."""
         return joined([chains[number].laid_out(layout) for number, layout in self.chains])
 
 
@@ -99,10 +99,11 @@ class Fitted(NamedTuple):
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """The pairs of a file.
+    """Read the pairs of a file.
 
     Raises:
-        ConfigError: it is not there, is not JSON, or pairs in it are wrong; each with its number, from 1.
+        ConfigError: the file does not exist or is not JSON, or pairs in it are wrong; each is named with its
+            number, from 1.
     """
     try:
         content = json.loads(path.read_bytes())
@@ -139,7 +140,7 @@ def _named(number: int, item: Any) -> str:
 
 
 def _mistakes(pair: Pair) -> Iterator[str]:
-    """What no structure could mend."""
+    """Mistakes in a pair that are mistakes with any structure."""
     sequences = {name: getattr(pair, name) for name in ("preferred_seq", "unpreferred_seq")}
     for name, letters in sequences.items():
         strange = sorted(set(letters) - set(f"{LETTERS}{LETTERS.lower()}/"))
@@ -152,7 +153,7 @@ def _mistakes(pair: Pair) -> Iterator[str]:
         elif not letters.strip("/"):
             yield f"{name}: is empty; write the sequence of the chains that are designed"
     preferred, unpreferred = ([len(part) for part in sequence.split("/")] for sequence in sequences.values())
-    apart = min(len(preferred), len(unpreferred)) > 1  # else one of them says where chains end
+    apart = min(len(preferred), len(unpreferred)) > 1  # else at most one has a / where chains end
     if sum(preferred) != sum(unpreferred) or (apart and preferred != unpreferred):
         yield (
             f"preferred_seq has {_lengths(preferred)} residues and unpreferred_seq {_lengths(unpreferred)}, "
@@ -180,10 +181,10 @@ def _lengths(parts: Sequence[int]) -> str:
 
 
 def fitted(pair: Pair, chains: Sequence[Chain], mutable: Ranges, problems: list[str]) -> Fitted | None:
-    """A pair's places in the protein chains of its file; `mutable` where it says none itself.
+    """Align a pair with the protein chains of its file; `mutable` applies if the pair names no positions.
 
-    Where its sequences fit in several ways, it is the one in which they agree with the file's residues the
-    most. Returns None, and has added to `problems`, where there is no way.
+    If its sequences fit in several ways, the one is chosen in which they agree best with the file's residues.
+    If they do not fit, the reason is added to `problems`, and None is returned.
     """
     before = len(problems)
     names = pair.designed_chains()
@@ -200,21 +201,21 @@ def fitted(pair: Pair, chains: Sequence[Chain], mutable: Ranges, problems: list[
         )
         return None
     sequences = numpy.stack([_tokens(pair.preferred_seq), _tokens(pair.unpreferred_seq)])
-    split = max(pair.preferred_seq, pair.unpreferred_seq, key=lambda each: each.count("/"))
+    split = max(pair.preferred_seq, pair.unpreferred_seq, key=lambda sequence: sequence.count("/"))
     parts = [len(part) for part in split.split("/")]
     layouts = _layouts(designs, sequences, parts)
     if layouts is None:
         problems.append(_no_fit(designs, sequences.shape[1], parts))
         return None
     structure = joined([chain.laid_out(layout) for chain, layout in zip(designs, layouts, strict=True)])
-    may = _allowed(pair.mutable(), mutable, sequences.shape[1], problems)
-    if may is None:
+    allowed = _allowed(pair.mutable(), mutable, sequences.shape[1], problems)
+    if allowed is None:
         return None
     known = (sequences != UNKNOWN).all(axis=0)
-    designed = may & structure.resolved & known
+    designed = allowed & structure.resolved & known
     if not designed.any():
         problems.append(
-            f"nothing of it is designed: of {len(may)} residues {int(may.sum())} are mutable, "
+            f"nothing of it is designed: of {len(allowed)} residues {int(allowed.sum())} are mutable, "
             f"{int(structure.resolved.sum())} have their whole backbone in the file, and {int(known.sum())} "
             "are known in both sequences, but none is all three"
         )
@@ -229,21 +230,21 @@ def fitted(pair: Pair, chains: Sequence[Chain], mutable: Ranges, problems: list[
     return Fitted(tuple(places), sequences, designed, length, bool((differ & ~designed).any()))
 
 
-def _allowed(own: Ranges, others: Ranges, length: int, problems: list[str]) -> Mask | None:
+def _allowed(of_pair: Ranges, of_configuration: Ranges, length: int, problems: list[str]) -> Mask | None:
     """Which positions are mutable: those of the pair, else those of the configuration, else all."""
-    ranges = own or others or [(0, length - 1)]
-    most = max(last for _, last in ranges)
-    if most >= length:
-        whose = "its mutable positions" if own else "data.mutable_positions and data.mutable_ranges"
+    ranges = of_pair or of_configuration or [(0, length - 1)]
+    farthest = max(last for _, last in ranges)
+    if farthest >= length:
+        whose = "its mutable positions" if of_pair else "data.mutable_positions and data.mutable_ranges"
         problems.append(
-            f"{whose} go up to {most}, but its sequences end with {length - 1}; they count "
+            f"{whose} go up to {farthest}, but its sequences end with {length - 1}; they count "
             "from 0 over the chains that are designed"
         )
         return None
-    may = numpy.zeros(length, numpy.bool_)
+    mask = numpy.zeros(length, numpy.bool_)
     for first, last in ranges:
-        may[first : last + 1] = True
-    return may
+        mask[first : last + 1] = True
+    return mask
 
 
 def _tokens(letters: str) -> Tokens:
@@ -258,11 +259,11 @@ class _Way(NamedTuple):
 def _layouts(chains: Sequence[Chain], sequences: Tokens, parts: Sequence[int]) -> tuple[Layout, ...] | None:
     """A layout for each chain, so that together they are as long as the sequences; None: there is none.
 
-    `parts`: the lengths of the chains' sequences, where they are written apart.
+    `parts`: the lengths of the chains' sequences, if / separates them.
     """
     if len(parts) not in (1, len(chains)):
         return None
-    ways: dict[int, _Way] = {0: _Way(0, ())}  # by how far they reach
+    ways: dict[int, _Way] = {0: _Way(0, ())}  # by their length so far
     for number, chain in enumerate(chains):
         further: dict[int, _Way] = {}
         for reached, way in ways.items():
@@ -274,23 +275,25 @@ def _layouts(chains: Sequence[Chain], sequences: Tokens, parts: Sequence[int]) -
                 if reached + length > sequences.shape[1]:
                     continue
                 agreeing = way.agreeing + int((sequences[:, places] == chain.native).sum())
-                known = further.get(reached + length)
-                if known is None or agreeing > known.agreeing:
+                best = further.get(reached + length)
+                if best is None or agreeing > best.agreeing:
                     further[reached + length] = _Way(agreeing, (*way.layouts, layout))
         ways = further
-    found = ways.get(sequences.shape[1])
-    return None if found is None else found.layouts
+    way_to_end = ways.get(sequences.shape[1])
+    return None if way_to_end is None else way_to_end.layouts
 
 
 def _no_fit(chains: Sequence[Chain], length: int, parts: Sequence[int]) -> str:
-    """Which lengths there may be."""
-    may = []
+    """The error if no layout fits: it names the possible lengths."""
+    possible = []
     for chain in chains:
         by_length: dict[int, str] = {}
         for layout in Layout:
             by_length.setdefault(chain.length_in(layout), layout.value)
-        lengths = " or ".join(f"{length} ({what})" for length, what in by_length.items())
-        may.append(f"chain {chain.name!r} may have {lengths}")
+        lengths = " or ".join(f"{length} ({layout_name})" for length, layout_name in by_length.items())
+        possible.append(f"chain {chain.name!r} may have {lengths}")
     written = f"{length} residues" if len(parts) == 1 else f"{_lengths(parts)} residues"
     together = ", and they stand one after the other" if len(chains) > 1 else ""
-    return f"its sequences have {written}, but {'; '.join(may)}{together}; nothing is padded or cut to fit"
+    return (
+        f"its sequences have {written}, but {'; '.join(possible)}{together}; nothing is padded or cut to fit"
+    )

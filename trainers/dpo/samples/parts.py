@@ -1,4 +1,4 @@
-"""Which samples train, validate and test: a share of some, or a file of their own."""
+"""Which samples train, validate and test: shares of a file, or files of their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from castoff.trainers.dpo.settings import Chains, Pairs
 
 
 class Set(Protocol):
-    """Samples of a file or folder."""
+    """The samples of a file or folder."""
 
     @property
     def digests(self) -> Sequence[str]:
@@ -23,36 +23,36 @@ class Set(Protocol):
 
     @property
     def things(self) -> Sequence[Collection[Hashable]]:
-        """What each has that others may have, too: its structure."""
+        """What each sample may share with others: its structure."""
 
     @property
     def notes(self) -> Sequence[str]:
-        """What somebody may not have meant by these samples."""
+        """Warnings about samples that the user may not have meant."""
 
     def __len__(self) -> int:
-        """How many."""
+        """The number of samples."""
 
 
 class Division(NamedTuple):
-    """Samples by their numbers in their sets."""
+    """Samples by their indices in their sets."""
 
     train: Sequence[int]
     validation: Sequence[int]
     test: Sequence[int]
     digests: dict[str, str]
-    """Digests of the training and the validation samples, in their order."""
+    """One digest of the training samples and one of the validation samples, in their order."""
     notes: list[str]
-    """What somebody may not have meant by all this."""
+    """Warnings about the sets and their division."""
 
     def of(self, sets: Mapping[str, Any]) -> Parts:
-        """The samples of sets that are as long as those that were divided."""
+        """Apply the division to sets of the same lengths."""
         train = sets["train"]
         validation, test = sets.get("validation", train), sets.get("test", train)
         return Parts(Subset(train, self.train), Subset(validation, self.validation), Subset(test, self.test))
 
 
 class Parts(NamedTuple):
-    """The samples of each."""
+    """The samples for training, validation and test."""
 
     train: Subset[Sample]
     validation: Subset[Sample]
@@ -60,18 +60,18 @@ class Parts(NamedTuple):
 
 
 def divided(sets: Mapping[str, Set], data: Pairs | Chains, what: str) -> Division:
-    """Divide sets by their names, train, validation and test; without validation it has a share of train.
+    """Divide the sets train, validation and test. Without a validation set, a share of train is used.
 
-    `what` they are of, for the notes.
+    `what`: what the samples are called in warnings, such as pairs.
 
     Raises:
         ConfigError: nothing is left to train on.
     """
     train, *others = sets["train"], sets.get("validation"), sets.get("test")
-    notes = [note for each in sets.values() for note in each.notes]
+    notes = [note for samples in sets.values() for note in samples.notes]
     share = 0.0 if others[0] is not None else data.validation_share
-    most, held_out, apart = divided_by_what_they_share(train.things, share, data.split_seed)
-    if not most:
+    train_indices, held_out, apart = divided_by_what_they_share(train.things, share, data.split_seed)
+    if not train_indices:
         write = "a smaller share, or 0" if len(train) > 1 else "0, with --set data.validation_share=0,"
         raise ConfigError(
             [
@@ -90,21 +90,21 @@ def divided(sets: Mapping[str, Set], data: Pairs | Chains, what: str) -> Divisio
             f"data.validation_share: {share:g} of {len(train):,} {what} would be {meant:.0f}, but {held:,} "
             "are held out, because those that share a structure stay together; name some of their own instead"
         )
-    known = set(train.digests)
-    for name, each in zip(("validation", "test"), others, strict=True):
-        again = 0 if each is None else sum(digest in known for digest in each.digests)
-        if again and each is not None:
+    train_digests = set(train.digests)
+    for name, samples in zip(("validation", "test"), others, strict=True):
+        repeated = 0 if samples is None else sum(digest in train_digests for digest in samples.digests)
+        if repeated and samples is not None:
             notes.append(
-                f"{again} of the {len(each)} {what} of the {name} set are trained on, too, and tell nothing "
-                "of others"
+                f"{repeated} of the {len(samples)} {what} of the {name} set are trained on, too, and tell "
+                "nothing of others"
             )
-    validation, test = (range(len(each)) if each is not None else [] for each in others)
+    validation, test = (range(len(samples)) if samples is not None else [] for samples in others)
     of_validation = train if others[0] is None else others[0]
     digests = {
-        "train": _joined(train, most),
+        "train": _joined(train, train_indices),
         "validation": _joined(of_validation, validation or held_out),
     }
-    return Division(most, validation or held_out, test, digests, notes)
+    return Division(train_indices, validation or held_out, test, digests, notes)
 
 
 def _joined(samples: Set, numbers: Sequence[int]) -> str:
@@ -112,20 +112,20 @@ def _joined(samples: Set, numbers: Sequence[int]) -> str:
 
 
 def see_that_they_are_the_same(
-    before: Mapping[str, str], now: Mapping[str, str], given: Mapping[str, tuple[str, str]]
+    before: Mapping[str, str], current: Mapping[str, str], fields: Mapping[str, tuple[str, str]]
 ) -> None:
-    """See that a checkpoint was made with the same as what there is now, by their digests.
+    """Check by digests that a checkpoint was made with the same data and weights as this training.
 
-    `given`: by the digests' names, which field has what, and what became of those of the checkpoint.
+    `fields`: for each digest, a text that begins with its field, and what the checkpoint did with its data.
 
     Raises:
         ConfigError: it was made with others.
     """
     problems = [
-        f"{field} (digest {now[name][:12]}) than those ({before[name][:12]}) that the checkpoint was {what}; "
-        "bring these back, or start over with training.fresh: true (--fresh)"
-        for name, (field, what) in given.items()
-        if before[name] != now[name]
+        f"{field} (digest {current[name][:12]}) than those ({before[name][:12]}) that the checkpoint was "
+        f"{use}; bring these back, or start over with training.fresh: true (--fresh)"
+        for name, (field, use) in fields.items()
+        if before[name] != current[name]
     ]
     if problems:
         raise ConfigError(problems)

@@ -15,16 +15,17 @@ class Division(NamedTuple):
     train: list[int]
     validation: list[int]
     apart: bool
-    """Whether none of them shares anything with one of the others."""
+    """Whether no training sample shares anything with a validation sample."""
 
 
 def divided_by_what_they_share(things: Sequence[Collection[Hashable]], share: float, seed: int) -> Division:
-    """Divide samples, those that have a thing in common going the same way, from one to the next.
+    """Divide samples into two sets, so that samples which share something, directly or through others, stay
+    together.
 
-    `things`: of each sample, as the digest of its structure's file. Whole families of samples are held out,
-    in an order that follows from the seed, each that fits into what is still missing from the share; but at
-    least one. Where every sample has a thing of its own, 414 of them at a share of 0.1 are 372 and 42. Where
-    all are one family, samples themselves are held out, which is then no test on new structures.
+    `things`: what each sample may share with others, such as the digest of its structure's file. Whole
+    families of samples are held out, in an order that follows from the seed: each that still fits into the
+    share, and at least one. If no samples share anything, 414 of them at a share of 0.1 are divided into 372
+    and 42. If all are one family, single samples are held out, which is no test on new structures.
     """
     total = len(things)
     wanted = total - int(total * (1 - share) + 1e-9)
@@ -45,7 +46,9 @@ def divided_by_what_they_share(things: Sequence[Collection[Hashable]], share: fl
 
 
 def _families(things: Sequence[Collection[Hashable]]) -> list[list[int]]:
-    """Samples that have something in common, from one to the next; in the order of their first ones."""
+    """Groups of samples that share something, directly or through others, in the order of their first
+    samples.
+    """
     parents = list(range(len(things)))
 
     def root(number: int) -> int:
@@ -55,8 +58,8 @@ def _families(things: Sequence[Collection[Hashable]]) -> list[list[int]]:
         return number
 
     owners: dict[Hashable, int] = {}
-    for number, each in enumerate(things):
-        for thing in each:
+    for number, own_things in enumerate(things):
+        for thing in own_things:
             mine, other = root(number), root(owners.setdefault(thing, number))
             parents[max(mine, other)] = min(mine, other)
     families: dict[int, list[int]] = {}

@@ -1,9 +1,9 @@
 """Which residues would be worse than those that a structure has: a crude guess from burial and likeness.
 
-A substitution is guessed to be worse where both say so: the residue is one that evolution seldom puts in the
-other's place (BLOSUM62; Henikoff and Henikoff, PNAS 89, 1992), and its hydropathy (Kyte and Doolittle, J.
-Mol. Biol. 157, 1982) fits less to how deep in the protein the place is. The depth is measured by the
-neighbours within 10 Å of where the side chain begins. No energy is computed, and nothing was measured.
+A substitution is guessed to be worse if two things hold: evolution seldom replaces the one residue by the
+other (BLOSUM62; Henikoff and Henikoff, PNAS 89, 1992), and the new residue's hydropathy (Kyte and Doolittle,
+J. Mol. Biol. 157, 1982) fits less to how deep in the protein it is. The depth is measured by the neighbours
+within 10 Å of the CB. No energy is computed, and nothing was measured.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LIKENESS = """
 _PLACES = [_ORDER.index(letter) for letter in RESIDUES]
 
 LIKENESS: Numbers = numpy.array(_LIKENESS.split(), numpy.float64).reshape(20, 20)[_PLACES][:, _PLACES]
-"""BLOSUM62, (20, 20), by tokens."""
+"""BLOSUM62 scores, (20, 20), by tokens."""
 
 HYDROPATHY: Numbers = numpy.array(
     [
@@ -55,33 +55,34 @@ HYDROPATHY: Numbers = numpy.array(
 """Hydropathy of each amino acid (Kyte and Doolittle), by token."""
 
 _NEAR = 10.0
-"""Å between two CB."""
+"""Largest distance in Å between the CB of two neighbours."""
 _BURIED, _EXPOSED = 24.0, 8.0
-"""Neighbours from which on a residue is wholly the one, and up to which the other."""
+"""Numbers of neighbours: from the first on, a residue is fully buried; up to the second, fully exposed."""
 
 
 def burial(atoms: numpy.typing.NDArray[numpy.float32], resolved: Mask) -> Numbers:
-    """How deep each residue of (length, 4, 3) lies in its chain, from 0 to 1; NaN where it is not resolved.
+    """How deep each residue of atoms (length, 4, 3) lies in its chain, from 0 to 1; NaN if it is not
+    resolved.
 
-    CB are where those of ideal residues would be (Dauparas et al., Science 378, 2022).
+    CB are placed as in ideal residues (Dauparas et al., Science 378, 2022).
     """
-    found = numpy.full(len(atoms), numpy.nan)
+    depth = numpy.full(len(atoms), numpy.nan)
     whole = atoms[resolved].astype(numpy.float64)
     from_n, to_c = whole[:, 1] - whole[:, 0], whole[:, 2] - whole[:, 1]
     across = numpy.cross(from_n, to_c)
     side = -0.58273431 * across + 0.56802827 * from_n - 0.54067466 * to_c + whole[:, 1]
-    neighbours = numpy.array([(numpy.linalg.norm(side - one, axis=1) < _NEAR).sum() - 1 for one in side])
-    found[resolved] = numpy.clip((neighbours - _EXPOSED) / (_BURIED - _EXPOSED), 0.0, 1.0)
-    return found
+    neighbours = numpy.array([(numpy.linalg.norm(side - point, axis=1) < _NEAR).sum() - 1 for point in side])
+    depth[resolved] = numpy.clip((neighbours - _EXPOSED) / (_BURIED - _EXPOSED), 0.0, 1.0)
+    return depth
 
 
 def worse(native: numpy.typing.NDArray[numpy.uint8], depth: Numbers) -> Mask:
     """Which residues, (length, 20), are guessed to be worse than the native ones.
 
-    Native residues are known, and `depth` too: what is unlike and fits less, by at least one unit of
-    hydropathy where a place is wholly buried or exposed, and more where it is neither.
+    Native residues and depths must be known. Dissimilar residues are worse if their hydropathy fits less: by
+    at least one unit if the native residue is fully buried or exposed, and by more in between.
     """
     lost = HYDROPATHY[native][:, None] - HYDROPATHY[None, :]
     misfit = (2 * depth - 1)[:, None] * lost
-    found: Mask = (LIKENESS[native] < 0) & (misfit >= 1.0)
-    return found
+    mask: Mask = (LIKENESS[native] < 0) & (misfit >= 1.0)
+    return mask

@@ -27,7 +27,7 @@ DEFAULT_OBJECTIVE: Final = "dpo"
 
 
 class Common(core.Common, frozen=True, kw_only=True):
-    """What both objectives have: the core's sections, of the same fields."""
+    """The core's sections, which both objectives have."""
 
     objective: Literal["dpo", "likelihood"] = DEFAULT_OBJECTIVE
     """What is learned."""
@@ -49,15 +49,17 @@ class Structures(Common, frozen=True, kw_only=True):
 
 
 class Objective(NamedTuple):
-    """What can be learned."""
+    """An objective of training."""
 
     settings: type[Common]
-    """Its configuration."""
+    """The type of its configuration."""
     arguments: type[Section]
     """The sections that the task takes."""
     task: PyObject
     defaults: Mapping[str, Any]
-    """Fields, by their paths, that have other defaults than the core's, or are there to be asked for."""
+    """Defaults by field path that differ from the core's; empty sections, so that missing fields are
+    reported.
+    """
 
 
 _ADAM = PyObject("torch.optim.Adam")
@@ -95,7 +97,7 @@ OBJECTIVES = {
 }
 
 _INSTEAD = {"training.num_epochs": "num_steps", "training.schedule.type": "lr_scheduler_type"}
-"""Defaults, and the field of `training` that would contradict each if it is set."""
+"""Fields with a default, each with the field of `training` that would contradict it if set."""
 
 
 def read(
@@ -106,12 +108,13 @@ def read(
     *,
     origin: str = "config",
 ) -> core.Config:
-    """The core's configuration from plain data; `flags`, by the fields' paths, win over it, then overrides.
+    """Read the core's configuration from plain data. `flags`, by the fields' paths, override it, and
+    `overrides` override both.
 
-    `choose` takes one of the trainings that sweeps stand for: that of this process's array.
+    `choose` selects one of the trainings that a sweep describes: the one of this process's array index.
 
     Raises:
-        ConfigError: with every problem that it has.
+        ConfigError: lists every problem of the configuration.
     """
     problems: list[Problem] = []
     document = one_training(fields, flags or {}, overrides, choose, core.RATE, origin, problems)
@@ -122,61 +125,62 @@ def read(
         raise ConfigError([*problems, document.problem(("objective",), message)])
     data, wrong = _without_others(document.data, name)
     document.data = _with_defaults(data, objective)
-    problems += [document.problem(*each) for each in wrong]
+    problems += [document.problem(*item) for item in wrong]
     read = convert(document, objective.settings, problems, hint=hint_from(document, objective.settings))
     _check_rates(document, problems)
     ranges = [] if read is None else _ranges(getattr(read, "data", None))
     wrong = [*contradictions(document.data, problems), *ranges]
-    problems += [document.problem(*each) for each in wrong]
+    problems += [document.problem(*item) for item in wrong]
     if problems or read is None:
         raise ConfigError(problems)
     arguments = {
         struct_field: getattr(read, struct_field) for struct_field in objective.arguments.__struct_fields__
     }
-    common = {each: getattr(read, each) for each in core.Common.__struct_fields__}
+    common = {item: getattr(read, item) for item in core.Common.__struct_fields__}
     return core.Config(**common, task=objective.task, task_kwargs=plain(arguments))
 
 
 _Wrong: TypeAlias = list[tuple[FieldPath, str]]
-"""Fields that something is wrong with, and what."""
+"""Fields, each with what is wrong with it."""
 
 
 def _without_others(data: Mapping[str, Any], name: str) -> tuple[dict[str, Any], _Wrong]:
-    """The data without fields that another objective has alone, and what is wrong with these."""
-    known = {each: {at.path for at in fields_of(OBJECTIVES[each].arguments)} for each in OBJECTIVES}
-    others = {path: other for other, paths in known.items() for path in paths - known[name]}
-    sections = {section: held for section, held in data.items() if isinstance(held, Mapping)}
-    found = [(one, field) for one in sections for field in sections[one] if f"{one}.{field}" in others]
+    """The data without the fields that only other objectives have, and an error about each of them."""
+    paths = {name: {field.path for field in fields_of(kind.arguments)} for name, kind in OBJECTIVES.items()}
+    others = {path: other for other in OBJECTIVES for path in paths[other] - paths[name]}
+    sections = {section: fields for section, fields in data.items() if isinstance(fields, Mapping)}
+    foreign = [(part, field) for part in sections for field in sections[part] if f"{part}.{field}" in others]
     message = "is for objective: {}, but this training's is {}"
-    wrong: _Wrong = [(at, message.format(others[".".join(at)], name)) for at in found]
-    left = dict(data)
-    for section in {section for section, _ in found}:
-        mine = {field: value for field, value in data[section].items() if (section, field) not in found}
-        left = {**left, section: mine} if mine else {one: left[one] for one in left if one != section}
-    return left, wrong
+    wrong: _Wrong = [(path, message.format(others[".".join(path)], name)) for path in foreign]
+    rest = dict(data)
+    for section in {section for section, _ in foreign}:
+        kept = {field: value for field, value in data[section].items() if (section, field) not in foreign}
+        rest = {**rest, section: kept} if kept else {part: rest[part] for part in rest if part != section}
+    return rest, wrong
 
 
 def _with_defaults(data: Mapping[str, Any], objective: Objective) -> Mapping[str, Any]:
-    """The fields that are set, and an objective's defaults of others."""
+    """Add an objective's defaults for fields that are not set."""
     training = data.get("training")
-    given = training if isinstance(training, Mapping) else {}
+    fields = training if isinstance(training, Mapping) else {}
     for path, value in objective.defaults.items():
-        if given.get(_INSTEAD.get(path, "")) is None:
+        if fields.get(_INSTEAD.get(path, "")) is None:
             data = _with_default(data, path.split("."), value)
     return data
 
 
-def _with_default(held: Any, path: list[str], value: Any) -> Any:
-    """A section with a default for what it does not say, not even as null."""
-    if not path or not isinstance(held, Mapping):
-        return held
+def _with_default(section: Any, path: list[str], value: Any) -> Any:
+    """Add a default to a section that lacks the field; null counts as set."""
+    if not path or not isinstance(section, Mapping):
+        return section
     name, *inner = path
-    return {**held, name: _with_default(held.get(name, {} if inner else value), inner, value)}
+    return {**section, name: _with_default(section.get(name, {} if inner else value), inner, value)}
 
 
 class _Rates(Section, frozen=True):
-    """Optimizer arguments that flags set, so that mistakes in them are reported before the optimizer is
-    made."""
+    """The types of optimizer arguments that flags set: mistakes in them are reported before the optimizer is
+    made.
+    """
 
     lr: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     weight_decay: Annotated[float, msgspec.Meta(ge=0)] = 0.0
@@ -192,7 +196,7 @@ def _check_rates(document: Document, problems: list[Problem]) -> None:
 
 
 def _ranges(data: Any) -> _Wrong:
-    """Problems of ranges, which are two numbers each."""
+    """Errors about ranges that end before they begin."""
     return [
         (("data", "mutable_ranges"), f"has {[first, last]}, whose end is before its beginning")
         for first, last in getattr(data, "mutable_ranges", ())

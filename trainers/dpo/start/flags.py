@@ -19,11 +19,11 @@ def _range(text: str) -> list[int]:
     return [int(first), int(last)]
 
 
-_range.__name__ = "range"  # argparse says so
+_range.__name__ = "range"  # argparse shows it in errors
 
 
 def parted(folder: str) -> tuple[str, str]:
-    """The folder in which a folder lies, and its name.
+    """Split a folder's path into the folder above it and its name.
 
     Raises:
         ConfigError: it has no name, or a variable in it is not set.
@@ -94,6 +94,8 @@ _BEFORE_ITS_MISTAKE = re.compile(rf"(^|: )(?:task_kwargs\.)?({_FIELDS})((?:\.\d+
 
 
 def with_flags(text: str) -> str:
-    """A message about fields, with the flags that set them in place of the core's paths."""
-    named = _BEFORE_ITS_MISTAKE.sub(lambda at: f"{at[1]}{at[2]}{at[3]} ({_FLAGS[at[2]]}):", text)
+    """Add to a message about fields the flags that set them, and remove `task_kwargs.`."""
+    named = _BEFORE_ITS_MISTAKE.sub(
+        lambda match: f"{match[1]}{match[2]}{match[3]} ({_FLAGS[match[2]]}):", text
+    )
     return named.replace("task_kwargs.", "")

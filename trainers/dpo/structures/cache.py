@@ -2,11 +2,11 @@
 
     <folder>/
       atoms.npy, resolved.npy, …   an array of each field of `Chain`, chain after chain
-      index.json                   which files there were, and their chains; sealed by a checksum
+      index.json                   which files were read, and their chains; with a checksum
 
-The folder's name follows from the bytes of the structures' files, from the version of this format, and from
-that of the library that read them. So a file that has changed has another cache, and what a training that is
-under way has open stays as it was.
+The folder's name follows from the content of the structure files, and from the versions of this format and of
+gemmi, which reads them. So a file that has changed has another cache, and the one that a running training
+uses stays as it is.
 """
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
@@ -50,10 +50,10 @@ _EMPTY = Chain("", "", *(numpy.zeros((0, 4, 3), numpy.float32), numpy.zeros(0, n
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
 _SEVERAL_PROCESSES_FROM = 64
-"""Files: fewer are read by this process before others have started."""
+"""Number of files from which on several processes read them: fewer are read before others have started."""
 _MOST_PROCESSES = 16
 _SHOWN = 5
-"""Problems of one kind; of more there is a count."""
+"""Number of problems of one kind that an error lists; the others are counted."""
 _ADVICE = "the system does so where memory is short; start again with more of it, or fewer cores (taskset)"
 
 
@@ -67,7 +67,7 @@ class Outline(Section, frozen=True):
 
 
 class File(Section, frozen=True):
-    """A structure file, wherever it lies."""
+    """A structure file, known by its content."""
 
     digest: str
     """SHA-256 of its bytes."""
@@ -75,16 +75,16 @@ class File(Section, frozen=True):
 
 
 class Index(Section, frozen=True, kw_only=True):
-    """What a cache holds."""
+    """The content of a cache."""
 
     format: str
     files: list[File]
     sums: dict[str, int]
-    """CRC-32 of each of the other files."""
+    """CRC-32 of each array's file."""
 
 
 class Structures:
-    """The chains of files, by their numbers; it can be pickled, and travels as the folder's path."""
+    """The chains of structure files, by number. Its pickle is only the folder's path."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -100,7 +100,7 @@ class Structures:
                     raise ConfigError([f"is damaged: {name}.npy does not fit to the index"], str(folder))
 
     def __len__(self) -> int:
-        """How many files."""
+        """The number of files."""
         return len(self.index.files)
 
     def digest(self, file: int) -> str:
@@ -128,10 +128,12 @@ class Structures:
 def structures_of(
     files: Sequence[Path], source: Path, *, cache: Path | None = None, processes: int | None = None
 ) -> Structures:
-    """The structures of files, from a cache beside `source`, their list or folder; made where there is none.
+    """The structures of files, from a cache next to `source`, their list or folder; it is made if it is
+    missing.
 
-    It is made in the folder `cache` where nothing can be written there. Of several processes one makes it and
-    the others wait; it is there whole, or not at all. `processes` read files; None: one a core, for many.
+    It is made in the folder `cache` if nothing can be written next to `source`. Of several processes, one
+    makes it and the others wait; it is complete or absent. `processes`: how many read files; None: one per
+    core, if there are many files.
 
     Raises:
         ConfigError: files cannot be read, or the cache cannot be written.
@@ -165,7 +167,7 @@ def _refused(source: Path, why: str) -> str:
 
 
 def first_few(problems: Sequence[str]) -> list[str]:
-    """The first few of many problems of one kind, and how many more there are."""
+    """The first few of several problems of one kind, and how many more there are."""
     more = len(problems) - _SHOWN
     return [*problems[:_SHOWN], *([f"and {more:,} more of this kind"] if more > 0 else [])]
 
@@ -237,20 +239,20 @@ def _write(folder: Path, read: Sequence[_Read]) -> None:
     sums = {}
     for name in (*_OF_MODELLED, *_OF_ALL):
         path = folder / f"{name}.npy"
-        with SummedFile(path) as file:  # into a plain one numpy writes past Python, which hides a full disk
+        with SummedFile(path) as file:  # numpy bypasses Python for plain files, which hides a full disk
             numpy.save(
                 cast("IO[bytes]", file),
                 numpy.concatenate([getattr(_EMPTY, name), *(getattr(c, name) for c in chains)]),
             )
         sums[path.name] = file.crc32
-    found = [
+    entries = [
         File(
             each.digest,
             [Outline(c.name, c.label, len(c.native), len(c.sequence)) for c in each.chains],
         )
         for each in read
     ]
-    index = Index(format=_version(), files=found, sums=sums)
+    index = Index(format=_version(), files=entries, sums=sums)
     write_checksummed(folder / INDEX, checksummed(msgspec.to_builtins(index)))
 
 
@@ -265,7 +267,7 @@ def _index(folder: Path) -> Index:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether a cache is there, with every byte that was written."""
+    """Whether a cache exists and each of its files has its checksum."""
     try:
         sums = _index(folder).sums
         return all(sum_of(folder / name) == total for name, total in sums.items())

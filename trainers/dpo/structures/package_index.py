@@ -1,6 +1,7 @@
 """Source distributions from a Python package index, as files: nothing in them is built or run.
 
-The index is asked as the standard says (PEP 503 and 691), because pip would first build what it fetches.
+The index is queried by its standard protocol (PEP 503 and 691), because pip would first build what it
+fetches.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from castoff.trainers.configuration.fields import ConfigError
 _PYPI = "https://pypi.org/simple"
 _PIECE = 1 << 20
 _PATIENCE = 60.0
-"""Seconds without a word from the server."""
+"""Seconds to wait for data from the server."""
 
 logger = logging.getLogger(__name__)
 
@@ -42,23 +43,23 @@ class Archive(NamedTuple):
 
 
 def index_address() -> str:
-    """The index that pip would ask: from the environment, or its configuration, else PyPI."""
-    if given := os.environ.get("PIP_INDEX_URL"):
-        return given
-    asked = subprocess.run(
+    """The index that pip would use: from the environment or pip's configuration, else PyPI."""
+    if index := os.environ.get("PIP_INDEX_URL"):
+        return index
+    pip = subprocess.run(
         [sys.executable, "-m", "pip", "config", "get", "global.index-url"],
         capture_output=True,
         text=True,
         check=False,
     )
-    return asked.stdout.strip() or _PYPI
+    return pip.stdout.strip() or _PYPI
 
 
 def fetched(archive: Archive, folder: Path, index: str) -> Path:
-    """The archive in a folder, fetched where it is not there; what an earlier try has fetched is kept.
+    """Fetch an archive to a folder, unless it is there; an interrupted download is resumed.
 
     Raises:
-        ConfigError: the index cannot be reached, does not have it, or has another file of that name.
+        ConfigError: the index cannot be reached, does not have the archive, or has another file of that name.
     """
     path = folder / archive.file
     if path.exists() and _sum_of(path) == archive.sha256:
@@ -80,7 +81,7 @@ def fetched(archive: Archive, folder: Path, index: str) -> Path:
 
 
 def _address(archive: Archive, index: str) -> str:
-    """Where the index says that the archive is."""
+    """The address that the index gives for the archive."""
     page = f"{index.rstrip('/')}/{archive.name}/"
     accept = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
     try:
@@ -98,10 +99,10 @@ def _address(archive: Archive, index: str) -> str:
                 [f"{_shown(page)} is not a page of a package index; name another one, as --index {_PYPI}"]
             ) from error
     else:
-        found = re.findall(r"""<a\s[^>]*?href=["']([^"']*)["']""", content.decode(errors="replace"), re.I)
+        addresses = re.findall(r"""<a\s[^>]*?href=["']([^"']*)["']""", content.decode(errors="replace"), re.I)
         links = [
             link
-            for link in map(unescape, found)
+            for link in map(unescape, addresses)
             if unquote(urlsplit(link).path).rpartition("/")[2] == archive.file
         ]
     if not links:
@@ -112,16 +113,16 @@ def _address(archive: Archive, index: str) -> str:
 
 
 def _download(address: str, part: Path, archive: Archive) -> None:
-    """Fetch what is not in `part` yet."""
-    there = part.stat().st_size if part.exists() else 0
+    """Download what `part` does not have yet."""
+    size = part.stat().st_size if part.exists() else 0
     try:
         try:
-            answer = _opened(address, {"Range": f"bytes={there}-"} if there else {})
+            answer = _opened(address, {"Range": f"bytes={size}-"} if size else {})
         except HTTPError as error:
             if error.code != 416:
                 raise
             error.close()
-            return  # there is nothing behind what is there
+            return  # `part` is already complete
         with answer, part.open("ab" if answer.status == 206 else "wb") as file:
             while block := answer.read(_PIECE):
                 file.write(block)
@@ -137,7 +138,7 @@ def _download(address: str, part: Path, archive: Archive) -> None:
 
 
 def _opened(address: str, headers: dict[str, str]) -> Any:
-    """An answer; a name and password in the address are sent as a server expects them."""
+    """Open an address; a user name and password in it are sent as basic authentication."""
     parts = urlsplit(address)
     if parts.username:
         words = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
@@ -148,17 +149,18 @@ def _opened(address: str, headers: dict[str, str]) -> Any:
 
 
 def _shown(address: str) -> str:
-    """An address without name and password."""
+    """An address without user name and password."""
     parts = urlsplit(address)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _unreachable(address: str, error: Exception) -> ConfigError:
-    why = getattr(error, "reason", None) or error
+    reason = getattr(error, "reason", None) or error
     return ConfigError(
         [
-            f"{_shown(address)} cannot be fetched ({why}); run this where there is a network, as on a login "
-            "node, name an index that is near with --index, or set https_proxy; what was fetched is kept"
+            f"{_shown(address)} cannot be fetched ({reason}); run this where there is a network, as on a "
+            "login node, name an index that is near with --index, or set https_proxy; what was fetched is "
+            "kept"
         ]
     )
 

@@ -1,9 +1,9 @@
 """Structures from PDB and mmCIF files, plain or gzip, by gemmi.
 
-What is read of a file are its protein chains in the first model. Waters, ligands, caps and nucleic acids are
-left out. A residue whose backbone is not whole is kept, and said not to be resolved; so nothing that
-follows a hole in a file is moved. Residues that a file names in its full sequence (SEQRES, entity_poly_seq),
-but does not model, are known, too, by gemmi's alignment of the two.
+Only the protein chains of a file's first model are read: not waters, ligands, caps and nucleic acids. A
+residue with an incomplete backbone is kept and marked as not resolved, so that a hole in the file moves no
+residue after it. Residues in the file's full sequence (SEQRES, entity_poly_seq) that are not modelled are
+included, by gemmi's alignment of the two.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from castoff.trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
 from castoff.trainers.dpo.structures.structure import Structure
 
 SUFFIXES = (".pdb", ".ent", ".cif", ".mmcif")
-"""Suffixes of structure files, which may end in .gz, too."""
+"""Suffixes of structure files, which may be followed by .gz."""
 
 _BACKBONE = (("N",), ("CA",), ("C",), ("O", "OT1", "O1", "OXT"))
-"""Its atoms, by each name that they have; the last residue's O may have that of the other oxygen."""
+"""The names of each backbone atom; the last residue's O may have the name of the other oxygen."""
 
 _NAMES = frozenset(name for names in _BACKBONE for name in names)
 
 _BONDS = (0.5, 4.0)
-"""Å between neighbours in a backbone, at least and at most: one that is longer joins nothing."""
+"""Smallest and largest distance in Å of bonded backbone atoms; with others, a residue is not resolved."""
 
 _OTHER_NAMES = {
     **dict.fromkeys(("HSD", "HSE", "HSP", "HID", "HIE", "HIP"), "H"),
@@ -42,7 +42,7 @@ _OTHER_NAMES = {
     "GLH": "E",
     "LYN": "K",
 }
-"""Residues as force fields name them by their protons and bonds."""
+"""Names that force fields give to residues by their protons and bonds."""
 
 Atoms = numpy.typing.NDArray[numpy.float32]
 Places = numpy.typing.NDArray[numpy.int32]
@@ -57,41 +57,41 @@ class Layout(Enum):
 
 
 class Chain(NamedTuple):
-    """A protein chain: `modelled` residues, and where they are among all."""
+    """A protein chain: its `modelled` residues, and their positions among all residues."""
 
     name: str
-    """The author's."""
+    """The author's name for the chain."""
     label: str
-    """The name that mmCIF gives it beside that; "" where there is none, or several."""
+    """The chain's other name in mmCIF; "" if it has none, or several."""
     atoms: Atoms
     """(modelled, 4, 3), in Å; 0 where a residue is not resolved."""
     resolved: numpy.typing.NDArray[numpy.bool_]
-    """(modelled,)."""
+    """(modelled,): whether a residue's backbone is whole."""
     native: Tokens
-    """(modelled,)."""
+    """(modelled,): the residues' tokens."""
     sequence: Tokens
-    """(full,): the full sequence; that of the modelled residues where the file says none that they fit in."""
+    """(full,): the full sequence, or the modelled residues if the file has no sequence that they fit into."""
     places: Places
-    """(modelled,): of each modelled residue in the full sequence."""
+    """(modelled,): the index of each modelled residue in the full sequence."""
     positions: Places
     """(full,): the number of each residue in the chain, from 0."""
     filled: Places
-    """(modelled,): the place of each, where each gap of residue numbers is filled, from 0."""
+    """(modelled,): the index of each modelled residue, from 0, if gaps of residue numbers are filled."""
 
     def places_in(self, layout: Layout) -> Places:
-        """(modelled,): where the modelled residues are in a sequence of this layout."""
+        """(modelled,): the indices of the modelled residues in a sequence of this layout."""
         if layout is Layout.MODELLED:
             return numpy.arange(len(self.native), dtype=numpy.int32)
         return self.places if layout is Layout.FULL else self.filled
 
     def length_in(self, layout: Layout) -> int:
-        """Residues of a sequence of this layout."""
+        """The number of residues in a sequence of this layout."""
         if layout is Layout.MODELLED:
             return len(self.native)
         return len(self.sequence) if layout is Layout.FULL else int(self.filled[-1]) + 1
 
     def laid_out(self, layout: Layout = Layout.FULL) -> Structure:
-        """The chain as a structure of its own, in which there are the residues of this layout."""
+        """The chain as a structure with the residues of this layout."""
         places, length = self.places_in(layout), self.length_in(layout)
         atoms = numpy.zeros((length, 4, 3), numpy.float32)
         atoms[places] = self.atoms
@@ -109,61 +109,61 @@ class Chain(NamedTuple):
 
 
 def read_structure(path: str | Path, chains: Sequence[str] | None = None) -> Structure:
-    """The chains of a file by their names, in this order; None: all that are proteins.
+    """Read the chains of a file that `chains` names, in this order; None: all protein chains.
 
-    Each has its full sequence, where the file says it, else its modelled residues.
+    Each has its full sequence, if the file has it, else its modelled residues.
 
     Raises:
-        ConfigError: it cannot be read, or has no such chain, or none at all.
+        ConfigError: the file cannot be read, or does not have the chains.
     """
-    found = read_chains(path)
-    if not found:
+    all_chains = read_chains(path)
+    if not all_chains:
         raise ConfigError(["holds no protein chain"], str(path))
     problems: list[str] = []
-    named = found if chains is None else chosen(found, chains, problems)
+    named = all_chains if chains is None else chosen(all_chains, chains, problems)
     if problems:
         raise ConfigError(problems, str(path))
     return joined([chain.laid_out() for chain in named])
 
 
 def joined(structures: Sequence[Structure]) -> Structure:
-    """Chains side by side as one structure."""
-    counts = numpy.cumsum([0, *(len(each.names) for each in structures)])
+    """Join chains to one structure, one after the other."""
+    counts = numpy.cumsum([0, *(len(part.names) for part in structures)])
     return Structure(
         numpy.concatenate([structure.atoms for structure in structures]),
-        numpy.concatenate([each.resolved for each in structures]),
-        numpy.concatenate([each.native for each in structures]),
-        numpy.concatenate([each.chains + n for each, n in zip(structures, counts, strict=False)]).astype(
+        numpy.concatenate([part.resolved for part in structures]),
+        numpy.concatenate([part.native for part in structures]),
+        numpy.concatenate([part.chains + n for part, n in zip(structures, counts, strict=False)]).astype(
             numpy.int32
         ),
-        numpy.concatenate([each.positions for each in structures]),
-        tuple(name for each in structures for name in each.names),
+        numpy.concatenate([part.positions for part in structures]),
+        tuple(name for part in structures for name in part.names),
     )
 
 
 def chosen(chains: Sequence[Chain], names: Sequence[str], problems: list[str]) -> list[Chain]:
-    """Chains by their names: the author's, or those of mmCIF where no author's chain and one alone has it.
+    """Find chains by name: the author's, or else mmCIF's, if exactly one chain has it.
 
-    Adds to `problems` which there are not.
+    Names that are not found are added to `problems`.
     """
-    found = []
+    matching = []
     for name in names:
         wanted = name.strip()
         matches = [chain for chain in chains if chain.name == wanted]
         matches = matches or [chain for chain in chains if chain.label == wanted != ""]
         if len(matches) == 1:
-            found.append(matches[0])
+            matching.append(matches[0])
         else:
-            there = ", ".join(chain.name or "' '" for chain in chains) or "none"
-            problems.append(f"has no protein chain {name!r}; there are {there}")
-    return found
+            available = ", ".join(chain.name or "' '" for chain in chains) or "none"
+            problems.append(f"has no protein chain {name!r}; there are {available}")
+    return matching
 
 
 def read_chains(path: str | Path) -> list[Chain]:
-    """All protein chains of a file.
+    """Read all protein chains of a file.
 
     Raises:
-        ConfigError: it is not there, is damaged, or holds no structure.
+        ConfigError: the file does not exist, is damaged, or holds no structure.
     """
     try:
         data = Path(path).read_bytes()
@@ -173,17 +173,17 @@ def read_chains(path: str | Path) -> list[Chain]:
 
 
 def chains_of(data: bytes, path: str) -> list[Chain]:
-    """All protein chains of what a file holds; `path` is for errors.
+    """All protein chains in the content of a file; `path` is for errors.
 
     Raises:
-        ConfigError: it is damaged, or holds no structure.
+        ConfigError: the file is damaged, or holds no structure.
     """
     structure = _parsed(_unpacked(data, path).removeprefix(BOM_UTF8), path)
     _name_chains(structure[0])
     structure.setup_entities()
     structure.assign_label_seq_id()
     of_mmcif = structure.input_format == gemmi.CoorFormat.Mmcif
-    found = []
+    chains = []
     for chain in structure[0]:
         parts = [
             part for span in chain.subchains() if (part := _part_of(span, structure.get_entity_of(span)))
@@ -191,14 +191,14 @@ def chains_of(data: bytes, path: str) -> list[Chain]:
         if parts:
             labels = {part.label for part in parts}
             label = labels.pop() if of_mmcif and len(labels) == 1 else ""
-            found.append(_chain(chain.name.strip(), label, parts))
-    return found
+            chains.append(_chain(chain.name.strip(), label, parts))
+    return chains
 
 
 def _name_chains(model: gemmi.Model) -> None:
-    """Give names to chains that have none, in which gemmi looks for no polymer.
+    """Name chains that have no name, because gemmi finds no polymers in them.
 
-    Several segments in one chain are chains of their own, as in what molecular dynamics writes.
+    If such a chain has several segments, as written by molecular dynamics, each becomes a chain.
     """
     nameless = next((chain for chain in model if not chain.name.strip()), None)
     if nameless is None:
@@ -211,10 +211,10 @@ def _name_chains(model: gemmi.Model) -> None:
     if len(segments) < 2:
         nameless.name = " "
         return
-    there = {chain.name for chain in model}
+    names = {chain.name for chain in model}
     model.remove_chain(nameless.name)
     for name, chain in segments.items():
-        chain.name = f"segment {name}" if name in there else name
+        chain.name = f"segment {name}" if name in names else name
         model.add_chain(chain)
 
 
@@ -259,7 +259,7 @@ class _Part(NamedTuple):
     numbers: list[int]
     places: list[int]
     sequence: list[int]
-    """Empty: the file says none, or the residues do not fit in it."""
+    """Empty: the file has none, or the residues do not fit into it."""
 
 
 def _part_of(span: gemmi.ResidueSpan, entity: gemmi.Entity | None) -> _Part | None:
@@ -297,14 +297,14 @@ def _chain(name: str, label: str, parts: Sequence[_Part]) -> Chain:
     filled: list[int] = []
     for part in parts:
         before = part.numbers[0] - 1
-        for number in part.numbers:  # insertion codes share one; where they fall, nobody knows of a gap
+        for number in part.numbers:  # may repeat (insertion codes) or fall, and then shows no gap
             filled.append((filled[-1] if filled else -1) + max(number - before, 1))
             before = number
     if all(part.sequence for part in parts):
         starts = numpy.cumsum([0, *(len(part.sequence) for part in parts)])
         sequence = numpy.array([token for part in parts for token in part.sequence], numpy.uint8)
         places = [n + place for n, part in zip(starts, parts, strict=False) for place in part.places]
-        sequence[places] = native  # what is modelled counts
+        sequence[places] = native  # modelled residues override it
         positions = list(range(len(sequence)))
     else:
         sequence, places, positions = native, list(range(len(native))), filled
@@ -326,18 +326,18 @@ _Alternative = tuple[gemmi.Residue, _Backbone]
 
 
 def _alternatives(group: gemmi.ResidueGroup) -> list[_Alternative]:
-    """The ways in which a place of a chain is modelled: kinds of residue, and of places of atoms."""
-    found: list[_Alternative] = []
+    """The alternatives in which a position of a chain is modelled: residues, and locations of their atoms."""
+    alternatives: list[_Alternative] = []
     for residue in group:
         if _is_amino(residue):
             atoms = [(name, atom.altloc, atom) for atom in residue if (name := atom.name) in _NAMES]
             letters = sorted({letter for _, letter, _ in atoms} - {"\0"}) or ["\0"]
-            found += [(residue, _backbone(atoms, letter)) for letter in letters]
-    return found
+            alternatives += [(residue, _backbone(atoms, letter)) for letter in letters]
+    return alternatives
 
 
 def _backbone(atoms: Sequence[tuple[str, str, gemmi.Atom]], letter: str) -> _Backbone:
-    """The atoms of N, CA, C and O that go with an alternative's letter: its own, and those that all share."""
+    """The backbone atoms of an alternative: those with its letter, and those that all alternatives share."""
     mine = {name: atom for name, altloc, atom in atoms if altloc == "\0"}
     mine.update((name, atom) for name, altloc, atom in atoms if altloc == letter)
     return tuple(next((mine[name] for name in names if name in mine), None) for names in _BACKBONE)
@@ -349,31 +349,31 @@ def _preference(alternative: _Alternative) -> tuple[int, float]:
 
 
 def _resolved(xyz: numpy.typing.NDArray[numpy.float64]) -> numpy.typing.NDArray[numpy.bool_]:
-    """Which residues (residues, 4, 3) have all atoms, each a bond's length from the one before."""
+    """Which residues (residues, 4, 3) have all atoms, each at a bond's length from the previous one."""
     shortest, longest = _BONDS
     finite: numpy.typing.NDArray[numpy.bool_] = numpy.logical_and.reduce(
         numpy.isfinite(xyz.reshape(len(xyz), 12)), axis=1
     )
     bonds = numpy.linalg.norm(numpy.diff(numpy.where(finite[:, None, None], xyz, 0.0), axis=1), axis=2)
-    found: numpy.typing.NDArray[numpy.bool_] = numpy.logical_and.reduce(
+    resolved: numpy.typing.NDArray[numpy.bool_] = numpy.logical_and.reduce(
         [finite, bonds.min(axis=1) >= shortest, bonds.max(axis=1) <= longest]
     )
-    return found
+    return resolved
 
 
 def _is_amino(residue: gemmi.Residue) -> bool:
-    """Whether it is an amino acid by its name, or, where that says nothing, by its atoms."""
+    """Whether a residue is an amino acid: by its name, or by its atoms if its name is unknown."""
     amino, nucleic = _kind(residue.name)
     if amino or nucleic:
         return amino
     atoms = {atom.name: atom for atom in residue}
-    # An ion of calcium is a CA, too, and where a file names no elements, a carbon may be taken for one.
+    # A calcium ion is also called CA, and in a file without elements, a carbon may be taken for one.
     return "CA" in atoms and (atoms["CA"].element.name == "C" or {"N", "C"} <= atoms.keys())
 
 
 @cache
 def _kind(name: str) -> tuple[bool, bool]:
-    """Whether residues of this name are known as amino acids, and as nucleic acids."""
+    """Whether a residue's name is known as that of an amino acid, and as that of a nucleic acid."""
     kind = gemmi.find_tabulated_residue(name)
     return name in _OTHER_NAMES or kind.is_amino_acid(), kind.is_nucleic_acid()
 
@@ -382,5 +382,5 @@ def _kind(name: str) -> tuple[bool, bool]:
 def _token(name: str) -> int:
     """The token of a residue by its name; a modified one counts as its original."""
     letter = _OTHER_NAMES.get(name) or gemmi.find_tabulated_residue(name).one_letter_code.upper()
-    found = LETTERS.find(letter)
-    return UNKNOWN if found < 0 else found
+    token = LETTERS.find(letter)
+    return UNKNOWN if token < 0 else token

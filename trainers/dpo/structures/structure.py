@@ -11,17 +11,17 @@ from castoff.trainers.dpo.alphabet import Tokens
 
 
 class Structure(NamedTuple):
-    """The chains of a file that were asked for, one after the other."""
+    """The requested chains of a file, one after the other."""
 
     atoms: numpy.typing.NDArray[numpy.float32]
     """(length, 4, 3), in Å: N, CA, C and O; 0 where a residue is not resolved."""
     resolved: numpy.typing.NDArray[numpy.bool_]
-    """(length,): all four atoms are known, and are where atoms can be."""
+    """(length,): whether all four atoms are known, at possible distances."""
     native: Tokens
-    """(length,): the residue that the file has; UNKNOWN where it says none."""
+    """(length,): the residue that the file has; UNKNOWN if it has none."""
     chains: numpy.typing.NDArray[numpy.int32]
     """(length,): the number of each residue's chain among `names`."""
     positions: numpy.typing.NDArray[numpy.int32]
-    """(length,): its number in its chain, from 0; residues that are not resolved are counted."""
+    """(length,): the residue's number in its chain, from 0; residues that are not resolved are counted."""
     names: tuple[str, ...]
     """Names of the chains."""

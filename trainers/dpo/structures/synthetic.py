@@ -1,7 +1,7 @@
 """Synthetic structures: helices, strands and turns, with the residues typical of each.
 
-They fold into nothing. But which residue stands where follows from the backbone, so there is something to
-learn, for who wants to try everything before there are real ones.
+They do not fold. But their residues follow from the backbone, so a network can learn something before there
+are real structures.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Segment(NamedTuple):
 
     phi: float
     psi: float
-    """Degrees."""
+    """Degrees, as `phi`."""
     residues: str
-    """At home there, each as often as it stands here."""
+    """Residues of this backbone, each as often as it occurs in this text."""
     lengths: tuple[int, int]
 
 
@@ -43,20 +43,20 @@ _AT_CA, _AT_C, _AT_N, _TO_O = 111.0, 116.6, 121.7, 120.1
 
 
 def write_structures(folder: str | Path, number: int, *, seed: int = 0, shortest: int = 24) -> list[Path]:
-    """PDB files of one chain each, made-1.pdb and so on; of `shortest` to twice as many residues."""
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
+    """Write PDB files, made-1.pdb and so on, of one chain each, with `shortest` to twice as many residues."""
+    directory = Path(folder)
+    directory.mkdir(parents=True, exist_ok=True)
     paths = []
     for index in range(number):
         generator = numpy.random.default_rng((seed, index))
         structure = made_up(int(generator.integers(shortest, 2 * shortest + 1)), generator)
-        paths.append(place / f"made-{index + 1}.pdb")
+        paths.append(directory / f"made-{index + 1}.pdb")
         structure.write_pdb(str(paths[-1]))
     return paths
 
 
 def made_up(length: int, generator: numpy.random.Generator) -> gemmi.Structure:
-    """A structure of one chain, A."""
+    """Make a structure of one chain, A."""
     chain = gemmi.Chain("A")
     psi_before = 0.0
     atoms: list[Point] = [numpy.zeros(3), numpy.array([_N_CA, 0, 0])]
@@ -80,18 +80,19 @@ def made_up(length: int, generator: numpy.random.Generator) -> gemmi.Structure:
 
 
 def _residues(length: int, generator: numpy.random.Generator) -> Iterator[tuple[Segment, str]]:
-    """Segments of random kinds, one after the other, until there are so many residues."""
-    left = length
-    while left:
+    """Yield the residues of random segments, one after the other, until there are `length`."""
+    remaining = length
+    while remaining:
         segment = SEGMENTS[generator.integers(len(SEGMENTS))]
-        for _ in range(min(left, int(generator.integers(*segment.lengths, endpoint=True)))):
+        for _ in range(min(remaining, int(generator.integers(*segment.lengths, endpoint=True)))):
             yield segment, segment.residues[generator.integers(len(segment.residues))]
-            left -= 1
+            remaining -= 1
 
 
 def _placed(three: Sequence[Point], bond: float, angle: float, torsion: float) -> Point:
-    """A fourth atom, from its bond, angle and torsion to the three before it (Parsons et al., Journal of
-    Computational Chemistry 26, 2005)."""
+    """Place a fourth atom by its bond, angle and torsion to the three before it (Parsons et al., Journal of
+    Computational Chemistry 26, 2005).
+    """
     first, second, third = three
     along = third - second
     along /= numpy.linalg.norm(along)
@@ -108,14 +109,14 @@ def _placed(three: Sequence[Point], bond: float, angle: float, torsion: float) -
     return placed
 
 
-def _residue(number: int, letter: str, places: list[Point]) -> gemmi.Residue:
+def _residue(number: int, letter: str, positions: list[Point]) -> gemmi.Residue:
     residue = gemmi.Residue()
     residue.name = gemmi.expand_one_letter(letter, gemmi.ResidueKind.AA)
     residue.seqid = gemmi.SeqId(number, " ")
-    for name, place in zip(("N", "CA", "C", "O"), places, strict=True):
+    for name, position in zip(("N", "CA", "C", "O"), positions, strict=True):
         atom = gemmi.Atom()
         atom.name, atom.element = name, gemmi.Element(name[0])
-        atom.pos = gemmi.Position(*place)
+        atom.pos = gemmi.Position(*position)
         atom.occ = 1.0
         residue.add_atom(atom)
     return residue
