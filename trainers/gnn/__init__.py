@@ -1,7 +1,7 @@
 """Graph networks: causal sets read or generated, networks of blocks and heads, and what trains them.
 
-Has the names that scripts for QuantumGrav use, so `import castoff.trainers.gnn as QG` stands where
-`import QuantumGrav as QG` did. Each is loaded when it is first used.
+It has the names that QuantumGrav's scripts use, so `import castoff.trainers.gnn as QG` replaces `import
+QuantumGrav as QG`. Each is loaded at its first use.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name's module when it is asked for (PEP 562)."""
+    """Import a name's module at its first use (PEP 562)."""
     from importlib import import_module
 
     if name in _MODULES:
@@ -88,5 +88,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The names that are loaded late are offered, too."""
+    """List the names that are loaded late, too."""
     return sorted({*globals(), *__all__})

@@ -10,7 +10,7 @@ DESCRIPTION = "Train a network on graphs: causal sets that are read or generated
 
 
 def main() -> None:
-    """Train on this rank what the command line says."""
+    """Train the command line's configuration on this rank."""
     run("gnn", DESCRIPTION, ("torch", "torch_geometric"), _train)
 
 

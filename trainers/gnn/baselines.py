@@ -17,7 +17,7 @@ Truths: TypeAlias = "numpy.typing.NDArray[numpy.bool_]"
 
 TREES = 200
 LEAF = 2
-"""Causal sets in a leaf, at least: better here than the one that scikit-learn starts from."""
+"""Smallest number of causal sets in a leaf: better for these data than scikit-learn's default."""
 
 
 FOREST = f"forest on {len(SCALARS)} scalars"
@@ -26,20 +26,20 @@ ROUNDED = "Myrheim-Meyer, clipped and rounded"
 
 
 class Sets(NamedTuple):
-    """What is known of some causal sets."""
+    """Features and true properties of several causal sets."""
 
     scalars: Numbers
     """(sets, SCALARS)."""
     manifold_like: Truths
     dimension: Numbers
-    """0: it has none."""
+    """The dimension of each set; 0 if it has none."""
     kind: numpy.typing.NDArray[numpy.int64]
     features: Numbers
-    """(sets, any number): mean and standard deviation of each feature of the elements."""
+    """(sets, any number): mean and standard deviation of each feature over a set's elements."""
 
 
 class Guess(NamedTuple):
-    """What something says of the held-out sets; None: it says nothing of that."""
+    """What a method predicts for the held-out sets; None: it does not predict this."""
 
     name: str
     manifold_like: Truths | None
@@ -47,7 +47,7 @@ class Guess(NamedTuple):
 
 
 def sets_of(graphs: Iterable[Any]) -> Sets:
-    """What generated graphs say of themselves."""
+    """Collect features and targets from generated graphs."""
     rows, features = [], []
     for graph in graphs:
         rows.append((graph.graph_features, graph.y, graph.kind))
@@ -63,9 +63,9 @@ def sets_of(graphs: Iterable[Any]) -> Sets:
 
 
 def estimates(train: Sets, test: Sets) -> list[Guess]:
-    """The dimension by counting: as it comes, clipped to the dimensions there are, and rounded."""
-    known = train.dimension[train.dimension > 0]
-    low, high = (known.min(), known.max()) if len(known) else (-numpy.inf, numpy.inf)
+    """Dimensions estimated by counting: raw, clipped to the dimensions of training sets, and rounded."""
+    dimensions = train.dimension[train.dimension > 0]
+    low, high = (dimensions.min(), dimensions.max()) if len(dimensions) else (-numpy.inf, numpy.inf)
     raw = _scalar(test, "Myrheim-Meyer")
     clipped = numpy.clip(raw, low, high)
     inside = numpy.clip(_scalar(test, "Myrheim-Meyer inside"), low, high)
@@ -81,19 +81,21 @@ def estimates(train: Sets, test: Sets) -> list[Guess]:
 
 
 def threshold(train: Sets, test: Sets) -> Guess:
-    """The ordering fraction above or below which the most training sets are judged right."""
+    """The threshold on the ordering fraction that classifies the most training sets correctly."""
     fractions = _scalar(train, "ordering fraction")
     order = numpy.argsort(fractions, kind="stable")
-    found, manifold = fractions[order], train.manifold_like[order]
-    # Right where the first so many are said to be no manifold, and the others to be one.
-    right = numpy.concatenate([[0], numpy.cumsum(~manifold)]) + manifold.sum()
-    right = right - numpy.concatenate([[0], numpy.cumsum(manifold)])
-    ends = numpy.concatenate([[-numpy.inf], (found[1:] + found[:-1]) / 2, [numpy.inf]])
-    between = numpy.concatenate([[True], found[1:] > found[:-1], [True]])  # equal ones stay together
+    ordered, is_manifold = fractions[order], train.manifold_like[order]
+    # right[i]: correct answers if the first i sets are classified as not manifold-like, and the others as
+    # manifold-like.
+    right = numpy.concatenate([[0], numpy.cumsum(~is_manifold)]) + is_manifold.sum()
+    right = right - numpy.concatenate([[0], numpy.cumsum(is_manifold)])
+    ends = numpy.concatenate([[-numpy.inf], (ordered[1:] + ordered[:-1]) / 2, [numpy.inf]])
+    # Equal fractions stay together.
+    between = numpy.concatenate([[True], ordered[1:] > ordered[:-1], [True]])
     above = int(numpy.where(between, right, -1).argmax())
-    below = int(numpy.where(between, len(found) - right, -1).argmax())
+    below = int(numpy.where(between, len(ordered) - right, -1).argmax())
     seen = _scalar(test, "ordering fraction")
-    if right[above] >= len(found) - right[below]:
+    if right[above] >= len(ordered) - right[below]:
         return Guess(_THRESHOLD, seen > ends[above], None)
     return Guess(_THRESHOLD, seen <= ends[below], None)
 
@@ -102,44 +104,46 @@ _THRESHOLD = "threshold on the ordering fraction"
 
 
 def forest(train: Sets, test: Sets, *, full: bool = False) -> Guess | None:
-    """scikit-learn's random forests on SCALARS, trained on the training sets; None: it is not installed.
+    """Predictions of scikit-learn's random forests, trained on SCALARS; None: scikit-learn is not installed.
 
-    `full`: on the features, too.
+    `full`: train them on the features, too.
     """
     try:
         from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
     except ModuleNotFoundError:
         return None
-    given = {"n_estimators": TREES, "min_samples_leaf": LEAF, "random_state": 0}
-    given_of_train, given_of_test = (
-        numpy.concatenate([each.scalars, each.features], axis=1) if full else each.scalars
-        for each in (train, test)
+    settings = {"n_estimators": TREES, "min_samples_leaf": LEAF, "random_state": 0}
+    train_input, test_input = (
+        numpy.concatenate([sets.scalars, sets.features], axis=1) if full else sets.scalars
+        for sets in (train, test)
     )
-    judge = RandomForestClassifier(**given).fit(given_of_train, train.manifold_like)
-    known = train.dimension > 0
+    judge = RandomForestClassifier(**settings).fit(train_input, train.manifold_like)
+    has_dimension = train.dimension > 0
     dimension = None
-    if known.any():
-        measure = RandomForestRegressor(**given).fit(given_of_train[known], train.dimension[known])
-        dimension = measure.predict(given_of_test)
-    return Guess(FULL_FOREST if full else FOREST, judge.predict(given_of_test), dimension)
+    if has_dimension.any():
+        measure = RandomForestRegressor(**settings).fit(
+            train_input[has_dimension], train.dimension[has_dimension]
+        )
+        dimension = measure.predict(test_input)
+    return Guess(FULL_FOREST if full else FOREST, judge.predict(test_input), dimension)
 
 
 def guesses(train: Sets, test: Sets) -> list[Guess]:
-    """All of them."""
-    found = [
+    """The predictions of all baselines."""
+    all_guesses = [
         forest(train, test),
         forest(train, test, full=True),
         threshold(train, test),
         *estimates(train, test),
     ]
-    return [each for each in found if each is not None]
+    return [guess for guess in all_guesses if guess is not None]
 
 
 # --- How good a guess is --------------------------------------------------------------------------------
 
 
 def accuracy(guess: Guess, test: Sets, among: Truths | None = None) -> float | None:
-    """The share of the sets that are judged right."""
+    """The share of sets that are classified correctly; `among` selects the sets."""
     if guess.manifold_like is None:
         return None
     right = guess.manifold_like == test.manifold_like
@@ -147,7 +151,7 @@ def accuracy(guess: Guess, test: Sets, among: Truths | None = None) -> float | N
 
 
 def macro_f1(guess: Guess, test: Sets) -> float | None:
-    """The mean of the two classes' F1 scores; a class that is neither there nor guessed does not count."""
+    """The mean of the two classes' F1 scores; a class that neither occurs nor is predicted does not count."""
     if guess.manifold_like is None:
         return None
     scores = []
@@ -165,10 +169,10 @@ def dimension_error(guess: Guess, test: Sets, among: Truths | None = None) -> fl
     """The mean absolute error over the sets that have a dimension."""
     if guess.dimension is None:
         return None
-    known = test.dimension > 0
+    has_dimension = test.dimension > 0
     if among is not None:
-        known = known & among
-    return _mean(numpy.abs(guess.dimension - test.dimension)[known])
+        has_dimension = has_dimension & among
+    return _mean(numpy.abs(guess.dimension - test.dimension)[has_dimension])
 
 
 def _mean(values: Sequence[float] | numpy.typing.NDArray[Any]) -> float | None:

@@ -13,23 +13,24 @@ from castoff.trainers.configuration.fields import ConfigError
 __all__ = ["manifold_and_dimension"]
 
 MANIFOLD_LIKE, DIMENSION = 0, 1
-"""The heads, and the columns of `y` that they are for."""
+"""The numbers of the heads, and of the columns of `y` that they predict."""
 
 WEIGHT = 2.0
 """Weight of the dimension's error; that of the cross-entropy is 1."""
 
 BEND = 0.1
-"""Errors below this count by their square: sums of absolute errors have no gradient that ends at 0."""
+"""Errors below this count by their square, since the gradient of an absolute error does not end at 0."""
 
 
 def manifold_and_dimension(outputs: Mapping[int, Tensor], batch: Any) -> Tensor:
-    """Cross-entropy of head 0, a logit that a causal set is manifold-like, and the error of head 1.
+    """The cross-entropy of head 0, the logit of manifold-like, plus WEIGHT times the error of head 1, the
+    dimension.
 
-    `batch.y` (graphs, 2): 1 or 0, and the dimension; where that is 0 there is none, and no error. The mean
-    over all graphs, and of heads that are active.
+    `batch.y` (graphs, 2): 1 or 0, and the dimension; a graph with dimension 0 has none, and no error. The
+    mean is over all graphs, and only active heads count.
 
     Raises:
-        ConfigError: the outputs or the targets are not such.
+        ConfigError: the outputs or the targets have another form.
     """
     _check(outputs, batch)
     targets = batch.y.float()
@@ -47,10 +48,10 @@ def manifold_and_dimension(outputs: Mapping[int, Tensor], batch: Any) -> Tensor:
 def _check(outputs: Any, batch: Any) -> None:
     heads = set(outputs) if isinstance(outputs, Mapping) else set()
     if not heads or not heads <= {MANIFOLD_LIKE, DIMENSION}:
-        given = f"heads {sorted(heads)}" if heads else f"a {type(outputs).__name__}"
+        actual = f"heads {sorted(heads)}" if heads else f"a {type(outputs).__name__}"
         raise ConfigError(
             [
-                f"criterion: manifold_and_dimension is for the heads 0 and 1, but the model gives {given}; "
+                f"criterion: manifold_and_dimension is for the heads 0 and 1, but the model gives {actual}; "
                 "name a criterion of your own"
             ]
         )

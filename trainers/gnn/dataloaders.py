@@ -50,7 +50,7 @@ class DataLoaderFactory:
 
     @classmethod
     def from_config(cls: type[Kind], config: Mapping[str, Any] | Config) -> Kind:
-        """The factory of a configuration."""
+        """Make the factory of a configuration."""
         return cls(config)
 
     def prepare_dataset(
@@ -61,23 +61,23 @@ class DataLoaderFactory:
         val_dataset: Any = None,
         test_dataset: Any = None,
     ) -> Splits:
-        """The three data sets: those given, parts of the one given, or what the section `data` says.
+        """The three data sets: those given, parts of the one given, or those of the section `data`.
 
         All ranks must call it.
 
         Raises:
-            ConfigError: both are given, or some of the three are missing.
+            ConfigError: `dataset` and others are given, or some of the three are missing.
         """
         three = (train_dataset, val_dataset, test_dataset)
-        given = [each for each in three if each is not None]
-        if given and (dataset is not None or len(given) < len(three)):
+        passed = [value for value in three if value is not None]
+        if passed and (dataset is not None or len(passed) < len(three)):
             raise ConfigError(
                 [
                     "prepare_dataset: takes train_dataset, val_dataset and test_dataset, or dataset, which "
                     "it splits; give all three or the one"
                 ]
             )
-        if given:
+        if passed:
             return Splits(*three)
         training, data = self.config.training, self.config.data
         seed_all(derived(MODEL, training.seed, 1))
@@ -86,7 +86,9 @@ class DataLoaderFactory:
             return prepared(data, training.seed, self.context, beside=folder)
         fractions = list(data.get("split") or split or DEFAULT_SPLIT)
         if dataset is None:
-            arguments = {name: each for name, each in resolved(dict(data), "data").items() if name != "split"}
+            arguments = {
+                name: value for name, value in resolved(dict(data), "data").items() if name != "split"
+            }
             dataset = construct(arguments.pop("dataset"), arguments, "data", "data.dataset")
         return Splits(*split_in_parts(dataset, fractions, training.seed))
 
@@ -99,7 +101,7 @@ class DataLoaderFactory:
         test_dataset: Any = None,
         training_sampler: Any = None,
     ) -> tuple[TrainingLoader, EvaluationLoader, EvaluationLoader]:
-        """Loaders for a trainer's `run_training` and `run_test`, of what `prepare_dataset` gives.
+        """Loaders for a trainer's `run_training` and `run_test`, of the data sets from `prepare_dataset`.
 
         All ranks must call it.
 
@@ -118,14 +120,14 @@ class DataLoaderFactory:
         splits = self.prepare_dataset(dataset, split, train_dataset, val_dataset, test_dataset)
         agree_on_sizes(splits, self.context)
         if self.context.is_main:
-            words = "Training set size: %d, validation: %d, test: %d"
-            self.logger.info(words, *map(len, splits))
+            message = "Training set size: %d, validation: %d, test: %d"
+            self.logger.info(message, *map(len, splits))
         whole = judges_alone(self.config)
         return loaders(splits, self.config, self.context, GraphTask.collate, whole=whole)
 
 
 class DistributedDataLoaderFactory(DataLoaderFactory):
-    """QuantumGrav's name for it with several ranks, which share the data."""
+    """QuantumGrav's name for the factory with several ranks, which share the data."""
 
 
 def joined_rank() -> int:

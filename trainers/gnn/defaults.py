@@ -23,7 +23,7 @@ _HEAD: list[Any] = [
 ]
 _MEANS = [0.26, 4.1, 3.3, 3.8, 2.2, 0.94, 2.5, 0.61, 1.1, 0.83, 0.58]
 _SPREADS = [0.18, 0.32, 1.3, 3.0, 1.6, 0.47, 1.6, 0.40, 0.76, 0.67, 0.53]
-"""Spreads of SCALARS, in the default mix and sizes."""
+"""Means and spreads of SCALARS, for the default kinds and sizes of causal sets."""
 
 MODEL: dict[str, Any] = {
     "type": "GNNModel",
@@ -44,10 +44,10 @@ MODEL: dict[str, Any] = {
     },
     "downstream_tasks": [_HEAD, _HEAD],
 }
-"""Three blocks; the means and largest values of a set's elements beside its scalars; two heads.
+"""Three blocks; mean and max pooling next to the set's scalars; two heads.
 
-No batch norm, and no dropout before the largest values are taken: what is seen in training would be shifted
-against what is judged, by a tenth of a dimension.
+It has no batch norm, and no dropout before max pooling: these would shift outputs in training against those
+in evaluation, by a tenth of a dimension.
 """
 
 CRITERION = "manifold_and_dimension"
@@ -61,14 +61,14 @@ MONITORS: list[dict[str, Any]] = [
         "kwargs": {"head": 1, "column": 1, "where": 1},
     },
 ]
-"""`evaluator_tasks` of validation and test."""
+"""`evaluator_tasks` for validation and test."""
 
 
 def with_defaults(config: Config) -> Config:
-    """The same configuration, and what it does not say where `data.causets` generates its sets.
+    """Fill in what a configuration leaves out, if its `data.causets` generates causal sets.
 
-    A `model` that names no encoder has its own fields over those of MODEL. With the criterion that is built
-    in, heads that are active are measured; of a class of somebody's own nobody knows its heads.
+    The fields of a `model` that names no encoder override those of MODEL. With the built-in criterion, active
+    heads are measured, but not those of a custom network, which are unknown.
     """
     if config.task is not None:
         return config
@@ -88,7 +88,7 @@ def with_defaults(config: Config) -> Config:
 
 
 def _stepped_each_epoch(config: Config) -> Config:
-    """As QuantumGrav has it, a scheduler of torch's is stepped after each epoch if nothing else is said."""
+    """Step torch's schedulers after each epoch, as QuantumGrav does, if nothing else is configured."""
     training = config.training
     if training.lr_scheduler_type is None or training.lr_scheduler_per is not None:
         return config
@@ -98,13 +98,13 @@ def _stepped_each_epoch(config: Config) -> Config:
     return replace(config, training=replace(training, lr_scheduler_per="epoch"))
 
 
-def _over(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """What is set, and the defaults of what is not; a part of another type gets no arguments of theirs."""
-    types = [name.removesuffix("_type") for name in given if name.endswith("_type")]
+def _over(fields: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Add defaults for what is not set; a part whose type is set gets no default arguments."""
+    types = [name.removesuffix("_type") for name in fields if name.endswith("_type")]
     others = {f"{part}_{rest}" for part in types for rest in ("args", "kwargs")}
     defaults = {name: value for name, value in defaults.items() if name not in others}
-    both = {**defaults, **given}
-    for name, value in given.items():
+    both = {**defaults, **fields}
+    for name, value in fields.items():
         if isinstance(value, Mapping) and isinstance(defaults.get(name), Mapping):
             both[name] = _over(value, defaults[name])
     return both
@@ -117,8 +117,8 @@ def _measuring(evaluator: Evaluator | None, monitors: list[Monitor]) -> Evaluato
 
 
 def _monitors(model: Mapping[str, Any]) -> list[Monitor]:
-    """Monitors of active heads; numbers may be text, as `--set` leaves them."""
+    """The monitors of active heads. Heads' numbers may be text, as `--set` leaves them."""
     heads, active = model.get("downstream_tasks"), model.get("active_tasks")
     off = {str(head) for head, on in active.items() if on is False} if isinstance(active, Mapping) else set()
     on = {str(head) for head in range(len(heads) if isinstance(heads, list) else 0)} - off
-    return [Monitor(**each) for each in MONITORS if str(each["kwargs"]["head"]) in on]
+    return [Monitor(**monitor) for monitor in MONITORS if str(monitor["kwargs"]["head"]) in on]

@@ -1,4 +1,4 @@
-"""Early stopping, under the module's name that QuantumGrav has for it."""
+"""Early stopping, under QuantumGrav's name for the module."""
 
 from __future__ import annotations
 

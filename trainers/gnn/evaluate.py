@@ -1,7 +1,7 @@
-"""Evaluators to derive from, with QuantumGrav's names: classes that judge a whole set by themselves.
+"""Evaluators to derive from, with QuantumGrav's names: classes that evaluate a whole set by themselves.
 
 `Evaluator`, `Validator` and `Tester` keep a pandas table; `DefaultEvaluator`, `DefaultValidator` and
-`DefaultTester` are those of its older releases, which keep a list.
+`DefaultTester` are those of QuantumGrav's older releases, which keep a list.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ LOSSES = ("loss_avg", "loss_min", "loss_max")
 
 
 class _Judging:
-    """What both kinds have in common: a model, its batches, and the criterion's mean of each.
+    """The base of both kinds of evaluators: it applies a model and the criterion to each batch.
 
-    `device`: None means the model's.
+    `device`: None means the model's device.
     """
 
     def __init__(self, device: Any, criterion: Callable[..., Any], apply_model: Callable[..., Any] | None):
@@ -43,13 +43,13 @@ class _Judging:
 
     @torch.no_grad()
     def _judged(self, model: nn.Module, data_loader: Iterable[Any]) -> list[tuple[Tensor, int, Any, Any]]:
-        """The loss, the number of samples, the outputs and the batch, of each."""
+        """The loss, the number of samples, the outputs and the batch itself, for each batch."""
         model.eval()
         apply = self.apply_model or applied(model)
         device = next(model.parameters()).device if self.device is None else self.device
         judged = []
-        for each in data_loader:
-            batch = each.to(device)
+        for graphs in data_loader:
+            batch = graphs.to(device)
             outputs = apply(model, batch)
             loss = self._mean(outputs, batch, None).detach().cpu()
             judged.append((loss, samples_in(batch), outputs, batch))
@@ -57,13 +57,13 @@ class _Judging:
 
 
 class Evaluator(_Judging):
-    """Measures the criterion and what `evaluator_tasks` name: {name, monitor, args, kwargs} of each.
+    """Measures the criterion and the metrics in `evaluator_tasks`, each as {name, monitor, args, kwargs}.
 
     `data` is a table with a row for each evaluation. Meant for subclassing: override `evaluate` or
     `report`.
 
     Raises:
-        ConfigError: a task makes no sense.
+        ConfigError: an evaluator task makes no sense.
     """
 
     def __init__(
@@ -77,17 +77,17 @@ class Evaluator(_Judging):
 
         super().__init__(device, criterion, apply_model)
         problems: list[str] = []
-        given = [
+        monitors = [
             convert(dict(task), core.Monitor, f"evaluator_tasks.{number}", problems)
             for number, task in enumerate(evaluator_tasks or [])
         ]
         if problems:
             raise ConfigError(problems)
-        self.tasks = Monitors(given, "evaluator_tasks", found, LOSSES)
+        self.tasks = Monitors(monitors, "evaluator_tasks", found, LOSSES)
         self.data = pandas.DataFrame({name: pandas.Series([], dtype=object) for name in LOSSES})
 
     def evaluate(self, model: nn.Module, data_loader: Iterable[Any]) -> Any:
-        """Judge the model, and add a row to `data`, which is returned."""
+        """Evaluate the model, and add a row to `data`, which is returned."""
         judged = self._judged(model, data_loader)
         losses = torch.stack([loss for loss, *_ in judged]).double()
         counts = torch.tensor([count for _, count, *_ in judged], dtype=torch.float64)
@@ -108,18 +108,18 @@ class Evaluator(_Judging):
 
     @classmethod
     def from_config(cls: type[Kind], config: Mapping[str, Any]) -> Kind:
-        """One of {device, criterion, evaluator_tasks, apply_model}."""
+        """Make an evaluator from {device, criterion, evaluator_tasks, apply_model}."""
         arguments = resolved(dict(config))
         return cls(torch.device(arguments.pop("device")), **arguments)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The table, for a checkpoint."""
         return {"data": self.data}
 
     to_state_dict = state_dict
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take it up again."""
+        """Restore the table from a checkpoint."""
         self.data = state["data"]
 
 
@@ -153,7 +153,7 @@ class DefaultEvaluator(_Judging):
         return [loss for loss, *_ in self._judged(model, data_loader)]
 
     def report(self, data: Any) -> None:
-        """Keep and log what `evaluate` has returned."""
+        """Log the mean and the standard deviation of losses from `evaluate`, and add them to `data`."""
         losses = torch.as_tensor(data, dtype=torch.float64)
         mean, deviation = float(losses.mean()), float(losses.std(correction=0))
         self.logger.info("%s: loss %g, standard deviation %g", type(self).__name__, mean, deviation)

@@ -1,8 +1,8 @@
 """Metrics of a head's outputs over a whole set, by scikit-learn: F1 scores, accuracies, errors.
 
-Each is a class, made with its arguments and then called with what monitors are called with: the model's
-outputs and the targets, a list of each with an item a batch. Outputs are {number of a head: (graphs,
-numbers)}, or such a tensor itself; targets are (graphs, columns), or (graphs,) where there is one column.
+Each is a class, made with its arguments and then called like every monitor: with a list of the model's
+outputs and a list of the targets, an item for each batch. Outputs are {number of a head: (graphs, numbers)},
+or such a tensor itself; targets are (graphs, columns), or (graphs,) for one column.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _AVERAGES = ("macro", "weighted", "micro", "binary", "none")
 class _OfHead(ABC):
     """A metric that compares head `head` with column `column` of the targets.
 
-    `where`: another column; graphs count alone where it is above 0. NaN where no graph is left.
+    `where`: another column; only graphs for which it is above 0 count. NaN if no graph is left.
 
     Raises:
         ConfigError: an argument is not a whole number of at least 0.
     """
 
     def __init__(self, head: int = 0, column: int = 0, where: int | None = None):
-        given = {"head": head, "column": column, **({} if where is None else {"where": where})}
+        arguments = {"head": head, "column": column, **({} if where is None else {"where": where})}
         problems = [
             f"{name}: is {value!r}, but takes a whole number of at least 0"
-            for name, value in given.items()
+            for name, value in arguments.items()
             if type(value) is not int or value < 0
         ]
         if problems:
@@ -82,27 +82,27 @@ class _OfHead(ABC):
 
 
 def _of_scikit_learn(name: str) -> Callable[..., Any]:
-    """One of its metrics, imported when it is needed.
+    """Import one of scikit-learn's metrics when it is needed.
 
     torchmetrics differs in two: its ROC curve is that of sigmoids in float32, which are 1 for every logit
-    above 17, and it gives a class that nothing is of a score of 0.
+    above 17, and it gives a class without graphs a score of 0.
     """
-    found: Callable[..., Any] = getattr(importlib.import_module("sklearn.metrics"), name)
-    return found
+    metric: Callable[..., Any] = getattr(importlib.import_module("sklearn.metrics"), name)
+    return metric
 
 
 # --- Classes ------------------------------------------------------------------------------------------
 
 
 class _ByClass(_OfHead):
-    """A score of classes: `average` of macro, weighted, micro or binary; none: of each class.
+    """A score of classes: `average` is macro, weighted, micro or binary; with none, a score of each class.
 
-    One output is the logit of class 1 against 0; of several the largest one is the class. A class that
-    neither is there nor was predicted does not count, and has NaN as its own score.
+    A single output is the logit of class 1 against 0; of several outputs, the largest one is the class. A
+    class that neither occurs nor is predicted does not count, and its own score is NaN.
     """
 
     score: str
-    """What scikit-learn calls it."""
+    """scikit-learn's name of the score."""
 
     def __init__(
         self, average: str | None = "macro", head: int = 0, column: int = 0, where: int | None = None
@@ -122,14 +122,14 @@ class _ByClass(_OfHead):
     def measure(self, outputs: Array, wanted: Array) -> Any:
         """A number, or a list with one for each class."""
         score = _of_scikit_learn(self.score)
-        found, classes = _classes(outputs), max(outputs.shape[1], 2)
+        predicted, classes = _classes(outputs), max(outputs.shape[1], 2)
         true = _whole(wanted, classes)
         if self.average is None:
             labels = list(range(classes))
-            scores = score(true, found, average=None, labels=labels, zero_division=0)
-            there = {*true.tolist(), *found.tolist()}
-            return [float(each) if label in there else math.nan for label, each in enumerate(scores)]
-        return float(score(true, found, average=self.average, zero_division=0))
+            scores = score(true, predicted, average=None, labels=labels, zero_division=0)
+            occurring = {*true.tolist(), *predicted.tolist()}
+            return [float(value) if label in occurring else math.nan for label, value in enumerate(scores)]
+        return float(score(true, predicted, average=self.average, zero_division=0))
 
 
 class F1(_ByClass):
@@ -139,19 +139,19 @@ class F1(_ByClass):
 
 
 class Precision(_ByClass):
-    """The share of what was taken for a class that is of it."""
+    """The share of graphs that are of a class, among those predicted to be."""
 
     score = "precision_score"
 
 
 class Recall(_ByClass):
-    """The share of a class that was taken for it."""
+    """The share of a class's graphs that are predicted to be of it."""
 
     score = "recall_score"
 
 
 class Accuracy(_OfHead):
-    """The share of graphs whose class was found."""
+    """The share of graphs whose class is predicted correctly."""
 
     def measure(self, outputs: Array, wanted: Array) -> float:
         """A number from 0 to 1."""
@@ -159,9 +159,9 @@ class Accuracy(_OfHead):
 
 
 class RocAuc(_OfHead):
-    """The area under the curve of true over false positives, of one output, the logit of class 1.
+    """The area under the ROC curve, of true over false positives, of one output, the logit of class 1.
 
-    NaN where there is one class alone, or an output that is not a number.
+    NaN if there is only one class, or an output is not finite.
     """
 
     def measure(self, outputs: Array, wanted: Array) -> float:
@@ -176,37 +176,37 @@ class RocAuc(_OfHead):
 
 
 class _OfNumbers(_OfHead):
-    """A metric of one output that is a number; NaN where it or its target is not finite, or of too few."""
+    """A metric of one output that is a number; NaN if a value is not finite, or there are too few graphs."""
 
     score: str
-    """What scikit-learn calls it."""
+    """scikit-learn's name of the score."""
     least = 1
-    """Graphs that it takes."""
+    """Smallest number of graphs."""
 
     def measure(self, outputs: Array, wanted: Array) -> float:
         """A number, in the target's unit or without any."""
-        found = _single(outputs, self.head)
-        if len(wanted) < self.least or not (numpy.isfinite(found).all() and numpy.isfinite(wanted).all()):
+        predicted = _single(outputs, self.head)
+        if len(wanted) < self.least or not (numpy.isfinite(predicted).all() and numpy.isfinite(wanted).all()):
             return math.nan
-        return float(_of_scikit_learn(self.score)(wanted, found))
+        return float(_of_scikit_learn(self.score)(wanted, predicted))
 
 
 class MeanAbsoluteError(_OfNumbers):
-    """How far outputs lie from their targets, on average."""
+    """The mean absolute difference between outputs and targets."""
 
     score = "mean_absolute_error"
 
 
 class RootMeanSquaredError(_OfNumbers):
-    """The same, with large errors counting for more."""
+    """The root of the mean squared difference between outputs and targets."""
 
     score = "root_mean_squared_error"
 
 
 class R2(_OfNumbers):
-    """The share of the targets' variance that outputs explain: 1 is all, 0 what their mean does.
+    """The share of the targets' variance that outputs explain: 1 is all, 0 as much as the targets' mean.
 
-    NaN of fewer than two graphs.
+    NaN for fewer than two graphs.
     """
 
     score = "r2_score"
@@ -220,8 +220,8 @@ def _of_head(outputs: Any, head: int) -> Tensor:
     """A head's outputs of a batch, (graphs, numbers)."""
     if isinstance(outputs, Mapping):
         if head not in outputs:
-            there = ", ".join(map(str, outputs))
-            raise ConfigError([f"head: is {head}, but the model gave the outputs of {there}"])
+            heads = ", ".join(map(str, outputs))
+            raise ConfigError([f"head: is {head}, but the model gave the outputs of {heads}"])
         outputs = outputs[head]
     elif head:
         raise ConfigError([f"head: is {head}, but the model gave {in_words(outputs)}, no dict of heads"])
@@ -246,7 +246,7 @@ def _column(table: Tensor, number: int, argument: str) -> Tensor:
 
 
 def _classes(outputs: Array) -> Array:
-    """The class that each row means."""
+    """The class that each row predicts."""
     if outputs.shape[1] == 1:
         logits: Array = (outputs[:, 0] > 0).astype(numpy.int64)
         return logits
@@ -255,17 +255,17 @@ def _classes(outputs: Array) -> Array:
 
 
 def _whole(wanted: Array, classes: int) -> Array:
-    """Targets as numbers of classes.
+    """Targets as class numbers.
 
     Raises:
-        ConfigError: some are none.
+        ConfigError: some are not class numbers.
     """
     numbers: Array = wanted.astype(numpy.int64)
     wrong = (numbers != wanted) | (numbers < 0) | (numbers >= classes)
     if wrong.any():
         first = wanted[wrong][0]
-        what = f"whole numbers from 0 to {classes - 1}, as the head tells apart {classes} classes"
-        raise ConfigError([f"column: holds {first:g}, but it takes {what}"])
+        expected = f"whole numbers from 0 to {classes - 1}, as the head tells apart {classes} classes"
+        raise ConfigError([f"column: holds {first:g}, but it takes {expected}"])
     return numbers
 
 

@@ -1,8 +1,7 @@
 """Names in a configuration: any import path, and some short names.
 
-Bare names are those of this project's own parts, and of torch's and torch_geometric's layers: by the
-class (`GATv2Conv`, `LeakyReLU`), or short, as the libraries' own resolvers have them (`gatv2`,
-`leaky_relu`).
+Bare names are those of castoff's own parts, and of torch's and torch_geometric's layers: by the class
+(`GATv2Conv`, `LeakyReLU`), or short, as in the libraries' own resolvers (`gatv2`, `leaky_relu`).
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ _OWN: dict[str, dict[str, str]] = {
     "monitor": {},
     "criterion": {},
 }
-"""By kind: a bare name, and where it leads."""
+"""Bare names of each kind, and their import paths."""
 
 _LIBRARIES: dict[str, tuple[tuple[str, str], ...]] = {
     "convolution": ((f"{_PYG}.conv", "Conv"),),
@@ -69,37 +68,38 @@ _LIBRARIES: dict[str, tuple[tuple[str, str], ...]] = {
     "monitor": (("castoff.trainers.gnn.monitors", ""),),
     "criterion": (("castoff.trainers.gnn.criteria", ""),),
 }
-"""By kind: modules all of whose public names count, and the ending that a short name leaves out."""
+"""For each kind, modules whose public names are known, and the ending that short names leave out."""
 
 _BASES = ("MessagePassing", "Aggregation", "classes")
-"""What those modules list that is nothing by itself."""
+"""Public names of these modules that are useless by themselves."""
 
 KINDS = tuple(_OWN)
 
 
 def found(value: Any, field: str, kind: str) -> Any:
-    """The class, function or object that a field names.
+    """Find the class, function or object that a field names.
 
-    `kind`: one of KINDS; "encoder" is a layer. What is not text and no `!pyobject` comes back as it is.
+    `kind`: one of KINDS; "encoder" is a layer. A value that is neither text nor a `!pyobject` is returned as
+    it is.
 
     Raises:
-        ConfigError: nothing is known by that name, or it cannot be called.
+        ConfigError: there is no such name, or its value cannot be called.
     """
     if isinstance(value, str):
         return _by_name(value, field, "layer" if kind == "encoder" else kind)
-    thing = resolved(value, field) if isinstance(value, PyObject) else value
-    if not callable(thing):
+    target = resolved(value, field) if isinstance(value, PyObject) else value
+    if not callable(target):
         raise ConfigError([f"{field}: is {value!r}, but takes a class or function: {_WRITE}"])
-    return thing
+    return target
 
 
 _WRITE = "write !pyobject and its import path, or one of the names in docs/reference/gnn-models.md"
 
 
 def arguments(value: Any, field: str, problems: list[str]) -> Any:
-    """Arguments with every `!pyobject` in them resolved, however deep in lists and mappings.
+    """Resolve every `!pyobject` in arguments, at any depth of lists and mappings.
 
-    What cannot be found comes to `problems`, with its place.
+    Names that cannot be found are added to `problems`, with their fields.
     """
     if isinstance(value, PyObject):
         try:
@@ -108,10 +108,10 @@ def arguments(value: Any, field: str, problems: list[str]) -> Any:
             problems += error.problems
             return value
     if isinstance(value, Mapping):
-        return {name: arguments(each, f"{field}.{name}", problems) for name, each in value.items()}
+        return {name: arguments(item, f"{field}.{name}", problems) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        made = [arguments(each, f"{field}[{number}]", problems) for number, each in enumerate(value)]
-        return made if isinstance(value, list) or hasattr(value, "_fields") else tuple(made)
+        items = [arguments(item, f"{field}[{number}]", problems) for number, item in enumerate(value)]
+        return items if isinstance(value, list) or hasattr(value, "_fields") else tuple(items)
     return value
 
 
@@ -134,8 +134,8 @@ def _among(names: Iterable[str], kind: str) -> str:
 
 @lru_cache
 def _paths(kind: str) -> dict[str, str]:
-    """Where each name of a kind leads, by its plain spelling; what this project has wins."""
-    if kind == "layer":  # any class of the libraries, but no short names: "graph" is several
+    """The import path of each name of a kind, by its plain spelling; castoff's own names come first."""
+    if kind == "layer":  # all classes, but no short names: "graph" is ambiguous
         theirs = [_classes(each) for each in _LIBRARIES if each not in ("monitor", "criterion")]
         classes = {_plain(name): path for names in theirs for name, (path, _) in names.items()}
     else:
@@ -147,7 +147,7 @@ def _paths(kind: str) -> dict[str, str]:
 
 
 def _classes(kind: str) -> dict[str, tuple[str, str]]:
-    """What the libraries have of a kind: where it is, and the ending of such names."""
+    """The libraries' names of a kind, each with its import path and the ending that short names leave out."""
     return {
         name: (f"{module}.{name}", ending)
         for module, ending in _LIBRARIES.get(kind, ())
@@ -164,5 +164,5 @@ def _spelled(kind: str) -> list[str]:
 
 
 def _plain(name: str) -> str:
-    """A name without what people spell differently."""
+    """A name in lower case, without underscores and hyphens."""
     return name.replace("_", "").replace("-", "").lower()

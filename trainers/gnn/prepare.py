@@ -20,7 +20,7 @@ _PROGRAM = "python -m castoff.trainers.gnn.prepare"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write what the command line says; ends this process with words where that cannot be."""
+    """Write the graphs of the command line's configuration. If that fails, print the error and exit."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     make_importable(options.config)
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _written(config: Config) -> str:
-    """The numbers of graphs, in words."""
+    """Write the graphs; return their numbers as text."""
     if config.task is not None or "dataset" in config.data:
         raise ConfigError(["data: has neither files nor causets, so there is nothing to write"])
     alone = RankContext(0, 1, torch.device("cpu"), alone=True)

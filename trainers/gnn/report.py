@@ -29,14 +29,14 @@ from castoff.trainers.gnn.criteria import DIMENSION, MANIFOLD_LIKE
 NETWORK = "this network"
 
 _RIVALS = (FOREST, FULL_FOREST, ROUNDED)
-"""What is strongest of those compared."""
+"""The strongest of the baselines."""
 
 TOGETHER = 256
-"""Graphs in a batch."""
+"""Number of graphs in a batch."""
 
 
 class Report(NamedTuple):
-    """What people read, and errors of the dimension to draw beside the network's."""
+    """The text for people, and the baselines' errors of the dimension, to draw next to the network's."""
 
     text: str
     lines: Mapping[str, float]
@@ -49,9 +49,10 @@ def report(
     test: Sequence[Any],
     device: torch.device,
 ) -> Report | None:
-    """The network and what it is compared with, on the test set; None where it is empty.
+    """Compare the network with baselines on the test set; None if a set is empty.
 
-    `apply(model, batch)` gives {0: logits that sets are manifold-like, 1: their dimensions}, or one of them.
+    `apply(model, batch)` returns {0: logits that sets are manifold-like, 1: their dimensions}, or one of
+    them.
     """
     if not len(train) or not len(test):
         return None
@@ -63,64 +64,66 @@ def report(
 def guess_of(
     apply: Callable[[nn.Module, Any], Any], model: nn.Module, graphs: Sequence[Any], device: torch.device
 ) -> Guess:
-    """What a network says of graphs."""
+    """The predictions of a network for graphs."""
     was = model.training
     model.eval()
-    found: dict[int, list[torch.Tensor]] = {}
+    parts_by_head: dict[int, list[torch.Tensor]] = {}
     with torch.no_grad():
         for first in range(0, len(graphs), TOGETHER):
-            batch = Batch.from_data_list([graphs[at] for at in range(len(graphs))[first:][:TOGETHER]])
+            batch = Batch.from_data_list([graphs[index] for index in range(len(graphs))[first:][:TOGETHER]])
             for head, output in apply(model, batch.to(device)).items():
-                found.setdefault(head, []).append(output.squeeze(1).float().cpu())
+                parts_by_head.setdefault(head, []).append(output.squeeze(1).float().cpu())
     model.train(was)
-    outputs = {head: torch.cat(parts).double().numpy() for head, parts in found.items()}
+    outputs = {head: torch.cat(parts).double().numpy() for head, parts in parts_by_head.items()}
     logits = outputs.get(MANIFOLD_LIKE)
     return Guess(NETWORK, None if logits is None else logits > 0, outputs.get(DIMENSION))
 
 
 def compared(network: Guess, others: Sequence[Guess], test: Sets, trained_on: int) -> Report:
-    """A report that compares the network with the others."""
-    everything = [network, *others]
-    known = int((test.dimension > 0).sum())
+    """Compare the network with baselines in a report."""
+    all_guesses = [network, *others]
+    with_dimension = int((test.dimension > 0).sum())
     lines = [f"On {len(test.kind)} held-out causal sets, after {trained_on} others:"]
-    judging = [each for each in everything if each.manifold_like is not None]
+    judging = [guess for guess in all_guesses if guess.manifold_like is not None]
     if network.manifold_like is not None:
-        rows = [(each.name, accuracy(each, test), macro_f1(each, test)) for each in judging]
+        rows = [(guess.name, accuracy(guess, test), macro_f1(guess, test)) for guess in judging]
         lines += ["", *_table(("manifold-like or not", "accuracy", "macro F1"), rows)]
-    errors = [(each.name, dimension_error(each, test)) for each in everything if each.dimension is not None]
-    measured = network.dimension is not None and known > 0
+    errors = [
+        (guess.name, dimension_error(guess, test)) for guess in all_guesses if guess.dimension is not None
+    ]
+    measured = network.dimension is not None and with_dimension > 0
     if measured:
-        lines += ["", *_table((f"dimension, of the {known} that have one", "mean error"), errors)]
+        lines += ["", *_table((f"dimension, of the {with_dimension} that have one", "mean error"), errors)]
     lines += ["", *_by_kind(network, others, test)]
     drawn = {name: error for name, error in errors if name in _RIVALS and error is not None}
     return Report("\n".join(lines), drawn if measured else {})
 
 
 def _by_kind(network: Guess, others: Sequence[Guess], test: Sets) -> list[str]:
-    """The network and its strongest rivals, kind by kind."""
-    rivals = [network, *(each for each in others if each.name in _RIVALS)]
+    """A table of the network and the strongest baselines, by kind of causal set."""
+    compared_guesses = [network, *(guess for guess in others if guess.name in _RIVALS)]
     columns: list[tuple[str, Callable[[Truths], float | None]]] = []
-    for rival in rivals:
-        if network.manifold_like is not None and rival.manifold_like is not None:
-            columns.append((f"accuracy of {rival.name}", partial(accuracy, rival, test)))
-    for each in rivals:
-        if network.dimension is not None and each.dimension is not None:
-            columns.append((f"dimension error of {each.name}", partial(dimension_error, each, test)))
-    numbers = [f"({place})" for place in range(1, len(columns) + 1)]
+    for baseline in compared_guesses:
+        if network.manifold_like is not None and baseline.manifold_like is not None:
+            columns.append((f"accuracy of {baseline.name}", partial(accuracy, baseline, test)))
+    for guess in compared_guesses:
+        if network.dimension is not None and guess.dimension is not None:
+            columns.append((f"dimension error of {guess.name}", partial(dimension_error, guess, test)))
+    numbers = [f"({index})" for index in range(1, len(columns) + 1)]
     rows = [
         (f"{name} ({int(among.sum())})", *(measure(among) for _, measure in columns))
         for name, among in ((name, test.kind == number) for number, name in enumerate(NAMES))
         if among.any()
     ]
-    given = [f"{number} {head}" for number, (head, _) in zip(numbers, columns, strict=True)]
-    return [*_table(("kind (sets)", *numbers), rows), *given]
+    legend = [f"{number} {head}" for number, (head, _) in zip(numbers, columns, strict=True)]
+    return [*_table(("kind (sets)", *numbers), rows), *legend]
 
 
 def _table(heads: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> list[str]:
-    """Names on the left, numbers on the right."""
-    cells = [[str(row[0]), *("" if each is None else f"{each:.4f}" for each in row[1:])] for row in rows]
+    """A table with names on the left and numbers on the right."""
+    cells = [[str(row[0]), *("" if value is None else f"{value:.4f}" for value in row[1:])] for row in rows]
     first = max(len(row[0]) for row in [list(heads), *cells])
-    widths = [max(len(row[place]) for row in [list(heads), *cells]) for place in range(1, len(heads))]
+    widths = [max(len(row[index]) for row in [list(heads), *cells]) for index in range(1, len(heads))]
     lines = []
     for row in [list(heads), *cells]:
         numbers = [cell.rjust(width) for cell, width in zip(row[1:], widths, strict=True)]
@@ -129,4 +132,4 @@ def _table(heads: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> list[str]
 
 
 def _each(graphs: Sequence[Any]) -> Iterator[Any]:
-    return (graphs[at] for at in range(len(graphs)))
+    return (graphs[index] for index in range(len(graphs)))

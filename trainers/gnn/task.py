@@ -23,23 +23,23 @@ from castoff.trainers.task.configured_task import ConfiguredTask
 
 
 class GraphTask(ConfiguredTask):
-    """A network that is applied to graphs by what its forward takes of them.
+    """Trains a network on graphs, with what the network's forward has parameters for.
 
     `data` has files, causets or a dataset. The criterion is called with (outputs, batch), and monitors with
     the outputs and `batch.y` of all batches. Networks, criteria and monitors may have bare names.
 
     Raises:
-        ConfigError: with everything in the configuration that makes no sense.
+        ConfigError: lists everything in the configuration that makes no sense.
     """
 
     volatile_arguments = ("data.output", "data.n_processes", "data.chunksize", "data.validate_data")
 
     _context: RankContext
     _graphs: Mapping[str, Any] | None = None
-    """Which were read from stores; those that are generated follow from the configuration."""
+    """Number and digest of graphs from stores; generated graphs follow from the configuration."""
 
     def missing(self) -> list[str]:
-        """What the configuration lacks, and what its data section has that makes no sense."""
+        """What is missing in the configuration, and what is wrong in its data section."""
         problems = []
         if not self.config.model:
             problems.append(
@@ -56,22 +56,22 @@ class GraphTask(ConfiguredTask):
         return problems
 
     def find(self, value: Any, field: str, kind: str) -> Any:
-        """The same, which may be a bare name of our own."""
+        """Find a class or function, which may have one of castoff's bare names."""
         return super().find(value, field, kind) if kind == "apply_model" else found(value, field, kind)
 
     def setup(self, context: RankContext) -> None:
-        """Where the graphs are to be written and mapped."""
+        """Keep the rank's context, by which graphs are written and mapped."""
         super().setup(context)
         self._context = context
 
     def build_model(self) -> nn.Module:
-        """The network that the `model` section describes."""
+        """Make the network that the `model` section describes."""
         self._model = model_of(self.config.model)
         self._applied = applied(self._model)
         return self._model
 
     def build_data(self) -> Splits:
-        """The graphs of three parts, which rank 0 has written for all."""
+        """The graphs in three parts, which rank 0 writes for all."""
         if "dataset" in self.config.data:
             splits = super().build_data()
         else:
@@ -81,7 +81,7 @@ class GraphTask(ConfiguredTask):
         return splits
 
     def trained_on(self, train: Any) -> None:
-        """Take note of the graphs that are trained on, and see that the network can take them.
+        """Record the training graphs, and check that the network can take them.
 
         Raises:
             ConfigError: it cannot.
@@ -93,7 +93,9 @@ class GraphTask(ConfiguredTask):
 
     @staticmethod
     def collate(samples: list[Any]) -> Any:
-        """One large graph of many small ones; loader workers that are spawned get this, and not the task."""
+        """Combine graphs to one large graph. A static method, so that spawned loader workers do not get the
+        task.
+        """
         return Batch.from_data_list(samples)
 
     def apply(self, model: nn.Module, batch: Any) -> Any:
@@ -101,21 +103,21 @@ class GraphTask(ConfiguredTask):
         return self._applied(model, batch)
 
     def state_dict(self) -> dict[str, Any]:
-        """The same, and which graphs it is trained on."""
+        """The core's state, and which graphs are trained on."""
         graphs = {} if self._graphs is None else {"graphs": dict(self._graphs)}
         return {**super().state_dict(), **graphs}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up the same, and see that the graphs are still those.
+        """Load the core's state, and check that the graphs are the same.
 
         Raises:
-            ConfigError: they are others, in which tested ones may have been trained on.
+            ConfigError: they are not; some test graphs may have been trained on.
         """
         super().load_state_dict(state)
         self._context.on_main(partial(_see_that_they_are_the_same, state.get("graphs"), self._graphs))
 
     def _see_that_it_fits(self, train: Any) -> None:
-        """Show the network the first graph, since what torch says later tells of no field.
+        """Apply the network to the first graph, because torch's later errors name no field.
 
         Raises:
             ConfigError: it cannot take it.
@@ -129,7 +131,7 @@ class GraphTask(ConfiguredTask):
                 self._training.apply(self._model, batch)
         except (RuntimeError, ValueError, IndexError, TypeError, AttributeError) as error:
             if not of_libraries(error):
-                raise  # a mistake in somebody's own network
+                raise  # a mistake in the user's own network
             message = " ".join(str(error).split())
             has = f"{graph.x.shape[1]} numbers a node" if hasattr(graph.x, "shape") else f"{graph}"
             raise ConfigError(
@@ -137,14 +139,14 @@ class GraphTask(ConfiguredTask):
             ) from error
 
 
-def _see_that_they_are_the_same(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> None:
-    if before is None or now is None or before == now:
+def _see_that_they_are_the_same(before: Mapping[str, Any] | None, current: Mapping[str, Any] | None) -> None:
+    if before is None or current is None or before == current:
         return
     raise ConfigError(
         [
-            f"data.files: give {now['number']:,} graphs, other ones than the {before['number']:,} that this "
-            "training was begun with: a file was changed, or code of reader, pre_filter or pre_transform; "
-            "put back what was there, start over with training.fresh: true (--fresh), or train beside it, "
-            "with training.run: NAME"
+            f"data.files: give {current['number']:,} graphs, other ones than the {before['number']:,} that "
+            "this training was begun with: a file was changed, or code of reader, pre_filter or "
+            "pre_transform; put back what was there, start over with training.fresh: true (--fresh), or "
+            "train beside it, with training.run: NAME"
         ]
     )

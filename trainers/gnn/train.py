@@ -1,4 +1,4 @@
-"""A trainer as QuantumGrav's scripts for one process have it, whose results are pandas tables."""
+"""The trainer that QuantumGrav's scripts use in one process; its results are pandas tables."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from castoff.trainers.task.configured_task import is_custom
 
 
 class Trainer(QuantumGravTrainer):
-    """`TrainerDDP` for one process: a `Validator` and a `Tester` judge, and their tables are the results.
+    """`TrainerDDP` for one process: a `Validator` and a `Tester` evaluate, and their tables are the results.
 
     Raises:
-        ConfigError: there are several ranks, for which `TrainerDDP` is.
+        ConfigError: there are several ranks, which need `TrainerDDP`.
     """
 
     def __init__(self, rank: int, config: Mapping[str, Any] | Config, task: Task | None = None, **more: Any):
@@ -34,7 +34,7 @@ class Trainer(QuantumGravTrainer):
         super().__init__(rank, config, task, **more)
 
     def run_training(self, train_loader: Any, val_loader: Any, trial: Any = None) -> Any:
-        """Train to the end: a table of the epochs' means, and that of the validator."""
+        """Train to the end; return tables of the epochs' means and of the validator."""
         import pandas
 
         trained, validated = super().run_training(train_loader, val_loader, trial)
@@ -42,7 +42,7 @@ class Trainer(QuantumGravTrainer):
         return pandas.DataFrame(trained), pandas.DataFrame(validated) if kept is None else kept
 
     def run_test(self, test_loader: Any) -> Any:
-        """Test the best model: the tester's table."""
+        """Test the best model; return the tester's table."""
         import pandas
 
         metrics = super().run_test(test_loader)
@@ -51,7 +51,7 @@ class Trainer(QuantumGravTrainer):
 
 
 def with_tables(config: Config) -> Config:
-    """The configuration, with evaluators that keep tables where it names none of the user's own."""
+    """The configuration with evaluators that keep tables, unless it names custom ones."""
     validation, testing = config.validation, config.testing
     validator = _keeping(validation.validator, Validator, config)
     tester = _keeping(testing.tester, Tester, config)

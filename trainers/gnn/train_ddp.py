@@ -1,4 +1,4 @@
-"""The trainer as QuantumGrav's scripts use it, which call it TrainerDDP."""
+"""The trainer with QuantumGrav's interface and its name, TrainerDDP."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ class QuantumGravTrainer(GraphTrainer):
 
     @classmethod
     def from_config(cls: type[Kind], config: Mapping[str, Any] | Config) -> Kind:
-        """The trainer of a configuration, on this rank of the process group."""
+        """Make the trainer of a configuration, on this rank of the process group."""
         return cls(joined_rank(), config)
 
     def run_training(self, train_loader: Any, val_loader: Any, trial: Any = None) -> Any:
-        """As `trainers.TrainerDDP.run_training`; the loaders may come from a `DataLoaderFactory`."""
-        elsewhere = not hasattr(self, "splits")
-        if elsewhere and isinstance(self.task, GraphTask) and isinstance(train_loader, TrainingLoader):
+        """See `trainers.TrainerDDP.run_training`; the loaders may come from a `DataLoaderFactory`."""
+        own_loaders = not hasattr(self, "splits")
+        if own_loaders and isinstance(self.task, GraphTask) and isinstance(train_loader, TrainingLoader):
             self.task.trained_on(train_loader.dataset)
         return super().run_training(train_loader, val_loader, trial)
 
     def run_test(self, test_loader: Any) -> Any:
-        """As `trainers.TrainerDDP.run_test`."""
+        """See `trainers.TrainerDDP.run_test`."""
         return super().run_test(test_loader)
 
     def initialize_model(self) -> nn.Module:
-        """The network, which is there from the beginning."""
+        """The network, which exists from the beginning."""
         return self.model
 
     def initialize_optimizer(self) -> torch.optim.Optimizer:
-        """The optimizer, which is there from the beginning."""
+        """The optimizer, which exists from the beginning."""
         return self.optimizer
 
 
 TrainerDDP = QuantumGravTrainer
-"""The name in QuantumGrav's scripts."""
+"""The trainer's name in QuantumGrav's scripts."""

@@ -17,9 +17,10 @@ from castoff.trainers.task.custom_evaluator import CustomEvaluator
 
 
 class GraphTrainer(ddp.TrainerDDP):
-    """The trainer, with `GraphTask` for what a configuration describes without a task.
+    """The trainer, which uses `GraphTask` if a configuration names no task.
 
-    Where causal sets are generated, what it leaves out is filled in, and stands in the run's config.yaml.
+    If causal sets are generated, what the configuration leaves out gets defaults, which the run's config.yaml
+    shows.
     """
 
     describes = GraphTask
@@ -32,12 +33,12 @@ class GraphTrainer(ddp.TrainerDDP):
 
     @property
     def device(self) -> torch.device:
-        """Where this rank computes."""
+        """The device on which this rank computes."""
         return self.context.device
 
     @property
     def world_size(self) -> int:
-        """How many ranks there are."""
+        """The number of ranks."""
         return self.context.world_size
 
     @property
@@ -47,20 +48,20 @@ class GraphTrainer(ddp.TrainerDDP):
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
-        """What steps the weights."""
+        """The optimizer of the weights."""
         return self.engine.optimizer
 
     @property
     def validator(self) -> Any:
-        """The validation's evaluator, if it is the user's own."""
+        """The validation's evaluator, if it is a custom one."""
         return _made(self.task)
 
     @property
     def tester(self) -> Any:
-        """The test's evaluator, if it is the user's own."""
+        """The test's evaluator, if it is a custom one."""
         return _made(self.task.test_task())
 
 
 def _made(task: Task) -> Any:
-    own = task.whole_set_evaluator
-    return own.evaluator if isinstance(own, CustomEvaluator) else None
+    evaluator = task.whole_set_evaluator
+    return evaluator.evaluator if isinstance(evaluator, CustomEvaluator) else None

@@ -13,12 +13,12 @@ from castoff.trainers.reporting.table import aligned
 
 
 def train(config: Config) -> None:
-    """Train what a configuration says, and report on rank 0.
+    """Train a configuration, and report on rank 0.
 
-    Where causal sets were generated, with what the network is worth beside estimators and forests.
+    If causal sets were generated, the report compares the network with estimators and forests.
 
     Raises:
-        ConfigError, DistributedError, CheckpointError, OSError: it cannot, and why.
+        ConfigError, DistributedError, CheckpointError, OSError: the training failed; the message says why.
     """
     trained = program.train(config, trainer=GraphTrainer)
     if trained.metrics is None:
@@ -31,7 +31,7 @@ def train(config: Config) -> None:
 
 
 def _compared(trained: program.Trained) -> Report | None:
-    """None where no sets were generated, or a custom criterion may mean something else by outputs."""
+    """Compare the network with baselines; None if no sets were generated, or a custom criterion is used."""
     trainer, splits = trained.trainer, trained.splits
     task = trainer.task
     if not isinstance(task, GraphTask) or "causets" not in task.config.data:

@@ -1,7 +1,7 @@
 """The dimension of a causal set, estimated by counting.
 
-Both estimators assume an interval of flat spacetime: what lies between two points. Of other regions, of
-curved spacetimes and of what comes from none they still give a number.
+Both estimators assume an interval of flat spacetime: the region between two points. For other regions, curved
+spacetimes and orders without a spacetime, they still give a number.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy
 from castoff.trainers.gnn.causets.order import Order, interval, largest_interval, ordering_fraction
 
 LOWEST, HIGHEST = 1.0, 10.0
-"""The dimensions among which a raw estimate is looked for."""
+"""The smallest and the largest dimension that an estimate can be."""
 
 
 def expected_fraction(dimension: float) -> float:
@@ -26,7 +26,7 @@ def expected_fraction(dimension: float) -> float:
 
 
 def dimension_of(fraction: float) -> float:
-    """The dimension of which an ordering fraction is expected, from LOWEST to HIGHEST."""
+    """The dimension whose expected ordering fraction is `fraction`, from LOWEST to HIGHEST."""
     low, high = LOWEST, HIGHEST
     for _ in range(40):  # expected_fraction falls with the dimension
         middle = (low + high) / 2
@@ -35,14 +35,14 @@ def dimension_of(fraction: float) -> float:
 
 
 def myrheim_meyer(order: Order) -> float:
-    """The dimension whose expected ordering fraction is that of the order (Myrheim, CERN-TH-2538, 1978)."""
+    """The dimension whose expected ordering fraction is the order's (Myrheim, CERN-TH-2538, 1978)."""
     return dimension_of(ordering_fraction(order))
 
 
 def myrheim_meyer_inside(order: Order) -> float:
-    """The Myrheim-Meyer dimension of the largest interval, for which the formula was made.
+    """The Myrheim-Meyer dimension of the largest interval, the kind of region that the formula is for.
 
-    HIGHEST where that has fewer than two elements.
+    HIGHEST if it has fewer than two elements between its ends.
     """
     ends = largest_interval(order)
     if ends is None:
@@ -51,11 +51,12 @@ def myrheim_meyer_inside(order: Order) -> float:
 
 
 def midpoint_scaling(order: Order) -> float:
-    """How an interval's size grows with its height (Bombelli, thesis, Syracuse University, 1987).
+    """The dimension from how an interval's size grows with its height (Bombelli, thesis, Syracuse University,
+    1987).
 
-    An element halves the largest interval best where the smaller of the two intervals that it makes with
-    the ends has the most elements: each has the share 2**-d of all. From LOWEST to HIGHEST; HIGHEST where
-    nothing is related.
+    The midpoint of the largest interval is the element for which the smaller of its intervals with the two
+    ends has the most elements, which are a share of 2**-d. From LOWEST to HIGHEST; HIGHEST if nothing is
+    related.
     """
     ends = largest_interval(order)
     if ends is None:

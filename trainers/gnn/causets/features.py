@@ -49,13 +49,15 @@ SCALARS = (
     "ends",
     *(f"relations over {between}" for between in _BETWEEN),
 )
-"""Of the whole: as their functions in `estimators` say; the longest chain in parts of the square root of the
-size; links to an element; the share of elements without a past or without a future; relations to an element
-with one, two or three in between."""
+"""Features of the whole set: the results of the functions with these names in `order` and `estimators`; the
+logarithm of the size; the longest chain relative to the square root of the size; links per element; elements
+without a past or without a future, per element; relations with one, two or three elements in between, per
+element.
+"""
 
 
 def node_features(order: Order, bare: Order) -> Numbers:
-    """(elements, NODE), of an order and its links."""
+    """The features (elements, NODE) of an order's elements; `bare` are its links."""
     number = max(len(order) - 1, 1)
     height, depth = chains(order), chains(reversed_in_time(order))[::-1]
     longest = max(int(height.max(initial=0)), 1)
@@ -78,13 +80,15 @@ def node_features(order: Order, bare: Order) -> Numbers:
 
 
 def _fractions(elements: Counts, related: Counts) -> numpy.typing.NDArray[numpy.float64]:
-    """Ordering fractions of sets with so many elements and related pairs; 0 where there is no pair."""
+    """The ordering fractions of sets with these numbers of elements and related pairs; 0 if there is
+    no pair.
+    """
     fractions: numpy.typing.NDArray[numpy.float64] = related / numpy.maximum(elements * (elements - 1) / 2, 1)
     return fractions
 
 
 def scalars(order: Order, bare: Order) -> Numbers:
-    """(SCALARS,), of an order and its links."""
+    """The features (SCALARS,) of an order; `bare` are its links."""
     number = len(order)
     longest = int(chains(order).max(initial=0)) + 1
     ends = (~order.any(axis=0)).sum() + (~order.any(axis=1)).sum()

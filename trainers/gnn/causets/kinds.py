@@ -1,4 +1,4 @@
-"""The kinds of causal sets that are generated: how one of a size is drawn, and what is true of it."""
+"""The kinds of generated causal sets: how each is drawn, and its true properties."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ CURVED_DIMENSIONS = (2, 3, 4)
 
 
 class Causet(NamedTuple):
-    """A causal set, and what is true of it."""
+    """A causal set, and its true properties."""
 
     order: Order
     manifold_like: bool
     dimension: float
-    """0: it has none."""
+    """0 if it has none."""
 
 
 def draw_sprinkled(number: int, generator: Generator) -> Causet:
-    """A diamond of two to five dimensions."""
+    """Draw a causal diamond of two to five dimensions."""
     dimension = int(generator.choice(DIMENSIONS))
     return Causet(sprinkled(number, dimension, generator), True, dimension)
 
 
 def draw_region(number: int, generator: Generator) -> Causet:
-    """Another region of two to five dimensions."""
+    """Draw another region of two to five dimensions."""
     dimension = int(generator.choice(DIMENSIONS))
     region = list(REGIONS)[generator.integers(len(REGIONS))]
     return Causet(in_region(number, dimension, region, generator), True, dimension)
 
 
 def draw_curved(number: int, generator: Generator) -> Causet:
-    """A diamond of de Sitter or anti-de Sitter space of two to four dimensions."""
+    """Draw a diamond of de Sitter or anti-de Sitter space of two to four dimensions."""
     dimension = int(generator.choice(CURVED_DIMENSIONS))
     bend = float(generator.uniform(0.5, BENT) * generator.choice([-1.0, 1.0]))
     return Causet(curved(number, dimension, bend, generator), True, dimension)
 
 
 def draw_cut(number: int, generator: Generator) -> Causet:
-    """A diamond of two dimensions with one to three slits."""
+    """Draw a diamond of two dimensions with one to three slits."""
     return Causet(cut(number, int(generator.integers(1, 4)), generator), True, 2.0)
 
 
 def draw_merged(number: int, generator: Generator) -> Causet:
-    """Two sprinklings of different dimensions, or one and something else, and some relations between them.
+    """Draw two sprinklings of different dimensions, or one and something else, with relations between them.
 
-    No spacetime has both parts, so the whole is not manifold-like. If both parts have a dimension, that of
-    the whole is the mean over its elements: the average dimension of an element's neighbourhood.
+    No spacetime has both parts, so the whole is not manifold-like. If both parts have a dimension, the
+    dimension of the whole is the mean over its elements: the average dimension of an element's neighbourhood.
     """
     first = round(number * float(generator.uniform(0.3, 0.7)))
     sizes = (first, number - first)
@@ -77,11 +77,11 @@ def draw_merged(number: int, generator: Generator) -> Causet:
 
 
 _BOTH = 0.75
-"""The share of merged sets of which both parts are sprinklings."""
+"""The share of merged sets whose parts are both sprinklings."""
 
 
 def draw_layered(number: int, generator: Generator) -> Causet:
-    """Three layers as Kleitman and Rothschild have them, or two to six of about the same size."""
+    """Draw three layers, as in Kleitman-Rothschild orders, or two to six of about the same size."""
     density = float(generator.uniform(0.1, 0.7))
     layers = int(generator.integers(2, 7))
     if generator.random() < 0.5:
@@ -91,21 +91,21 @@ def draw_layered(number: int, generator: Generator) -> Causet:
 
 
 def draw_percolation(number: int, generator: Generator) -> Causet:
-    """Percolation with the ordering fraction of some manifold-like set of that size."""
+    """Draw a percolation with the ordering fraction of a manifold-like set of the same size."""
     draw = draw_sprinkled if generator.random() < 0.5 else draw_region
     wanted = ordering_fraction(draw(number, generator).order)
     return Causet(matched_percolation(number, wanted, generator), False, 0.0)
 
 
 def draw_destroyed(number: int, generator: Generator) -> Causet:
-    """A diamond or another region of which a twentieth to a quarter of the links are flipped."""
+    """Draw a diamond or another region, and replace 5 to 25 % of its links by false relations."""
     draw = draw_sprinkled if generator.random() < 0.5 else draw_region
     share = float(generator.uniform(0.05, 0.25))
     return Causet(destroyed(draw(number, generator).order, share, generator), False, 0.0)
 
 
 def draw_lattice(number: int, generator: Generator) -> Causet:
-    """One of the planar lattices, or a cubic one of three dimensions."""
+    """Draw one of the planar lattices, or a cubic one of three dimensions."""
     kinds = (*PLANAR, "cubic")
     kind = kinds[generator.integers(len(kinds))]
     order = cubic(number, 3, generator) if kind == "cubic" else lattice(number, kind, generator)
@@ -113,7 +113,7 @@ def draw_lattice(number: int, generator: Generator) -> Causet:
 
 
 def draw_quasicrystal(number: int, generator: Generator) -> Causet:
-    """A quasicrystal of the plane."""
+    """Draw a quasicrystal of the plane."""
     return Causet(quasicrystal(number, generator), False, 0.0)
 
 
@@ -129,4 +129,4 @@ KINDS: dict[str, Callable[[int, Generator], Causet]] = {
     "lattice": draw_lattice,
     "quasicrystal": draw_quasicrystal,
 }
-"""By name; a graph's `kind` is the number of its own in here."""
+"""The functions that draw each kind, by its name; a graph's `kind` is the index of its kind."""

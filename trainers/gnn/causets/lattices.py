@@ -1,8 +1,8 @@
 """Regular points of Minkowski space: lattices of several kinds, and a quasicrystal.
 
-None is manifold-like: a lattice has a frame of its own, and in one that moves against it some regions hold
-far more points and others far fewer than their volume says (Bombelli, Henson and Sorkin, Mod. Phys. Lett. A
-24, 2579, 2009). So there is no dimension either, though each has one of its own.
+None is manifold-like: a lattice has a frame of its own, and in a frame that moves against it, some regions
+hold far more points and others far fewer than their volume implies (Bombelli, Henson and Sorkin, Mod. Phys.
+Lett. A 24, 2579, 2009). So its causal set has no dimension, although the lattice has one.
 """
 
 from __future__ import annotations
@@ -14,27 +14,30 @@ from castoff.trainers.gnn.causets.sprinkling import Generator, Points
 
 PLANAR = ("square", "rectangular", "rhombic", "hexagonal", "triangular", "oblique")
 FASTEST = 0.8
-"""The speed of the frames in which lattices are seen, of light's."""
+"""The highest speed of the frames in which lattices are seen, as a share of light's."""
 WINDOW = 1.2
-"""The radius of what a quasicrystal keeps, in lattice constants; see `quasicrystal`."""
+"""The radius within which a quasicrystal keeps lattice points, in lattice constants; see `quasicrystal`."""
 
 
 def lattice(number: int, kind: str, generator: Generator) -> Order:
-    """One of PLANAR, turned and seen from a moving frame: the points nearest to a diamond's middle."""
+    """The order of a PLANAR lattice, rotated and seen from a moving frame: the points nearest to the
+    origin.
+    """
     basis, motif = planar(kind, generator)
     return by_time(_nearest(number, _turned_and_boosted(basis, generator), motif, generator))
 
 
 def cubic(number: int, dimension: int, generator: Generator) -> Order:
-    """A cubic lattice of any dimension, turned and seen from a moving frame."""
+    """The order of a cubic lattice of any dimension, rotated and seen from a moving frame."""
     basis = _turned_and_boosted(numpy.eye(dimension), generator)
     return by_time(_nearest(number, basis, numpy.zeros((1, dimension)), generator))
 
 
 def planar(kind: str, generator: Generator) -> tuple[Points, Points]:
-    """The basis (2 vectors, 2) of a planar lattice, and what it repeats: points in terms of the basis.
+    """The basis (2 vectors, 2) of a planar lattice, and the motif that it repeats: points in terms of the
+    basis.
 
-    A hexagonal one is a triangular one without the middles of its hexagons.
+    A hexagonal lattice is a triangular one without the middles of its hexagons.
     """
     stretch, lean = generator.uniform(1.2, 2.5), generator.uniform(0.15, 0.4)
     origin = numpy.zeros((1, 2))
@@ -52,18 +55,18 @@ def planar(kind: str, generator: Generator) -> tuple[Points, Points]:
 
 
 def quasicrystal(number: int, generator: Generator) -> Order:
-    """Points of a plane with an order that never repeats: cut from a lattice of four dimensions.
+    """The order of points in a plane whose pattern never repeats: cut from a lattice of four dimensions.
 
-    Of the integers' lattice those points are kept that lie near a plane in which it has eight directions
-    alike, and are projected onto it (de Bruijn, 1981; Ammann and Beenker's tiling has the same points, with
-    an octagon for the disc here). Not manifold-like, as a lattice is not.
+    Points of the integer lattice are kept if they lie near a plane in which the lattice has eight equivalent
+    directions, and are projected onto it (de Bruijn, 1981; Ammann and Beenker's tiling has the same points,
+    with an octagon in place of the disc). It is not manifold-like, as a lattice is not.
     """
     half = 0.5**0.5
     physical = numpy.array([[1.0, 0.0], [half, half], [0.0, 1.0], [-half, half]])
     hidden = numpy.array([[1.0, 0.0], [-half, half], [0.0, -1.0], [half, half]])
-    reach = int(number**0.5) + 4  # a diamond's corner in the fastest frame lies within
+    reach = int(number**0.5) + 4  # contains a diamond's corners in the fastest frame
     steps = numpy.arange(-reach, reach + 1)
-    # Of each first two coordinates few second ones are near the plane: solve for them.
+    # For each pair of first coordinates, few pairs of last coordinates are near the plane: solve for them.
     pairs = numpy.stack(numpy.meshgrid(steps, steps, indexing="ij"), axis=-1).reshape(-1, 2)
     shift = generator.random(2) - 0.5
     wanted = -(pairs @ hidden[:2] + shift) @ numpy.linalg.inv(hidden[2:])
@@ -86,23 +89,24 @@ def _nearest(number: int, basis: Points, motif: Points, generator: Generator) ->
         steps = [numpy.arange(-reach, reach + 1)] * dimension
         whole = numpy.stack(numpy.meshgrid(*steps, indexing="ij"), axis=-1).reshape(-1, 1, dimension)
         points = (whole + motif + shift).reshape(-1, dimension) @ basis
-        found = _middle(number, points)
-        if len(found) == number and _within(found, basis, reach - 2):
-            return found
+        nearest = _middle(number, points)
+        if len(nearest) == number and _within(nearest, basis, reach - 2):
+            return nearest
         reach += 2
 
 
 def _within(points: Points, basis: Points, reach: float) -> bool:
-    """Whether the diamond up to the outermost point lies among multiples of the basis up to `reach`."""
+    """Whether the diamond up to the outermost point lies within `reach` multiples of the basis."""
     farthest = float(_size(points).max())
     inverse = numpy.linalg.inv(basis)
-    # The coordinate k of a vector in the diamond is at most the diamond's size times the row's larger part.
+    # Coordinate k of a vector in the diamond is at most the diamond's size times the larger of time[k] and
+    # space[k].
     time, space = numpy.abs(inverse[0]), numpy.sqrt((inverse[1:] ** 2).sum(axis=0))
     return bool((farthest * numpy.maximum(time, space) <= reach).all())
 
 
 def _middle(number: int, points: Points) -> Points:
-    """The points of the smallest diamond that holds so many."""
+    """The `number` points that fill the smallest diamond."""
     return points[numpy.argsort(_size(points), kind="stable")[:number]]
 
 
@@ -113,9 +117,9 @@ def _size(points: Points) -> Points:
 
 
 def _turned_and_boosted(basis: Points, generator: Generator) -> Points:
-    """The basis after a rotation of all directions, time's too, and in a frame that moves in a direction.
+    """Rotate a basis in all directions, time's too, and transform it to a frame that moves in one direction.
 
-    So no two points lie on a light ray by more than chance.
+    So points lie on a common light ray only by chance.
     """
     dimension = len(basis)
     rotation = _rotation(dimension, generator)
@@ -128,13 +132,13 @@ def _turned_and_boosted(basis: Points, generator: Generator) -> Points:
 
 
 def _rotation(dimension: int, generator: Generator) -> Points:
-    """Directions at right angles, by Gram and Schmidt: the same bits everywhere, as no library's are."""
-    found: list[Points] = []
-    while len(found) < dimension:
+    """A random rotation by Gram and Schmidt's method: the same bits on every machine, unlike a library's."""
+    directions: list[Points] = []
+    while len(directions) < dimension:
         direction = generator.random(dimension) - 0.5
-        for other in found:
+        for other in directions:
             direction = direction - (direction * other).sum() * other
         length = float((direction * direction).sum()) ** 0.5
         if length > 0.05:
-            found.append(direction / length)
-    return numpy.array(found)
+            directions.append(direction / length)
+    return numpy.array(directions)

@@ -9,9 +9,9 @@ from castoff.trainers.gnn.causets.sprinkling import Generator
 
 
 def merged(early: Order, late: Order, relations: int, generator: Generator) -> Order:
-    """The elements of both, with so many relations at random from the first's to the second's, closed.
+    """Merge two orders, with `relations` random relations from the first to the second, and close the result.
 
-    As relations lead one way only, nothing new follows among the elements of either.
+    Since relations lead one way only, none are added among the elements of either part.
     """
     split, number = len(early), len(early) + len(late)
     order = numpy.zeros((number, number), dtype=bool)

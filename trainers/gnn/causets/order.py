@@ -1,7 +1,7 @@
 """Finite partial orders as matrices, and what is counted in them.
 
-A causal set is a boolean matrix `order` with `order[i, j]` where element i precedes j; elements are
-numbered so that this is strictly upper triangular.
+A causal set is a boolean matrix `order`, in which `order[i, j]` means that element i precedes j; elements are
+numbered so that it is strictly upper triangular.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def closed(relation: Order) -> Order:
 
 
 def steps(relation: Order) -> numpy.typing.NDArray[numpy.float32]:
-    """How many elements lie between each two: of an order, the sizes of its open intervals.
+    """The number of elements between each two: of an order, the sizes of its open intervals.
 
-    Whole numbers that float32 holds exactly, in whatever order they are added.
+    They are whole numbers that float32 holds exactly, in whatever order they are added.
     """
     numbers = relation.astype(numpy.float32)
     return numbers @ numbers
@@ -41,31 +41,31 @@ def links(order: Order) -> Order:
 
 
 def chains(order: Order) -> Counts:
-    """The number of elements on the longest chain that ends in each, itself not counted."""
+    """The length of the longest chain that ends in each element, without the element itself."""
     longest = numpy.zeros(len(order), dtype=numpy.int64)
-    waiting = order.sum(axis=0)  # how many before each have no level yet
-    level, found = 0, numpy.flatnonzero(waiting == 0)
-    while len(found):
-        longest[found] = level
-        waiting[found] = -1
-        waiting -= order[found].sum(axis=0)
-        level, found = level + 1, numpy.flatnonzero(waiting == 0)
+    waiting = order.sum(axis=0)  # earlier elements that have no level yet
+    level, ready = 0, numpy.flatnonzero(waiting == 0)
+    while len(ready):
+        longest[ready] = level
+        waiting[ready] = -1
+        waiting -= order[ready].sum(axis=0)
+        level, ready = level + 1, numpy.flatnonzero(waiting == 0)
     return longest
 
 
 def reversed_in_time(order: Order) -> Order:
-    """The order in which past and future have changed places."""
+    """The order with past and future exchanged."""
     return order[::-1, ::-1].T
 
 
 def ordering_fraction(order: Order) -> float:
-    """The share of pairs that are related; 0 where there is no pair."""
+    """The share of pairs that are related; 0 if there is no pair."""
     number = len(order)
     return float(numpy.count_nonzero(order)) / (number * (number - 1) / 2) if number > 1 else 0.0
 
 
 def largest_interval(order: Order) -> tuple[int, int] | None:
-    """The first and the last element of an interval with the most elements; None: nothing is related."""
+    """The first and the last element of the interval with the most elements; None: nothing is related."""
     if not order.any():
         return None
     sizes = numpy.where(order, steps(order), -1)
@@ -74,7 +74,7 @@ def largest_interval(order: Order) -> tuple[int, int] | None:
 
 
 def interval(order: Order, first: int, last: int) -> Order:
-    """The order of an interval's elements, the two ends among them."""
+    """The order of an interval's elements, including its two ends."""
     inside = order[first] & order[:, last]
     inside[[first, last]] = True
     return order[numpy.ix_(inside, inside)]
@@ -83,7 +83,8 @@ def interval(order: Order, first: int, last: int) -> Order:
 def by_time(points: numpy.typing.NDArray[numpy.float64]) -> Order:
     """The order of points (number, dimension) of Minkowski space, whose first coordinate is time.
 
-    Elements are numbered by rising time. Spaces that are conformally flat have the same light cones.
+    Elements are numbered by rising time. Conformally flat spacetimes have the same light cones, and so the
+    same order.
     """
     points = points[numpy.argsort(points[:, 0], kind="stable")]
     apart = points[None] - points[:, None]

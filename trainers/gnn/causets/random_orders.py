@@ -1,4 +1,4 @@
-"""Random orders that come from no spacetime, and sprinklings turned into such. None is manifold-like."""
+"""Random orders without a spacetime, and sprinklings with faults. None is manifold-like."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from castoff.trainers.gnn.causets.sprinkling import Generator
 def layered(
     number: int, generator: Generator, density: float = 0.5, shares: tuple[float, ...] = (0.25, 0.5, 0.25)
 ) -> Order:
-    """Layers that hold shares of the elements, from the earliest.
+    """An order of layers, which have these shares of the elements, the earliest first.
 
     Elements of neighbouring layers are related with probability `density`. With a quarter, a half and a
-    quarter it is a Kleitman-Rothschild order, and so are almost all orders of a size (Trans. AMS 205, 205,
-    1975); of a spacetime's height, which grows with its size, they have nothing.
+    quarter it is a Kleitman-Rothschild order, as almost all orders of a size are (Trans. AMS 205, 205, 1975).
+    Unlike a spacetime's, its height does not grow with its size.
 
     Raises:
         ValueError: the density is not a probability.
@@ -28,19 +28,19 @@ def layered(
 
 
 def percolation(number: int, probability: float, generator: Generator) -> Order:
-    """Transitive percolation: each earlier element precedes each later one with a probability.
+    """Transitive percolation: each earlier element precedes each later one with the same probability.
 
-    Rideout and Sorkin, Phys. Rev. D 61, 024002, 1999: a law of growth, without a spacetime.
+    A law of growth without a spacetime (Rideout and Sorkin, Phys. Rev. D 61, 024002, 1999).
 
     Raises:
-        ValueError: the probability is none.
+        ValueError: `probability` is not between 0 and 1.
     """
     _check_probability("probability", probability)
     return closed(numpy.triu(generator.random((number, number)) < probability, k=1))
 
 
 def matched_percolation(number: int, fraction: float, generator: Generator) -> Order:
-    """Transitive percolation with the probability that gives an ordering fraction, as nearly as one can."""
+    """Transitive percolation whose ordering fraction is as near to `fraction` as possible."""
     chances = generator.random((number, number))
     chances[numpy.tril_indices(number)] = 1.0
     low, high = 0.0, 1.0
@@ -49,25 +49,27 @@ def matched_percolation(number: int, fraction: float, generator: Generator) -> O
     for _ in range(_HALVINGS):  # the fraction rises with the probability, for the same chances
         middle = (low + high) / 2
         order = closed(chances < middle)
-        found = ordering_fraction(order)
-        if abs(found - fraction) < missed:
-            best, missed = order, abs(found - fraction)
-        low, high = (middle, high) if found < fraction else (low, middle)
+        reached = ordering_fraction(order)
+        if abs(reached - fraction) < missed:
+            best, missed = order, abs(reached - fraction)
+        low, high = (middle, high) if reached < fraction else (low, middle)
     return best
 
 
 _HALVINGS = 14
-"""To a ten-thousandth of a probability: of a hundred elements' pairs, about one more that is drawn."""
+"""Number of bisections: they determine the probability to 1e-4, or less than one pair of a hundred
+elements.
+"""
 
 
 def destroyed(order: Order, share: float, generator: Generator) -> Order:
-    """An order with faults: a share of its links are gone, and as many relations are there that were not.
+    """An order with faults: a share of its links is removed, and as many false relations are added.
 
-    What then follows is added. A few relations that no spacetime has make others far away, so it is not
-    manifold-like, and has no dimension.
+    Relations that then follow are added. A few relations that the spacetime does not have imply others far
+    away, so the order is not manifold-like and has no dimension.
 
     Raises:
-        ValueError: the share is none.
+        ValueError: `share` is not between 0 and 1.
     """
     _check_probability("share", share)
     bare = links(order)

@@ -1,4 +1,4 @@
-"""A causal set as a graph, which follows from a seed and an index alone."""
+"""A causal set as a graph, which depends only on the settings, a seed and an index."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ MANIFOLD_LIKE, DIMENSION = 0, 1
 
 
 def sample(settings: Causets, seed: int, index: int) -> Data:
-    """The graph with an index: the same bits in every process, whatever else has been made.
+    """The graph with an index: the same bits in every process, whichever other graphs have been made.
 
-    Its links are edges, both ways. `x` (elements, NODE features), `y` (1, 2): 1 where it is manifold-like,
-    and its dimension or 0; `kind` (1,): the number of its kind's name; `graph_features` (1, SCALARS).
-    The settings' own seed comes before the given one.
+    Edges are the links, in both directions. `x`: (elements, NODE features); `y` (1, 2): whether it is
+    manifold-like (1 or 0), and its dimension or 0; `kind` (1,): the index of its kind; `graph_features`: (1,
+    SCALARS). A seed in the settings replaces `seed`.
     """
     name, causet = drawn(settings, seed, index)
     return graph(causet, NAMES.index(name))
 
 
 def drawn(settings: Causets, seed: int, index: int) -> tuple[str, Causet]:
-    """The name of its kind, and the causal set itself."""
+    """The causal set with an index, and the name of its kind."""
     seed = seed if settings.seed is None else settings.seed
-    # A generator takes no negative number, which a training's seed may be.
+    # A generator takes no negative number, but a training's seed may be negative.
     generator = numpy.random.default_rng([abs(seed), int(seed < 0), index])
     names = [name for name in NAMES if settings.kinds.get(name, 0) > 0]
     limits = numpy.cumsum([settings.kinds[name] for name in names])
-    place = int(numpy.searchsorted(limits, generator.random() * limits[-1], side="right"))
+    index_of_kind = int(numpy.searchsorted(limits, generator.random() * limits[-1], side="right"))
     number = int(generator.integers(settings.size[0], settings.size[1] + 1))
-    name = names[min(place, len(names) - 1)]
+    name = names[min(index_of_kind, len(names) - 1)]
     return name, KINDS[name](number, generator)
 
 

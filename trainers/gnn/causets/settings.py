@@ -13,7 +13,7 @@ from castoff.trainers.configuration.fields import convert
 from castoff.trainers.configuration.section import NotNegative, Positive, Section
 
 LARGEST = 20_000
-"""Elements: a causal set is a matrix, and so many need some 10 GB while one is made."""
+"""Largest number of elements: a causal set is a matrix, and making one of this size takes about 10 GB."""
 
 DESCRIPTIONS = {
     "sprinkled": "Manifold-like: a causal diamond in flat spacetime of 2 to 5 dimensions.",
@@ -28,7 +28,7 @@ DESCRIPTIONS = {
     "lattice": "A planar lattice, or a cubic one of 3 dimensions.",
     "quasicrystal": "A quasicrystal in the plane.",
 }
-"""The kinds there are, and what docs/ says of each."""
+"""The kinds, and their descriptions in docs/."""
 
 NAMES = tuple(DESCRIPTIONS)
 """Names of `kinds.KINDS`, in the order of their numbers."""
@@ -44,7 +44,7 @@ Weight = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Causets(Section, frozen=True, kw_only=True):
-    """Which causal sets are made."""
+    """Which causal sets are generated."""
 
     number: Positive = 6000
     """Sets for training, validation and test together."""
@@ -57,18 +57,18 @@ class Causets(Section, frozen=True, kw_only=True):
 
 
 def read(data: Any, path: str, problems: list[str]) -> Causets | None:
-    """The section from data; None, and what is wrong in words in `problems`, where it cannot be."""
+    """Read the section; None if it is wrong, and the reasons in `problems`."""
     before = len(problems)
-    found: list[str] = []
-    settings: Causets | None = convert(data, Causets, path, found)
-    problems += found
+    type_problems: list[str] = []
+    settings: Causets | None = convert(data, Causets, path, type_problems)
+    problems += type_problems
     if isinstance(data, Mapping):
         problems += _unlike(data, path)
     return settings if len(problems) == before else None
 
 
 def _unlike(data: Mapping[str, Any], path: str) -> list[str]:
-    """What is wrong beyond types."""
+    """What is wrong with values of the right types."""
     problems = []
     size, kinds = data.get("size"), data.get("kinds")
     if isinstance(size, (list, tuple)) and len(size) == 2 and all(type(end) is int for end in size):

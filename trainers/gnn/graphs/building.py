@@ -22,12 +22,12 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def built(making: Making, output: Path, processes: int, at_once: int) -> Path:
-    """The folder in `output` with the graphs; written unless it is there.
+    """The folder in `output` with the graphs, which are written if they are missing.
 
-    Of several processes one writes, and the others wait for it. A folder that is not whole is written anew.
+    Of several processes, one writes and the others wait for it. A damaged folder is written again.
 
     Raises:
-        ConfigError: a sample cannot be read, none is left, or the disk does not take them.
+        ConfigError: a sample cannot be read, no graph is left, or the graphs cannot be written.
     """
     fingerprint = _fingerprint(making)
     folder = output / f"graphs-{fingerprint}"
@@ -69,18 +69,18 @@ def _write(making: Making, draft: Path, processes: int, at_once: int) -> None:
 
     number = write(draft, wanted(), {})
     if not number:
-        why = (
+        reason = (
             f"data.pre_filter takes none of {seen} samples"
             if seen
             else "data.files: there is no sample in them"
         )
-        raise ConfigError([f"{why}; nothing is left to train on"])
+        raise ConfigError([f"{reason}; nothing is left to train on"])
     dropped = f", without {seen - number} that data.pre_filter drops" if seen > number else ""
     logger.info("Wrote %d graphs%s", number, dropped)
 
 
 def _check_replaceable(folder: Path) -> None:
-    """Check that a folder that is not whole holds nothing but written graphs.
+    """Check that a damaged folder holds nothing but written graphs.
 
     Raises:
         ConfigError: it holds something else.

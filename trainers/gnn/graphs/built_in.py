@@ -22,7 +22,7 @@ SIZES = ("cset_size", "atomcount", "num_atoms", "num_elements", "num_points")
 
 
 class BuiltIn:
-    """Makes graphs of samples as `data` says; edges go both ways."""
+    """Makes graphs of samples by the fields of `data`; edges go both ways."""
 
     def __init__(self, settings: Files):
         self._settings = settings
@@ -30,7 +30,7 @@ class BuiltIn:
         self._int: torch.dtype = getattr(torch, dtype_name(settings.int_type))
 
     def problems(self, store: Store) -> list[str]:
-        """What a store lacks, in words."""
+        """Errors about arrays that a store lacks."""
         settings, names = self._settings, store.names()
         problems = []
         if settings.adjacency is None and store.find(MATRICES) is None:
@@ -41,10 +41,13 @@ class BuiltIn:
             ("adjacency", settings.adjacency, ()),
             ("sizes", settings.sizes, ()),
         ]
-        wanted += [(f"targets[{place}]", name, ()) for place, name in enumerate(settings.targets)]
-        wanted += [(f"features[{place}]", name, NODE) for place, name in enumerate(settings.features or ())]
+        wanted += [(f"targets[{position}]", name, ()) for position, name in enumerate(settings.targets)]
         wanted += [
-            (f"graph_features[{place}]", name, SCALARS) for place, name in enumerate(settings.graph_features)
+            (f"features[{position}]", name, NODE) for position, name in enumerate(settings.features or ())
+        ]
+        wanted += [
+            (f"graph_features[{position}]", name, SCALARS)
+            for position, name in enumerate(settings.graph_features)
         ]
         for field, name, computed in wanted:
             if name is not None and name not in names and name not in computed:
@@ -53,10 +56,10 @@ class BuiltIn:
         return problems
 
     def read(self, store: Store, index: int) -> Data:
-        """The graph of a sample.
+        """Make the graph of a sample.
 
         Raises:
-            ConfigError: it cannot be one; the text says why.
+            ConfigError: it cannot become a graph; the message says why.
         """
         causet = self._order(store, index)
         edges = causet.bare if self._settings.edges == "links" else causet.order
@@ -79,17 +82,17 @@ class BuiltIn:
         sizes = self._settings.sizes or store.find(SIZES)
         size = None
         if sizes is not None:
-            given = _number(store.read(sizes, index, "data.sizes"), sizes)
-            if given != int(given):
-                raise ConfigError([f"{sizes}: holds {given:g}, and no whole number"])
-            size = int(given)
+            stored_size = _number(store.read(sizes, index, "data.sizes"), sizes)
+            if stored_size != int(stored_size):
+                raise ConfigError([f"{sizes}: holds {stored_size:g}, and no whole number"])
+            size = int(stored_size)
         try:
             return ordered(matrix, size, self._settings.transposed)
         except ValueError as error:
             raise ConfigError([f"{name}: {error}"]) from error
 
     def _nodes(self, store: Store, index: int, causet: Ordered) -> Tensor:
-        """(elements, features)."""
+        """The node features (elements, features)."""
         wanted = NODE if self._settings.features is None else tuple(self._settings.features)
         stored = set(store.names()) if self._settings.features else set()
         computed: Array = numpy.empty(0)
@@ -104,7 +107,7 @@ class BuiltIn:
         return torch.from_numpy(numpy.concatenate(columns, axis=1)).to(self._float)
 
     def _column(self, store: Store, index: int, name: str, causet: Ordered) -> Array:
-        """(elements, numbers of each) of a stored array, in the order's numbering."""
+        """A stored array as (elements, numbers of each), in the order's numbering."""
         values = store.read(name, index, "data.features")
         number = len(causet.order)
         if values.ndim == 2 and values.shape[0] < number <= values.shape[1]:  # Julia's (elements, numbers)
@@ -117,22 +120,22 @@ class BuiltIn:
                 ]
             )
         values = values[:number].reshape(number, -1).astype(numpy.float64)
-        lost = numpy.isnan(values)
-        if lost.any():
+        is_nan = numpy.isnan(values)
+        if is_nan.any():
             if self._settings.missing is None:
                 raise ConfigError(
                     [
-                        f"{name}: has NaN for {int(lost.any(1).sum())} of {number} elements; say what takes "
-                        "its place with data.missing, as 0.0"
+                        f"{name}: has NaN for {int(is_nan.any(1).sum())} of {number} elements; say what "
+                        "takes its place with data.missing, as 0.0"
                     ]
                 )
-            values[lost] = self._settings.missing
+            values[is_nan] = self._settings.missing
         return values if causet.numbers is None else values[causet.numbers]
 
     def _row(
         self, store: Store, index: int, field: str, names: Sequence[str], computed: dict[str, float]
     ) -> Tensor:
-        """(1, names)."""
+        """The values (1, names) of a sample's arrays or computed features."""
         stored = set(store.names()) if computed else set(names)
         values = [
             _number(store.read(name, index, f"data.{field}"), name) if name in stored else computed[name]
@@ -142,7 +145,7 @@ class BuiltIn:
 
 
 def _number(values: Array, name: str) -> float:
-    """The one number that an array of a sample holds."""
+    """The only number in an array of a sample."""
     if values.size != 1 or values.dtype.kind not in "biuf":
         raise ConfigError(
             [

@@ -17,29 +17,29 @@ from castoff.trainers.task.contract import in_words
 class Graphs(Dataset[Any]):
     """The graphs of a folder; `transform` is applied to each when it is read.
 
-    They do not say how large they are: a batch of graphs has no padding that similar sizes would save.
+    The set has no `lengths`: a batch of graphs has no padding that similar sizes would save.
     """
 
     def __init__(self, folder: Path, transform: Callable[[Any], Any] | None = None):
         self.saved = Saved(folder)
         self.transform = transform
         self.rng_sources: Collection[str] | None = () if transform is None else None
-        """None of the global generators, but for what a transform of the user's may draw."""
+        """No global generator, unless the user's transform draws from one (None: unknown)."""
 
     @property
     def digest(self) -> str:
-        """A word that only the same graphs have, wherever and whenever they were written."""
+        """A text that only the same graphs have, wherever and whenever they were written."""
         return str(self.saved.about["digest"])
 
     def __len__(self) -> int:
-        """How many graphs."""
+        """The number of graphs."""
         return len(self.saved)
 
     def __getitem__(self, index: int) -> Any:
-        """A graph.
+        """Read a graph, and apply the transform.
 
         Raises:
-            ConfigError: the transform gives none, or what is written is damaged.
+            ConfigError: the transform does not return a graph, or the file is damaged.
         """
         graph = self.saved[int(index)]
         if self.transform is None:

@@ -1,4 +1,4 @@
-"""How samples become graphs: of stores by a reader, or by the generator."""
+"""How samples become graphs: read from stores, or generated."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from castoff.trainers.task.contract import in_words
 
 
 class Run(NamedTuple):
-    """Samples that follow each other in a store, or among those that are generated."""
+    """Consecutive samples of a store, or of the generated sets."""
 
     store: int
     first: int
     last: int
-    """One more than the last."""
+    """The index after the last sample."""
 
 
 class Making(ABC):
-    """How samples become records; cloudpickle can hand it to other processes.
+    """Makes records of samples; cloudpickle can pass it to other processes.
 
-    What gives a sample is the heirs' matter; filter, transform and validation are the same for all.
+    Subclasses supply the samples; filter, transform and validation are the same for all.
     """
 
     source: str
-    """The field whose code gives the samples."""
+    """The field whose code supplies the samples."""
 
     def __init__(self, settings: Files | Generated):
         self._filter: Callable[[Any], Any] | None = resolved(settings.pre_filter)
@@ -48,7 +48,7 @@ class Making(ABC):
         self._validate = settings.validate_data
 
     def fingerprint(self) -> str:
-        """A word that only the same records have."""
+        """A digest of everything that the records depend on."""
         return digest(
             {
                 "source": self._source_fingerprint(),
@@ -60,27 +60,27 @@ class Making(ABC):
 
     @abstractmethod
     def counts(self) -> list[int]:
-        """How many samples each store has.
+        """The number of samples in each store.
 
         Raises:
-            ConfigError: with all that a store lacks.
+            ConfigError: lists all that the stores lack.
         """
 
     @abstractmethod
     def _source_fingerprint(self) -> str:
-        """A word that only the same samples have."""
+        """A digest of everything that the samples depend on."""
 
     @abstractmethod
     @contextmanager
     def _opened(self, store: int) -> Iterator[tuple[str, Callable[[int], Any]]]:
-        """The name of a store, and what gives its samples."""
+        """The name of a store, and a function that returns a sample by its index."""
         yield "", lambda index: None
 
     def made(self, run: Run) -> Iterator[bytes | None]:
-        """The records of a run; None: the sample is not wanted.
+        """Yield the records of a run; None: the filter drops the sample.
 
         Raises:
-            ConfigError: a sample cannot be made, and which one.
+            ConfigError: a sample cannot be made; the message names it.
         """
         with self._opened(run.store) as (name, read):
             for index in range(run.first, run.last):
@@ -116,7 +116,7 @@ class Making(ABC):
 
 
 class FromCausets(Making):
-    """Generated causal sets."""
+    """Makes graphs of generated causal sets."""
 
     source = "causets"
 
@@ -126,15 +126,15 @@ class FromCausets(Making):
         self._seed = seed if settings.causets.seed is None else settings.causets.seed
 
     def _source_fingerprint(self) -> str:
-        """A fingerprint of settings, seed, and the generator itself."""
-        import castoff.trainers.gnn.causets.samples  # noqa: F401  # so that its text is known
+        """A digest of the settings, the seed, and the generator's source code."""
+        import castoff.trainers.gnn.causets.samples  # noqa: F401  # texts_of needs the module
 
         return digest(
             {"causets": self._causets, "seed": self._seed, "text": texts_of("castoff.trainers.gnn.causets")}
         )
 
     def counts(self) -> list[int]:
-        """One row of them."""
+        """The number of sets, as that of a single store."""
         return [int(self._causets.number)]
 
     @contextmanager
@@ -145,7 +145,7 @@ class FromCausets(Making):
 
 
 class FromFiles(Making):
-    """Graphs made from stored samples by a reader, a filter and a transform."""
+    """Makes graphs of stored samples by a reader, a filter and a transform."""
 
     def __init__(self, settings: Files):
         super().__init__(settings)
@@ -154,11 +154,13 @@ class FromFiles(Making):
             expanded(file, f"data.files[{number}]").absolute() for number, file in enumerate(settings.files)
         ]
         self._reader: Callable[..., Any] | None = resolved(settings.reader)
-        self._types = [getattr(torch, dtype_name(each)) for each in (settings.float_type, settings.int_type)]
+        self._types = [
+            getattr(torch, dtype_name(type_name)) for type_name in (settings.float_type, settings.int_type)
+        ]
         self.source = "reader" if self._reader else "files"
 
     def _source_fingerprint(self) -> str:
-        """A fingerprint of the files as they are now, the settings, and the reader's source code."""
+        """A digest of the files as they are now, the settings, and the reader's source code."""
         settings = self._settings
         names = ("targets", "features", "graph_features", "edges", "adjacency", "sizes", "transposed")
         rooms = () if self._reader else ("causets", "graphs")
@@ -174,7 +176,7 @@ class FromFiles(Making):
         )
 
     def counts(self) -> list[int]:
-        """The number of samples in each store; the built-in reader's arrays must be there, too."""
+        """The number of samples in each store; checks that the built-in reader's arrays exist."""
         counts, problems = [], []
         for path in self._paths:
             try:
@@ -190,8 +192,8 @@ class FromFiles(Making):
 
     @contextmanager
     def _opened(self, store: int) -> Iterator[tuple[str, Callable[[int], Any]]]:
-        with opened(self._paths[store]) as found:
-            yield str(found.path), self._reading(found)
+        with opened(self._paths[store]) as opened_store:
+            yield str(opened_store.path), self._reading(opened_store)
 
     def _reading(self, store: Store) -> Callable[[int], Any]:
         if self._reader is None:
@@ -201,7 +203,7 @@ class FromFiles(Making):
 
 
 def wrong(data: Data) -> list[str]:
-    """What is wrong with a graph, in words."""
+    """What is wrong with a graph: its structure, values that are not finite, or the type of its edges."""
     problems = []
     try:
         data.validate(raise_on_error=True)
@@ -220,13 +222,13 @@ def wrong(data: Data) -> list[str]:
 
 @contextmanager
 def _stage(name: str) -> Iterator[None]:
-    """Report what goes wrong in a field's code with the place in it."""
+    """Report exceptions in a field's code as errors with the field and the line."""
     try:
         yield
     except ConfigError:
         raise
-    except Exception as error:  # whatever it is, the sample is to be named
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(at.filename).name}, line {at.lineno}"
+    except Exception as error:  # whatever it is, the error must name the sample
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        location = f"{Path(frame.filename).name}, line {frame.lineno}"
         text = " ".join(str(error).split())
-        raise ConfigError([f"data.{name}: {type(error).__name__}: {text} ({where})"]) from error
+        raise ConfigError([f"data.{name}: {type(error).__name__}: {text} ({location})"]) from error

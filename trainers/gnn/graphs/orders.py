@@ -1,4 +1,4 @@
-"""A stored matrix as an order: its padding cut off, turned and numbered so that it is upper triangular."""
+"""A stored matrix as an order: without padding, transposed and renumbered to be upper triangular."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class Ordered(NamedTuple):
     order: Order
     bare: Order
     numbers: numpy.typing.NDArray[numpy.int64] | None
-    """The element of the stored matrix that each is; None: they are as they were."""
+    """Each element's index in the stored matrix; None: unchanged."""
 
 
 def ordered(matrix: Array, size: int | None, transposed: bool | None) -> Ordered:
-    """The order that a matrix means; one that has links alone is closed.
+    """The order that a matrix describes; if it has links only, the other relations are added.
 
-    `size`: how many elements there are, of those that the matrix has room for. `transposed`: whether [i, j]
-    says that j precedes i; None: what the matrix shows, in which an earlier element has a lower number.
+    `size`: the number of elements, if the matrix has room for more. `transposed`: whether [i, j] means that j
+    precedes i; None: inferred from the matrix, in which an earlier element must have a lower number.
 
     Raises:
-        ValueError: it means none; the text says why.
+        ValueError: it is not an order; the message says why.
     """
     related = _within(matrix, size)
     diagonal = related.diagonal()
-    if len(diagonal) and diagonal.all():  # each precedes itself, as some write it
+    if len(diagonal) and diagonal.all():  # a reflexive order
         related = related & ~numpy.eye(len(related), dtype=bool)
     elif diagonal.any():
         raise ValueError(f"element {int(diagonal.argmax())} precedes itself, which no order has")
@@ -55,7 +55,7 @@ def ordered(matrix: Array, size: int | None, transposed: bool | None) -> Ordered
 
 
 def _within(matrix: Array, size: int | None) -> Order:
-    """Which elements are related, without the room that is left."""
+    """Which elements are related, without the matrix's unused part."""
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"its matrix has the shape {matrix.shape}, which is not a square")
     if matrix.dtype.kind not in "biuf":
@@ -73,16 +73,16 @@ def _within(matrix: Array, size: int | None) -> Order:
 
 
 def _in_time(related: Order) -> numpy.typing.NDArray[numpy.int64]:
-    """The elements in an order in which none comes after one that it precedes."""
+    """The elements sorted so that each comes before all that it precedes."""
     waiting = related.sum(0, dtype=numpy.int64)
-    left = numpy.ones(len(related), dtype=bool)
-    found = []
-    while left.any():
-        ready = numpy.flatnonzero(left & (waiting == 0))
+    remaining = numpy.ones(len(related), dtype=bool)
+    sorted_groups = []
+    while remaining.any():
+        ready = numpy.flatnonzero(remaining & (waiting == 0))
         if not len(ready):
-            some = numpy.flatnonzero(left)[:3].tolist()
-            raise ValueError(f"its relations have a cycle near the elements {some}, which no order has")
-        left[ready] = False
+            in_cycle = numpy.flatnonzero(remaining)[:3].tolist()
+            raise ValueError(f"its relations have a cycle near the elements {in_cycle}, which no order has")
+        remaining[ready] = False
         waiting -= related[ready].sum(0, dtype=numpy.int64)
-        found.append(ready)
-    return numpy.concatenate(found) if found else numpy.empty(0, dtype=numpy.int64)
+        sorted_groups.append(ready)
+    return numpy.concatenate(sorted_groups) if sorted_groups else numpy.empty(0, dtype=numpy.int64)

@@ -16,43 +16,43 @@ from castoff.trainers.distributed.parallel_map import mapped
 from castoff.trainers.gnn.graphs.making import Making, Run
 
 _MOST_SHOWN = 5
-"""Samples that cannot be made, until the others are not tried."""
+"""Number of samples that cannot be made after which the others are not tried."""
 
 _ADVICE = "set data.n_processes or data.chunksize lower, where memory is short"
 
 
 def records(making: Making, processes: int, at_once: int) -> Iterator[bytes | None]:
-    """The records of all samples, in order; None for those that are not wanted.
+    """Yield the records of all samples, in order; None for samples that the filter drops.
 
-    `at_once`: how many samples a process takes at once, where there are several.
+    `at_once`: how many samples a process takes at once, if there are several processes.
 
     Raises:
-        ConfigError: some samples cannot be made; of many, the first few are named.
+        ConfigError: some samples cannot be made; the first few are named.
     """
     runs = _runs(making.counts(), at_once if processes > 1 else None)
     problems: list[str] = []
     if processes <= 1:
-        answers: Iterable[Answer] = (each for run in runs for each in _singly(making, run))
+        answers: Iterable[Answer] = (answer for run in runs for answer in _singly(making, run))
     else:
         work = functools.partial(_of_pickled, _pickled(making))
         answers = mapped(work, runs, processes, _ADVICE)
     with ExitStack() as stack:
         if hasattr(answers, "close"):
             stack.callback(answers.close)
-        for found, problem in answers:
+        for finished, problem in answers:
             if problem is not None:
                 problems.append(problem)
                 if len(problems) == _MOST_SHOWN:
                     problems.append("and perhaps more: the samples after these were not tried")
                     break
             elif not problems:
-                yield from found
+                yield from finished
     if problems:
         raise ConfigError(problems, "data")
 
 
 class Answer(NamedTuple):
-    """Records, or what kept the one after them from being made."""
+    """Records, or why the record after them could not be made."""
 
     records: list[bytes | None]
     problem: str | None
@@ -66,7 +66,7 @@ def _runs(counts: list[int], at_once: int | None) -> Iterator[Run]:
 
 
 def _singly(making: Making, run: Run) -> Iterator[Answer]:
-    """A run, with nothing held back; what follows a sample that cannot be made is still tried."""
+    """Yield a run's records one by one; after a sample that cannot be made, the next ones are still tried."""
     first = run.first
     while first < run.last:
         try:
@@ -79,14 +79,14 @@ def _singly(making: Making, run: Run) -> Iterator[Answer]:
 
 
 def _pickled(making: Making) -> bytes:
-    """With functions of a script or a notebook in it, which no other process could import.
+    """Pickle with cloudpickle, which includes functions of scripts and notebooks that others cannot import.
 
     Raises:
-        ConfigError: they hold what cannot be handed over.
+        ConfigError: they contain something that cannot be pickled.
     """
     try:
         content: bytes = cloudpickle.dumps(making)
-    except Exception as error:  # whatever it is that a user's function holds
+    except Exception as error:  # a user's function may contain anything
         raise ConfigError(
             [
                 "data.n_processes: functions of data cannot be handed to other processes: "
@@ -109,10 +109,10 @@ def _unpickled(content: bytes) -> Making:
 
 
 def _joined(answers: Iterable[Answer]) -> Answer:
-    """All records, unless there is a problem: the first one."""
-    found: list[bytes | None] = []
+    """All records in one answer, or the first problem."""
+    all_records: list[bytes | None] = []
     for answer in answers:
         if answer.problem is not None:
             return Answer([], answer.problem)
-        found += answer.records
-    return Answer(found, None)
+        all_records += answer.records
+    return Answer(all_records, None)

@@ -1,7 +1,7 @@
 """A graph as bytes, and back: all that a torch_geometric `Data` holds, without pickle.
 
 A record is a table of the attributes, in msgpack, and after it their tensors, each at a multiple of 16 bytes.
-Reading it back is one copy: the graph owns its memory, so that what a transform does in place stays in it.
+Reading it is one copy: the graph owns its memory, so a transform may change it in place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from castoff.trainers.configuration.pyobject import PyObject
 _ALIGNED = 16
 _LENGTH = struct.Struct("<I")
 _TENSOR, _TUPLE, _BIG = 1, 2, 3
-"""What msgpack has no type for."""
+"""Codes for types that msgpack does not have."""
 
 _TYPES = tuple(
     getattr(torch, name)
@@ -30,16 +30,16 @@ _TYPES = tuple(
         *("complex64", "complex128", "uint16", "uint32", "uint64"),
     )
 )
-"""By the number that stands in a record: add at the end alone."""
+"""Types by their numbers in records: add new ones only at the end."""
 _NUMBERS = {dtype: number for number, dtype in enumerate(_TYPES)}
 
 
 def encoded(data: Data) -> bytes:
-    """The record of a graph; tensors are on the CPU when it is read, and want no gradient.
+    """Encode a graph as a record. When it is read, tensors are on the CPU and require no gradient.
 
     Raises:
-        TypeError: it holds something that is neither tensor, number, text nor a container of such; the text
-            names the attribute.
+        TypeError: it holds something that is neither tensor, number, text nor a container of these; the
+            message names the attribute.
     """
     kind = type(data)
     if not isinstance(data, Data) or isinstance(data, Batch):
@@ -60,7 +60,7 @@ def encoded(data: Data) -> bytes:
 
 
 def decoded(record: bytearray) -> Data:
-    """The graph of a record, in whose memory its tensors lie.
+    """Decode a record; the graph's tensors share its memory.
 
     Raises:
         ValueError: it is not a record.
@@ -73,8 +73,8 @@ def decoded(record: bytearray) -> Data:
         make = Data if kind is None else _class_of(kind)
         return make.from_dict(
             {
-                name: value if number < 0 else _tensor(record, _TYPES[number], value, first + at)
-                for name, number, value, at in table
+                name: value if number < 0 else _tensor(record, _TYPES[number], value, first + offset)
+                for name, number, value, offset in table
             }
         )
     except (ValueError, struct.error, msgspec.MsgspecError, IndexError, TypeError, RuntimeError) as error:
@@ -89,38 +89,38 @@ def _content(tensor: Tensor, name: str) -> bytes:
     return flat.view(torch.uint8).numpy().tobytes()
 
 
-def _tensor(record: bytearray, dtype: torch.dtype, shape: Any, at: int) -> Tensor:
+def _tensor(record: bytearray, dtype: torch.dtype, shape: Any, offset: int) -> Tensor:
     count = 1
     for length in shape:
         count *= length
     if not count:
         return torch.empty(shape, dtype=dtype)
-    return torch.frombuffer(record, dtype=dtype, count=count, offset=at).view(shape)
+    return torch.frombuffer(record, dtype=dtype, count=count, offset=offset).view(shape)
 
 
 def _path_of(kind: type[Data]) -> str:
-    """Where a class of graphs, which says how they become batches, is found again."""
+    """The import path of a graph's class, which determines how graphs become batches."""
     path = f"{kind.__module__}.{kind.__qualname__}"
     try:
-        found = _class_of(path)
+        imported = _class_of(path)
     except ConfigError as error:
         raise TypeError(f"is a {path}, which cannot be imported when it is read; {error}") from error
-    if found is not kind:
+    if imported is not kind:
         raise TypeError(f"is a {path}, but that name means another class")
     return path
 
 
 @functools.cache
 def _class_of(path: str) -> type[Data]:
-    found: type[Data] = PyObject(path).resolve()
-    return found
+    graph_class: type[Data] = PyObject(path).resolve()
+    return graph_class
 
 
 # --- What is not a tensor ------------------------------------------------------------------------------
 
 
 def _boxed(value: Any, name: str) -> Any:
-    """A value in what msgpack has, and three types beside."""
+    """Convert a value to msgpack's types and three additional ones."""
     if value is None or isinstance(value, (bool, float, str, bytes)):
         return value
     if isinstance(value, int):
@@ -130,11 +130,11 @@ def _boxed(value: Any, name: str) -> Any:
         inside = (_NUMBERS.get(value.dtype), tuple(value.shape), _content(value, name))
         return msgspec.msgpack.Ext(_TENSOR, _ENCODER.encode(inside))
     if type(value) is tuple:
-        return msgspec.msgpack.Ext(_TUPLE, _ENCODER.encode([_boxed(each, name) for each in value]))
+        return msgspec.msgpack.Ext(_TUPLE, _ENCODER.encode([_boxed(item, name) for item in value]))
     if type(value) is list:
-        return [_boxed(each, name) for each in value]
+        return [_boxed(item, name) for item in value]
     if isinstance(value, dict) and all(isinstance(key, (str, int)) for key in value):
-        return {key: _boxed(each, name) for key, each in value.items()}
+        return {key: _boxed(item, name) for key, item in value.items()}
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     raise TypeError(f"{name}: is a {kind}, which cannot be written; make it a tensor, a number or a text")
 

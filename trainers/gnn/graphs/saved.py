@@ -1,7 +1,7 @@
 """Written graphs: a folder with their records, one after the other, and where each of them begins.
 
 `graphs` and `offsets` (int64, one more than there are graphs) are mapped, so that all ranks and workers of a
-host share their pages; `about.json` says what they hold, and is written last.
+host share their pages; `about.json` describes them, and is written last.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _OFFSET = struct.Struct("<q")
 
 
 def write(folder: Path, records: Iterable[bytes], about: Mapping[str, Any]) -> int:
-    """Write records into an empty folder, as they come; how many there were.
+    """Write records to an empty folder as they come; return their number.
 
     Raises:
-        OSError: the disk does not take them.
+        OSError: they cannot be written.
     """
     number, size, total = 0, 0, hashlib.sha256()
     with (folder / RECORDS).open("wb") as graphs, (folder / OFFSETS).open("wb") as offsets:
@@ -59,7 +59,7 @@ def _to_disk(file: BinaryIO) -> None:
 
 
 def read_about(folder: Path) -> dict[str, Any] | None:
-    """What a folder of written graphs says of them; None: it is none, or not whole."""
+    """The content of a folder's about.json; None: it has no written graphs, or not all of them."""
     try:
         about = read_checksummed(folder / ABOUT)
         sizes = [(folder / name).stat().st_size for name in (RECORDS, OFFSETS)]
@@ -75,10 +75,10 @@ def read_about(folder: Path) -> dict[str, Any] | None:
 class Saved:
     """The graphs of a folder, by index.
 
-    Files are mapped when the first graph is read, in each process anew; what is pickled is the path.
+    Each process maps the files when it reads its first graph; a pickle holds only the path.
 
     Raises:
-        ConfigError: there are no whole ones.
+        ConfigError: the folder has no written graphs, or not all of them.
     """
 
     def __init__(self, folder: Path):
@@ -100,7 +100,7 @@ class Saved:
         """A graph that owns its memory.
 
         Raises:
-            ConfigError: its record is damaged, or the folder is gone.
+            ConfigError: its record is damaged, or the folder was removed.
         """
         if not 0 <= index < self._length:
             raise IndexError(index)

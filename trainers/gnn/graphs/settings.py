@@ -25,11 +25,11 @@ _BUILT_IN = (
     *("targets", "features", "graph_features", "edges"),
     *("adjacency", "sizes", "transposed", "missing"),
 )
-"""What is said to the built-in reader alone."""
+"""Fields for the built-in reader only."""
 
 
 class Files(Section, frozen=True, kw_only=True):
-    """Graphs that lie in stores."""
+    """Graphs from stores."""
 
     files: Annotated[list[str], msgspec.Meta(min_length=1)]
     """Stores, read in this order. `~` and environment variables are expanded."""
@@ -82,7 +82,7 @@ class Files(Section, frozen=True, kw_only=True):
 
 
 class Generated(Section, frozen=True, kw_only=True):
-    """Graphs of causal sets that are made."""
+    """Graphs of generated causal sets."""
 
     causets: Fields
     """Which sets to generate."""
@@ -105,7 +105,7 @@ class Generated(Section, frozen=True, kw_only=True):
 
 
 def read(data: Any, problems: list[str]) -> Files | Generated | None:
-    """The section `data`; None, and what is wrong in words in `problems`, where it cannot be used."""
+    """Read the section `data`; None if it is wrong, and the reasons in `problems`."""
     before = len(problems)
     if not isinstance(data, Mapping):
         problems.append(f"data: holds {data!r}, but takes a section of fields")
@@ -120,21 +120,21 @@ def read(data: Any, problems: list[str]) -> Files | Generated | None:
     if both or len(problems) > before:
         return None
     kind = Files if "files" in data else Generated
-    found: list[str] = []
-    settings: Files | Generated | None = convert({**data, **_plain(data)}, kind, "data", found)
-    problems += found
+    type_problems: list[str] = []
+    settings: Files | Generated | None = convert({**data, **_plain(data)}, kind, "data", type_problems)
+    problems += type_problems
     problems += _wrong_parts(data.get("split"))
     problems += _wrong_callables(data)
     if kind is Files:
         problems += _wrong_files(data)
     elif "causets" in data:
-        made = _causets(data["causets"], problems)
-        settings = settings and msgspec.structs.replace(settings, causets=made)
+        causets = _causets(data["causets"], problems)
+        settings = settings and msgspec.structs.replace(settings, causets=causets)
     return settings if len(problems) == before else None
 
 
 def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Texts where Python code put paths, lists where it put tuples."""
+    """Convert paths to text and tuples to lists, where Python code has set them."""
     files = data.get("files")
     listed = (
         {"files": [str(file) if hasattr(file, "__fspath__") else file for file in files]}
@@ -152,7 +152,7 @@ def _causets(data: Any, problems: list[str]) -> Any:
 
 
 def _wrong_parts(split: Any) -> list[str]:
-    """What is wrong with three numbers; that something else is given is already reported."""
+    """What is wrong with three shares; other types are already reported."""
     if (
         not isinstance(split, (list, tuple))
         or len(split) != 3
@@ -177,11 +177,11 @@ def _wrong_callables(data: Mapping[str, Any]) -> list[str]:
         if value is None:
             continue
         try:
-            found = resolved(value)
+            function = resolved(value)
         except ConfigError as error:
             problems += [f"data.{name}: {problem}" for problem in error.problems]
             continue
-        if not callable(found):
+        if not callable(function):
             problems.append(f"data.{name}: is {value!r}; write !pyobject my_module.{name}, a function")
     return problems
 
@@ -213,7 +213,7 @@ def _wrong_files(data: Mapping[str, Any]) -> list[str]:
 
 
 def _missing(files: Any) -> list[str]:
-    """Which of the files are not there, or stand there twice."""
+    """Which files do not exist, or are listed twice."""
     if not isinstance(files, (list, tuple)) or not all(
         isinstance(each, str) or hasattr(each, "__fspath__") for each in files
     ):
@@ -239,12 +239,12 @@ def _missing(files: Any) -> list[str]:
 
 
 def _few(problems: list[str], most: int = 5) -> list[str]:
-    left = len(problems) - most
-    return problems if left <= 0 else [*problems[:most], f"data.files: and {left} more like these"]
+    remaining = len(problems) - most
+    return problems if remaining <= 0 else [*problems[:most], f"data.files: and {remaining} more like these"]
 
 
 def dtype_name(value: Any) -> str:
-    """The name of a torch type that is given as one, as a `!pyobject`, or by its name."""
+    """The name of a torch type, which is given as a type, a `!pyobject` or a name."""
     if isinstance(value, PyObject):
         value = value.path
     return str(value).removeprefix("torch.")

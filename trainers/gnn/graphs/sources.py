@@ -21,20 +21,20 @@ from castoff.trainers.configuration.fields import ConfigError
 
 
 def digest(parts: Mapping[str, Any]) -> str:
-    """A word that only the same parts have."""
+    """A digest that only the same parts have."""
     return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:16]
 
 
 def state_of(path: Path) -> str:
-    """A word that a file or a folder of files has as long as none of them is changed: by sizes and times.
+    """A digest of a file, or of all files in a folder, by their sizes and times.
 
     Raises:
         ConfigError: something in it cannot be read.
     """
     total = hashlib.sha256(str(path.resolve()).encode())
     try:
-        for name, found in _files(path):
-            total.update(f"\0{name}\0{found.st_size}\0{found.st_mtime_ns}".encode())
+        for name, status in _files(path):
+            total.update(f"\0{name}\0{status.st_size}\0{status.st_mtime_ns}".encode())
     except OSError as error:
         raise ConfigError([f"cannot be read: {error}"], str(path)) from error
     return total.hexdigest()
@@ -44,28 +44,29 @@ def _files(path: Path) -> Iterator[tuple[str, os.stat_result]]:
     if not path.is_dir():
         yield "", path.stat()
         return
-    waiting = [""]
-    while waiting:
-        folder = waiting.pop()
+    folders = [""]
+    while folders:
+        folder = folders.pop()
         with os.scandir(path / folder) as entries:
             for entry in sorted(entries, key=lambda each: each.name):
                 name = f"{folder}{entry.name}"
                 if entry.is_dir():
-                    waiting.append(f"{name}/")
+                    folders.append(f"{name}/")
                 else:
                     yield name, entry.stat()
 
 
 def text_of(function: Callable[..., Any] | None) -> str:
-    """A callable by its name, the text of its module, and what is bound in it; the same in every process.
+    """A digest of a callable: its name, its module's text, and what is bound in it; the same in every
+    process.
 
-    What it calls in other modules is not in it.
+    What it calls in other modules is not included.
     """
     return "" if function is None else _text(function, ())
 
 
 def _text(function: Any, above: tuple[int, ...]) -> str:
-    """`above`: the things that this one is a part of, by their ids."""
+    """The digest of `text_of`. `above`: the ids of the objects that this one is a part of."""
     if id(function) in above:
         return "itself"
     above = (*above, id(function))
@@ -94,7 +95,7 @@ def _text(function: Any, above: tuple[int, ...]) -> str:
 
 
 def _module_text(named: Any) -> str | None:
-    """The text of the file that it stands in, or the version of its package; None: it stands in none."""
+    """A digest of the object's source file, or the version of its package; None: it has no file."""
     try:
         file = inspect.getsourcefile(named)
     except (TypeError, OSError):
@@ -108,7 +109,7 @@ def _module_text(named: Any) -> str | None:
 
 
 def _code(code: CodeType) -> list[Any]:
-    """What is done, by which names and with which constants."""
+    """The bytecode, names and constants of a function."""
     constants = [
         _code(constant) if isinstance(constant, CodeType) else _value(constant, ())
         for constant in code.co_consts
@@ -117,10 +118,12 @@ def _code(code: CodeType) -> list[Any]:
 
 
 def _own_globals(function: Any, code: CodeType | None) -> dict[str, Any]:
-    """What a function of a notebook or of typed lines uses of these: there is no text of all of them."""
+    """The globals that a function from a notebook or console uses, since these have no source file."""
     if code is None:  # a class
-        own = vars(function).items()
-        return {name: each for name, each in own if inspect.isroutine(each) or not name.startswith("__")}
+        attributes = vars(function).items()
+        return {
+            name: each for name, each in attributes if inspect.isroutine(each) or not name.startswith("__")
+        }
     inside = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     found = {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
     found = {name: each for name, each in found.items() if not inspect.ismodule(each)}
@@ -132,12 +135,14 @@ def _own_globals(function: Any, code: CodeType | None) -> dict[str, Any]:
 def _content(cell: Any) -> Any:
     try:
         return cell.cell_contents
-    except ValueError:  # nothing has been put into it yet
+    except ValueError:  # an empty cell
         return None
 
 
 def _value(value: Any, above: tuple[int, ...]) -> str:
-    """What is bound in a callable; not its pickle: that of a set or a tensor is another in each process."""
+    """A digest of a value that is bound in a callable. A pickle would not do: those of sets and tensors
+    differ between processes.
+    """
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
         return f"{type(value).__name__} {value!r}"
     if id(value) in above:
@@ -161,7 +166,7 @@ def _value(value: Any, above: tuple[int, ...]) -> str:
 
 
 def _reduced(value: Any, above: tuple[int, ...]) -> str:
-    """Any other object, by what it would be made of again."""
+    """A digest of any other object, by what its pickle would be made from."""
     try:
         made = value.__reduce_ex__(2)
         if isinstance(made, str):
@@ -173,7 +178,7 @@ def _reduced(value: Any, above: tuple[int, ...]) -> str:
 
 
 def texts_of(package: str) -> str:
-    """The text of all modules of a package of ours."""
+    """A digest of the source text of all modules in a package of castoff's."""
     file = sys.modules[package].__file__ if package in sys.modules else None
     if file is None:
         raise ConfigError([f"there is no source text of {package}"])

@@ -26,14 +26,14 @@ from castoff.trainers.task import Splits
 
 
 def prepared(data: Any, seed: int, context: RankContext, *, beside: Path | None = None) -> Splits:
-    """The three parts of the graphs that a section `data` means, the same on all ranks.
+    """The three parts of the graphs that a section `data` describes, the same on all ranks.
 
-    Rank 0 writes them unless they are there, and all ranks map them; where a host does not see what rank 0
-    has written, it writes its own. All ranks must call this. `beside`: the folder in which `graphs` is made
-    where `data.output` is not given, the training's; None: the working folder.
+    Rank 0 writes them if they are missing, and all ranks map them; a host that does not see what rank 0 has
+    written writes its own. All ranks must call this. `beside`: the training's folder, in which `graphs` is
+    made if `data.output` is not set; None: the working folder.
 
     Raises:
-        ConfigError: with every problem of the section; or a sample cannot be read.
+        ConfigError: lists every problem of the section; or a sample cannot be read.
     """
     problems: list[str] = []
     settings = read(data, problems)
@@ -48,7 +48,7 @@ def prepared(data: Any, seed: int, context: RankContext, *, beside: Path | None 
 
 
 def _written(settings: Files | Generated, seed: int, context: RankContext, output: Path) -> Path:
-    """The folder of the graphs, on this host."""
+    """The folder with the graphs, as this host sees it."""
     folder = Path(context.on_main(lambda: str(_build(settings, seed, output))))
     problem: ConfigError | None = None
     if read_about(folder) is None:
@@ -72,9 +72,9 @@ def _raise_first(problems: Sequence[ConfigError | None]) -> None:
 
 
 def parts(graphs: Any, settings: Files | Generated, seed: int) -> Splits:
-    """Three disjoint parts: cut from a random order, or from the graphs' own.
+    """Three disjoint parts: cut from a random order, or from the graphs' own order.
 
-    The first takes what rounding leaves.
+    The first gets what rounding leaves.
 
     Raises:
         ConfigError: the subset is larger than the set.
@@ -93,7 +93,7 @@ def parts(graphs: Any, settings: Files | Generated, seed: int) -> Splits:
 
 
 def _taken(total: int, subset: float | None) -> int:
-    """How many of the graphs are used."""
+    """The number of graphs that are used."""
     if subset is None:
         return total
     if subset > total:

@@ -1,7 +1,7 @@
 """Stores of samples: Zarr folders, of either format and as Julia writes them, and HDF5 files.
 
-Julia keeps the first index of an array together in memory and Python the last, so what Julia writes is read
-with all axes reversed: a matrix comes transposed, and samples that it had along its last axis come first.
+Julia stores arrays with the first index contiguous in memory and Python with the last, so what Julia writes
+is read with all axes reversed: a matrix comes transposed, and samples along the last axis come first.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from castoff.trainers.gnn.graphs.zarr_folders import group_names, root_of
 Array: TypeAlias = "numpy.typing.NDArray[Any]"
 
 COUNTS = ("num_causal_sets", "num_samples")
-"""Where a store says how many samples it has."""
+"""Arrays that may hold a store's number of samples."""
 
 _NUMBERED = re.compile(r"(.+)_(\d+)")
 _HDF5 = (".h5", ".hdf5", ".hdf")
 _HDF5_BEGINS = b"\x89HDF\r\n\x1a\n"
 _AT_ONCE = 1 << 27
-"""Bytes of an array that are kept, of a chunk with several samples."""
+"""Largest number of bytes of an array that are read and kept at a time."""
 
 
 class Store:
@@ -37,7 +37,7 @@ class Store:
     def __init__(self, path: Path, root: Any, groups: Sequence[str] | None):
         self.path = path
         self.root = root
-        """zarr's or h5py's group, as a reader gets it."""
+        """zarr's or h5py's group, which readers get."""
         self.groups = groups
         """The name of each sample's group; None: the arrays hold all samples."""
         self._blocks: dict[str, _Blocks] = {}
@@ -48,14 +48,16 @@ class Store:
         return self.count
 
     def names(self) -> list[str]:
-        """The arrays that a sample has, by their paths."""
+        """The paths of a sample's arrays."""
         if self._names is None:
             group = self.root if self.groups is None else self.root[self.groups[0]]
             self._names = [name for name in _arrays(group) if name not in COUNTS]
         return self._names
 
     def find(self, known: Sequence[str]) -> str | None:
-        """The first array of some names, at the top or in a group there."""
+        """Find the first of some names among the arrays, also inside groups; or the only array in such a
+        group.
+        """
         names = self.names()
         for each in known:
             found = [name for name in names if name == each or name.endswith(f"/{each}")]
@@ -65,7 +67,7 @@ class Store:
         return inside[0] if len(inside) == 1 else None
 
     def read(self, name: str, index: int, field: str) -> Array:
-        """An array of one sample.
+        """Read an array of one sample.
 
         Raises:
             ConfigError: there is no such array, or it lacks the sample.
@@ -93,9 +95,9 @@ class Store:
         shapes = {name: tuple(self.root[name].shape or ()) for name in _arrays(self.root)}
         matrices = {_samples_in(shape) for shape in shapes.values() if len(shape) == 3} - {None}
         firsts = {shape[0] if shape else None for shape in shapes.values()}
-        for found in (matrices, firsts):
-            if len(found) == 1 and None not in found:
-                return int(next(iter(found)) or 0)
+        for candidates in (matrices, firsts):
+            if len(candidates) == 1 and None not in candidates:
+                return int(next(iter(candidates)) or 0)
         raise ConfigError(
             [
                 f"the number of its samples is unknown: {_listing(shapes)}; write their number as an array "
@@ -105,17 +107,17 @@ class Store:
         )
 
     def _recorded_count(self, name: str) -> int:
-        given = numpy.asarray(self.root[name][()]).reshape(-1)
-        whole = len(given) == 1 and given.dtype.kind in "biuf" and numpy.isfinite(given[0])
-        number = int(given[0]) if whole and given[0] == int(given[0]) else -1
+        recorded = numpy.asarray(self.root[name][()]).reshape(-1)
+        whole = len(recorded) == 1 and recorded.dtype.kind in "biuf" and numpy.isfinite(recorded[0])
+        number = int(recorded[0]) if whole and recorded[0] == int(recorded[0]) else -1
         if number < 0 or (self.groups is not None and number > len(self.groups)):
-            there = f", but it has {len(self.groups)} groups" if self.groups is not None else ""
-            raise ConfigError([f"{name}: holds {given.tolist()}{there}"], str(self.path))
+            contradiction = f", but it has {len(self.groups)} groups" if self.groups is not None else ""
+            raise ConfigError([f"{name}: holds {recorded.tolist()}{contradiction}"], str(self.path))
         return number
 
 
 class _Blocks:
-    """An array of all samples, read in blocks of the samples that lie in one chunk of it."""
+    """An array of all samples, read in blocks of the samples that share a chunk."""
 
     def __init__(self, array: Any, count: int, name: str):
         self._array = array
@@ -130,33 +132,33 @@ class _Blocks:
         self._block: Array | None = None
 
     def sample(self, index: int) -> Array:
-        """One sample's part."""
+        """The part of one sample."""
         first = index - index % self._length
         if self._block is None or first != self._first:
-            where = slice(first, first + self._length)
-            taken = (where,) if self._axis == 0 else (..., where)
+            span = slice(first, first + self._length)
+            taken = (span,) if self._axis == 0 else (..., span)
             self._block = numpy.asarray(self._array[taken])
             self._first = first
-        at = index - first
-        return numpy.asarray(self._block[at] if self._axis == 0 else self._block[..., at])
+        position = index - first
+        return numpy.asarray(self._block[position] if self._axis == 0 else self._block[..., position])
 
 
 def _axis(shape: Sequence[int], count: int) -> int | None:
-    """Where the samples are: first, unless only the last axis is as long as there are samples."""
+    """The axis of the samples: the first, unless only the last one is as long as there are samples."""
     if not shape:
         return None
     return len(shape) - 1 if shape[0] != count and shape[-1] == count else 0
 
 
 def _samples_in(shape: Sequence[int]) -> int | None:
-    """How many square matrices an array holds; None: its axes are three different ones."""
+    """The number of square matrices in an array of three axes; None: they are not square."""
     if shape[1] == shape[2]:
         return shape[0]
     return shape[2] if shape[0] == shape[1] else None
 
 
 def _listing(shapes: Mapping[str, Sequence[int]]) -> str:
-    """What is in a store, in words."""
+    """The arrays in a store, for an error."""
     if not shapes:
         return "there is no array in it"
     few = [f"{name} {tuple(shape)}" for name, shape in list(shapes.items())[:8]]
@@ -165,15 +167,15 @@ def _listing(shapes: Mapping[str, Sequence[int]]) -> str:
 
 
 def _arrays(group: Any, depth: int = 2) -> list[str]:
-    """The paths of arrays in a group, and in the groups in it."""
-    found = []
+    """The paths of the arrays in a group and its subgroups."""
+    paths = []
     for name in sorted(group.keys()):
         part = group.get(name)
         if hasattr(part, "shape"):
-            found.append(name)
-        elif part is not None and depth > 1:  # a link may lead nowhere
-            found += [f"{name}/{inner}" for inner in _arrays(part, depth - 1)]
-    return found
+            paths.append(name)
+        elif part is not None and depth > 1:  # None: a broken link
+            paths += [f"{name}/{inner}" for inner in _arrays(part, depth - 1)]
+    return paths
 
 
 def _per_sample(names: Sequence[str]) -> list[str] | None:
@@ -189,7 +191,9 @@ def _per_sample(names: Sequence[str]) -> list[str] | None:
 
 
 def zarr_group_to_dict(group: Any, target: dict[str, Any]) -> None:
-    """Put all arrays of a group of zarr's or h5py's into `target`, and those of its groups as dicts in it."""
+    """Put all arrays of a group of zarr's or h5py's into `target`, and those of its subgroups into nested
+    dicts.
+    """
     for name in group.keys():  # noqa: SIM118  # zarr 2 iterates over no names
         part = group[name]
         if hasattr(part, "shape"):
@@ -199,15 +203,15 @@ def zarr_group_to_dict(group: Any, target: dict[str, Any]) -> None:
 
 
 def zarr_file_to_dict(path: str | Path) -> dict[str, Any]:
-    """All arrays of a Zarr folder or an HDF5 file, by the names of their groups and their own.
+    """All arrays of a Zarr folder or an HDF5 file, in nested dicts by the names of groups and arrays.
 
     Raises:
         ConfigError: it is not a store, or cannot be read.
     """
-    found: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     with _root(Path(path)) as root:
-        zarr_group_to_dict(root, found)
-    return found
+        zarr_group_to_dict(root, arrays)
+    return arrays
 
 
 # --- Opening --------------------------------------------------------------------------------------
@@ -215,7 +219,7 @@ def zarr_file_to_dict(path: str | Path) -> dict[str, Any]:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Store]:
-    """A store, to be read.
+    """Open a store for reading.
 
     Raises:
         ConfigError: it is not a store, cannot be read, or the number of its samples is unknown.
@@ -230,7 +234,7 @@ def opened(path: Path) -> Iterator[Store]:
 
 @contextmanager
 def _root(path: Path) -> Iterator[Any]:
-    """zarr's or h5py's group at the top."""
+    """The top group of a Zarr folder (zarr's) or an HDF5 file (h5py's)."""
     if path.is_dir():
         yield root_of(path)
         return

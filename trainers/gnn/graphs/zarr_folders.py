@@ -14,12 +14,12 @@ _OF_FORMAT_3 = "zarr.json"
 
 
 def group_names(path: Path) -> list[str]:
-    """The groups at the top of a Zarr folder; found by its files, since there may be very many."""
-    return [each.name for each in path.iterdir() if each.is_dir() and _node(each) == "group"]
+    """The names of the top groups in a Zarr folder, found by their files, since there may be very many."""
+    return [folder.name for folder in path.iterdir() if folder.is_dir() and _node(folder) == "group"]
 
 
 def _node(path: Path) -> str | None:
-    """What a folder is: array, group, or None."""
+    """The type of Zarr node in a folder: array, group, or None."""
     if (path / ".zarray").exists():
         return "array"
     if (path / ".zgroup").exists():
@@ -33,10 +33,10 @@ def _node(path: Path) -> str | None:
 
 
 def root_of(path: Path) -> Any:
-    """zarr's group of a folder, to be read.
+    """Open a Zarr folder as zarr's group, for reading.
 
-    With zarr 3 it is also what `zarr.open_group` takes, and has the folder as its `root`: there are readers
-    that open what they get, with `zarr.open_group(store)` or `zarr.open_group(store.root)`.
+    With zarr 3, it can be passed to `zarr.open_group`, and its `root` is the folder: some readers open what
+    they get, with `zarr.open_group(store)` or `zarr.open_group(store.root)`.
 
     Raises:
         ConfigError: it is not a Zarr folder with a group, or cannot be read.
@@ -73,7 +73,7 @@ def _by_zarr_3(path: Path, rootless: bool) -> Any:
 
 
 def _rooted(local: Any, path: Path) -> Any:
-    """A kind of zarr's folders that has the group at the top which this one lacks."""
+    """A subclass of zarr's folder store that adds the top group which the folder lacks."""
     older = any((each / mark).exists() for each in path.iterdir() for mark in _OF_FORMAT_2)
     name = ".zgroup" if older else _OF_FORMAT_3
     content = json.dumps({"zarr_format": 2} if older else {"zarr_format": 3, "node_type": "group"}).encode()

@@ -42,7 +42,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name's module when it is asked for (PEP 562)."""
+    """Import a name's module at its first use (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
@@ -51,5 +51,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The names that are loaded late are offered, too."""
+    """List the names that are loaded late, too."""
     return sorted({*globals(), *__all__})

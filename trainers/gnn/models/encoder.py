@@ -1,4 +1,4 @@
-"""Blocks one after the other."""
+"""An encoder: blocks one after the other."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _FIELDS = {
     "normalizer_type": "norm",
     "activation_type": "activation",
 }
-"""What a block calls its arguments, and what they are called here."""
+"""The encoder's names for `GNNBlock`'s arguments."""
 
 
 class Encoder(nn.Module):
-    """Node features (nodes, in_dim) to (nodes, hidden[-1]), a block for each number of `hidden`.
+    """Maps node features (nodes, in_dim) to (nodes, hidden[-1]), by a block for each number of `hidden`.
 
     Args:
         in_dim: Numbers per node.
@@ -34,7 +34,7 @@ class Encoder(nn.Module):
         with_skip: Add each block's input to its output.
 
     Raises:
-        ConfigError: with every argument that makes no sense.
+        ConfigError: lists every argument that makes no sense.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Encoder(nn.Module):
         edge_weight: Tensor | None = None,
         batch_size: int | None = None,
     ) -> Tensor:
-        """Node features of the last block; `batch_size` is the number of graphs."""
+        """Node features after the last block; `batch_size` is the number of graphs."""
         for block in self.blocks:
             x = block(x, edge_index, batch, edge_attr, edge_weight, batch_size)
         return x

@@ -18,7 +18,7 @@ from castoff.trainers.gnn.models.trial import trial
 
 
 class GNNBlock(nn.Module):
-    """Node features (nodes, in_dim) to (nodes, out_dim).
+    """Maps node features (nodes, in_dim) to (nodes, out_dim).
 
     Args:
         in_dim, out_dim: Numbers per node, before and after the block.
@@ -34,7 +34,7 @@ class GNNBlock(nn.Module):
             in_dim and out_dim), and `weight_initializer`.
 
     Raises:
-        ConfigError: with every argument that makes no sense, and where the parts do not fit together.
+        ConfigError: lists every argument that makes no sense, or parts that do not fit together.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class GNNBlock(nn.Module):
         batch_size: int | None = None,
         **kwargs: Any,
     ) -> Tensor:
-        """Node features of the next step; `batch_size` is the number of graphs.
+        """Node features after the block; `batch_size` is the number of graphs.
 
-        Convolution and norm get what they have a parameter for; other arguments are the convolution's.
+        Convolution and norm get what their forward has parameters for; other arguments go to the convolution.
         """
         edges = given(
             self._to_conv, batch=batch, size=batch_size, edge_attr=edge_attr, edge_weight=edge_weight
@@ -101,16 +101,16 @@ class GNNBlock(nn.Module):
         return answer
 
     def _try(self) -> None:
-        """A step of two nodes, so that widths that do not fit are reported before there are data.
+        """Try the block with two nodes, so that widths that do not fit are reported before there are data.
 
-        Not of a convolution that cannot do without what edges carry.
+        A convolution that cannot do without edge features is not tried.
         """
         nodes, edges = torch.zeros(2, self.in_dim), torch.tensor([[0, 1], [1, 0]])
         with trial(self):
             try:
                 out = self.conv(nodes, edges)
             except Exception:  # noqa: BLE001  # whatever it may raise
-                return  # it may want more than a graph; training says it where it is so
+                return  # it may need other inputs; if not, training fails
             if not isinstance(out, Tensor) or out.shape != (2, self.out_dim):
                 raise ConfigError([f"gnn_layer_type: {name_of(self.conv)} {self._widths(out)}"])
             for field, layer in (("norm_args", self.normalizer), ("activation_type", self.activation)):
@@ -151,11 +151,13 @@ class GNNBlock(nn.Module):
 def _part(
     name: str, make: Any, args: Any, kwargs: Any, kind: str, problems: list[str], *, of: str | None = None
 ) -> Part | None:
-    at = Fields(f"{of or name}_type", f"{name}_args", f"{name}_kwargs")
+    fields = Fields(f"{of or name}_type", f"{name}_args", f"{name}_kwargs")
     if make is None:
-        problems.append(f"{at.type}: is None, but takes a {kind}; write identity where there is to be none")
+        problems.append(
+            f"{fields.type}: is None, but takes a {kind}; write identity where there is to be none"
+        )
         return None
-    return part(make, args, kwargs, at, kind, problems)
+    return part(make, args, kwargs, fields, kind, problems)
 
 
 def _built(described: Part, problems: list[str], *first: Any, factory: bool = False) -> nn.Module:
@@ -167,7 +169,7 @@ def _built(described: Part, problems: list[str], *first: Any, factory: bool = Fa
 
 
 def with_width(norm: Part, width: int) -> Part:
-    """A norm with the width as its first argument, where it needs one and is given none."""
+    """Give a norm the width as its first argument, if it needs one and has none."""
     if norm.args or isinstance(norm.make, nn.Module):
         return norm
     try:

@@ -19,15 +19,15 @@ from castoff.trainers.gnn.names import found
 
 
 class GNNModel(JoinedParts):
-    """Node features, edges and each node's graph to {number of a task: its output}.
+    """Maps node features, edges and each node's graph to {number of a task: its output}.
 
-    Every part is a class, function or module by itself or by its name, with its arguments beside it. The
-    encoder makes node embeddings; the poolings make a row for each graph of them, and their aggregation
-    one row of these, or a latent model does what it likes; a network of its own makes something of graph
-    features, which the embeddings are aggregated with; every active head gets what came of that.
+    Every part is a class, function or module, or the name of one, with its arguments next to it. The encoder
+    makes node embeddings; the poolings reduce them to a row for each graph, and an aggregation joins their
+    rows, or a latent model replaces both; another network processes graph features, whose result is joined
+    with the embeddings; every active head gets the result.
 
-    Inactive heads are frozen, as DistributedDataParallel waits for a gradient of every parameter that
-    could have one. A tiny made-up batch goes through all of it when it is made.
+    Inactive heads are frozen, because DistributedDataParallel waits for a gradient of every parameter that
+    requires one. When the model is made, a tiny synthetic batch goes through all parts.
 
     Args:
         encoder_type, encoder_args, encoder_kwargs: Computes node embeddings from x and edge_index. It also
@@ -46,7 +46,7 @@ class GNNModel(JoinedParts):
         active_tasks: True or false for each head's number; by default all heads are active.
 
     Raises:
-        ConfigError: with every argument that makes no sense, and with the parts that do not fit together.
+        ConfigError: lists every argument that makes no sense, or parts that do not fit together.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class GNNModel(JoinedParts):
         poolings = _parts("pooling_layers", pooling_layers, "pooling", problems)
         heads = _parts("downstream_tasks", downstream_tasks, "layer", problems)
         self.active_tasks = _active(len(downstream_tasks or ()), active_tasks, problems)
-        """Which heads are trained."""
+        """Whether each head is trained, by its number."""
         whole = (encoder, pooling_aggregate, latent, net, feature_aggregate)
         made = [_built(each, problems) for each in whole]
         layers, tasks = _all_built(poolings, problems), _all_built(heads, problems)
@@ -107,10 +107,10 @@ class GNNModel(JoinedParts):
 
     @classmethod
     def from_config(cls, fields: Mapping[str, Any]) -> GNNModel:
-        """The network that a `model` section describes.
+        """Make the network that a `model` section describes.
 
         Raises:
-            ConfigError: with every problem that it has.
+            ConfigError: lists every problem of the section.
         """
         fields = dict(fields)
         name = fields.pop("type", cls)
@@ -122,10 +122,10 @@ class GNNModel(JoinedParts):
             for name in fields
             if name not in known
         ]
-        given: dict[str, Any] = {"encoder_type": None, "downstream_tasks": None}
-        given |= {name: value for name, value in fields.items() if name in known}
+        arguments: dict[str, Any] = {"encoder_type": None, "downstream_tasks": None}
+        arguments |= {name: value for name, value in fields.items() if name in known}
         try:
-            model: GNNModel = cls(**given)
+            model: GNNModel = cls(**arguments)
         except ConfigError as error:
             raise ConfigError([*unknown, *error.problems]) from error
         if unknown:
@@ -134,7 +134,7 @@ class GNNModel(JoinedParts):
 
     @property
     def takes_graph_features(self) -> bool:
-        """Whether it has a network for them."""
+        """Whether the model has a network for graph features."""
         return self.graph_features_net is not None
 
     def forward(
@@ -153,14 +153,14 @@ class GNNModel(JoinedParts):
         edge_weight: Tensor | None = None,
         size: int | None = None,
     ) -> dict[int, Tensor]:
-        """The active tasks' outputs, by their numbers.
+        """The outputs of the active tasks, by their numbers.
 
-        `x` (nodes, numbers), `edge_index` (2, edges), `batch` (nodes): the graph of each; None: all are
-        one. `graph_features` (graphs, numbers). `size`: the number of graphs, without which empty ones
-        at the end are not seen.
+        `x` (nodes, numbers), `edge_index` (2, edges), `batch` (nodes,): the graph of each node; None: all are
+        in one. `graph_features` (graphs, numbers). `size`: the number of graphs, without which empty ones at
+        the end are missed.
 
         Raises:
-            ConfigError: graph features are missing, or nothing here takes them.
+            ConfigError: graph features are missing, or no part takes them.
         """
         if size is None and graph_features is not None:
             size = graph_features.shape[0]
@@ -191,7 +191,7 @@ class GNNModel(JoinedParts):
         edge_weight: Tensor | None = None,
         size: int | None = None,
     ) -> Any:
-        """What the encoder and the pooling or latent model make of graphs."""
+        """The encoder's output, after poolings or the latent model if there are any."""
         graph = {"edge_index": edge_index, "batch": batch, "size": size}
         edges = {"edge_attr": edge_attr, "edge_weight": edge_weight}
         embeddings = self.encoder(
@@ -207,14 +207,14 @@ class GNNModel(JoinedParts):
         return self.aggregate_pooling(self.pooled(embeddings, batch, size))
 
     def pooled(self, embeddings: Tensor, batch: Tensor, size: int | None) -> list[Tensor]:
-        """What each pooling makes of node embeddings, (graphs, numbers)."""
+        """The output of each pooling for node embeddings, (graphs, numbers)."""
         return [
             pool(embeddings, batch, **given(takes, size=size))
             for pool, takes in zip(self.pooling_layers or (), self._to_poolings, strict=True)
         ]
 
     def with_graph_features(self, embeddings: Any, graph_features: Tensor | None) -> Any:
-        """Embeddings together with what the network for graph features makes of these."""
+        """Embeddings joined with the output of the network for graph features."""
         if self.graph_features_net is None or self.aggregate_graph_features is None:
             if graph_features is not None:
                 raise ConfigError([f"model.graph_features_net_type: is missing, {_FEATURES}"])
@@ -229,7 +229,7 @@ class GNNModel(JoinedParts):
         args: Sequence[Sequence[Any]] | None = None,
         kwargs: Sequence[Mapping[str, Any]] | None = None,
     ) -> dict[int, Tensor]:
-        """What the active heads make of embeddings."""
+        """The outputs of the active heads for embeddings, by their numbers."""
         return {
             number: head(x, *(args[number] if args else ()), **(kwargs[number] if kwargs else {}))
             for number, head in enumerate(self.downstream_tasks)
@@ -237,11 +237,11 @@ class GNNModel(JoinedParts):
         }
 
     def set_task_active(self, key: int) -> None:
-        """Train a head; before the model is given to a trainer."""
+        """Train a head. Call this before the model is passed to a trainer."""
         self._switch(key, on=True)
 
     def set_task_inactive(self, key: int) -> None:
-        """Train a head no more; before the model is given to a trainer."""
+        """Stop training a head. Call this before the model is passed to a trainer."""
         self._switch(key, on=False)
 
     def save(self, path: str | Path) -> None:
@@ -252,10 +252,10 @@ class GNNModel(JoinedParts):
     def load(
         cls, path: str | Path, config: Mapping[str, Any], device: torch.device | str = "cpu"
     ) -> GNNModel:
-        """The network that a `model` section describes, with weights that were saved.
+        """Make the network that a `model` section describes, with saved weights.
 
         Raises:
-            ConfigError: with every problem that the section has.
+            ConfigError: lists every problem of the section.
             RuntimeError: the weights are of another network.
         """
         model = cls.from_config(config).to(device)
@@ -272,9 +272,9 @@ class GNNModel(JoinedParts):
         self._freeze()
 
     def _freeze(self) -> None:
-        """Have inactive heads want no gradients, but for weights that they share with what is active."""
+        """Freeze inactive heads, except for weights that they share with active parts."""
         active = [head for number, head in enumerate(self.downstream_tasks) if self.active_tasks[number]]
-        others = [each for name, each in self.named_children() if name != "downstream_tasks"]
+        others = [child for name, child in self.named_children() if name != "downstream_tasks"]
         used = {id(weight) for part in (*others, *active) for weight in part.parameters()}
         for weight in self.downstream_tasks.parameters():
             if id(weight) not in used:
@@ -289,7 +289,7 @@ _NO_FEATURES = (
 
 
 def _alone(fields: Mapping[str, Any]) -> list[str]:
-    """What is given without its partner, or beside what it excludes."""
+    """Errors about arguments that lack another one, or exclude each other."""
     problems = [
         f"model.{name}: is missing; {write}"
         for name, write in (("encoder_type", _WRITE_ENCODER), ("downstream_tasks", _WRITE_HEADS))
@@ -359,7 +359,7 @@ def _only_size(parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def _active(heads: int, asked: Any, problems: list[str]) -> dict[int, bool]:
-    """Which heads are active; `asked` may have their numbers as text, as `--set` leaves them."""
+    """Which heads are active; in `asked`, their numbers may be text, as `--set` leaves them."""
     active = dict.fromkeys(range(heads), True)
     if asked is None or not heads:
         return active
@@ -367,14 +367,14 @@ def _active(heads: int, asked: Any, problems: list[str]) -> dict[int, bool]:
     if not isinstance(asked, Mapping):
         problems.append(f"{field}: is {asked!r}, but takes true or false by number, as in {{1: false}}")
         return active
-    for name, on in asked.items():
+    for name, is_on in asked.items():
         number = int(name) if str(name).isdecimal() else heads
         if number not in active:
             problems.append(f"{field}.{name}: there is no such task; there are 0 to {heads - 1}")
-        elif not isinstance(on, bool):
-            problems.append(f"{field}.{name}: is {on!r}, but takes true or false")
+        elif not isinstance(is_on, bool):
+            problems.append(f"{field}.{name}: is {is_on!r}, but takes true or false")
         else:
-            active[number] = on
+            active[number] = is_on
     if not any(active.values()):
         problems.append(f"{field}: switches every task off; leave one on")
     return active

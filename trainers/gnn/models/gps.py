@@ -1,7 +1,7 @@
-"""A graph transformer: messages between neighbours beside attention between all nodes of a graph.
+"""A graph transformer: messages between neighbours, and attention between all nodes of a graph.
 
-Rampášek et al., arXiv 2205.12454, on torch_geometric's GPSConv. Performers (Choromanski et al.,
-arXiv 2009.14794) attend through random projections, which are drawn anew every so often.
+Rampášek et al., arXiv 2205.12454, on torch_geometric's GPSConv. Performers (Choromanski et al., arXiv
+2009.14794) attend through random projections, which are drawn again at intervals.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _ATTENTION = ("multihead", "performer")
 
 
 class GPSModel(nn.Module):
-    """Node features (nodes, in_features) to (graphs, out_features), or (nodes, out_features).
+    """Maps node features (nodes, in_features) to (graphs, out_features), or (nodes, out_features).
 
-    Edges carry nothing here; positions belong to the node features.
+    Edge features are not used; positions belong to the node features.
 
     Args:
         in_features, out_features: Numbers per node, and numbers per row of the output.
@@ -45,7 +45,7 @@ class GPSModel(nn.Module):
             graph and needs no `pooling_layers`; if false, it has a row per node.
 
     Raises:
-        ConfigError: with every argument that makes no sense.
+        ConfigError: lists every argument that makes no sense.
     """
 
     def __init__(
@@ -108,14 +108,14 @@ class GPSModel(nn.Module):
 
 
 GPSTransformer = GPSModel
-"""QuantumGrav has the redrawing in a class of its own around the model."""
+"""QuantumGrav's name for a class around the model that redraws projections."""
 
 
 class Redraw(nn.Module):
-    """Gives performers new projections after so many training batches, the same ones on every rank.
+    """Draws new projections for performers after `interval` training batches, the same on every rank.
 
-    The n-th projections follow from a number that is drawn once, when the model is made, and from n; a
-    run that resumes from a checkpoint draws what it would have drawn.
+    The n-th projections follow from n and a number that is drawn once, when the model is made, so a run that
+    resumes from a checkpoint draws the same ones.
     """
 
     def __init__(self, layers: nn.Module, interval: int | None):
@@ -126,9 +126,9 @@ class Redraw(nn.Module):
         self._seed = int(torch.randint(2**31, ())) if self._performers else 0
         self._batches = 0
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # else compiled for each batch's number
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # else recompiled for each batch
     def forward(self) -> None:
-        """Count a training batch, and draw if it is time."""
+        """Count a training batch, and draw new projections if it is time."""
         if self._interval is None or not self._performers:
             return
         draws, over = divmod(self._batches, self._interval)
@@ -137,15 +137,15 @@ class Redraw(nn.Module):
         self._batches += 1
 
     def _draw(self, number: int) -> None:
-        for place, performer in enumerate(self._performers):
+        for index, performer in enumerate(self._performers):
             device = performer.fast_attn.projection_matrix.device
             on = [] if device.type == "cpu" else [device]
             with torch.random.fork_rng(devices=on, device_type=device.type if on else "cuda"):
-                torch.manual_seed(hash((self._seed, number, place)) % 2**63)
+                torch.manual_seed(hash((self._seed, number, index)) % 2**63)
                 performer.redraw_projection_matrix()
 
     def get_extra_state(self) -> dict[str, int]:
-        """What a checkpoint keeps beside the projections themselves."""
+        """What a checkpoint keeps besides the projections themselves."""
         return {"seed": self._seed, "batches": self._batches}
 
     def set_extra_state(self, state: dict[str, int]) -> None:
@@ -167,7 +167,7 @@ def _layer(
     activation: Part,
 ) -> GPSConv:
     between = nn.Sequential(nn.Linear(channels, channels), nn.ReLU(), nn.Linear(channels, channels))
-    at = Fields("attn_type", "attn_type", "attn_kwargs")
+    fields = Fields("attn_type", "attn_type", "attn_kwargs")
     arguments = {
         "heads": heads,
         "dropout": dropout,
@@ -176,9 +176,11 @@ def _layer(
         "attn_type": attention,
         "attn_kwargs": dict(attention_kwargs),
     }
-    made = built(Part(GPSConv, [], arguments, at), channels, GINConv(between, train_eps=True))
-    assert isinstance(made, GPSConv)
-    # GPSConv would take one norm for all three places
-    made.norm1, made.norm2, made.norm3 = (built(with_width(norm, channels), factory=True) for _ in range(3))
-    made.norm_with_batch = "batch" in signature(made.norm1.forward).parameters
-    return made
+    layer = built(Part(GPSConv, [], arguments, fields), channels, GINConv(between, train_eps=True))
+    assert isinstance(layer, GPSConv)
+    # GPSConv itself would share one norm among its three places.
+    layer.norm1, layer.norm2, layer.norm3 = (
+        built(with_width(norm, channels), factory=True) for _ in range(3)
+    )
+    layer.norm_with_batch = "batch" in signature(layer.norm1.forward).parameters
+    return layer

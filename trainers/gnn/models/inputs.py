@@ -1,4 +1,4 @@
-"""A module's inputs beside node features, by the names of its parameters."""
+"""A module's inputs besides node features, by the names of its parameters."""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ _MEANINGS = {
     "edge_weight": "edge_weight",
     "graph_features": "graph_features",
 }
-"""A parameter's name, and what it means; `size` is the number of graphs."""
+"""The meanings of parameters by their names; `size` is the number of graphs."""
 
 
 def taken(module: nn.Module, *, leaving: int = 1) -> dict[str, str]:
-    """The parameters of a module's `forward`, after the first `leaving` ones, whose names are known, each
-    with its meaning."""
+    """The parameters of a module's `forward`, after the first `leaving` ones, that have a known name, each
+    with its meaning.
+    """
     target = getattr(module, "function", None) or module.forward
     try:
         names = list(inspect.signature(target).parameters)[leaving:]
     except (TypeError, ValueError):  # a function of C
         return {}
-    found = {name: _MEANINGS[name] for name in names if name in _MEANINGS}
+    meanings = {name: _MEANINGS[name] for name in names if name in _MEANINGS}
     if isinstance(module, MessagePassing):
-        found.pop("size", None)  # of a bipartite graph
-        if getattr(module, "edge_dim", 0) is None:  # made for graphs without
-            found.pop("edge_attr", None)
+        meanings.pop("size", None)  # means a bipartite graph's size
+        if getattr(module, "edge_dim", 0) is None:  # made without edge features
+            meanings.pop("edge_attr", None)
     if not getattr(module, "takes_graph_features", True):
-        found.pop("graph_features", None)
-    return found
+        meanings.pop("graph_features", None)
+    return meanings
 
 
 def given(parameters: Mapping[str, str], **available: Any) -> dict[str, Any]:
-    """Arguments for them, of what there is."""
+    """The arguments for these parameters, as far as they are available."""
     return {
         name: available[meaning] for name, meaning in parameters.items() if available.get(meaning) is not None
     }

@@ -30,22 +30,22 @@ class JoinedParts(nn.Module):
 
 
 def shape_errors(model: JoinedParts) -> list[str]:
-    """The parts of a model that do not fit to what comes before them, each in words.
+    """Errors about parts of a model that do not fit the output of the part before them.
 
-    Nothing where that cannot be known: of an encoder that does not say how wide its nodes are, or of
-    somebody's own part that fails of something else than a width.
+    Nothing is reported if it cannot be known: for an encoder whose input width is unknown, or a custom part
+    that fails for another reason than a width.
     """
     width = width_into(model.encoder)
     if width is None:
         return []
-    found = _Misfits(model)
+    misfits = _Misfits(model)
     with trial(model):
-        found.look(torch.rand(len(_GRAPH_OF), width, generator=torch.Generator().manual_seed(0)))
-    return [f"model.{problem}" for problem in found.problems]
+        misfits.look(torch.rand(len(_GRAPH_OF), width, generator=torch.Generator().manual_seed(0)))
+    return [f"model.{problem}" for problem in misfits.problems]
 
 
 class _Misfits:
-    """A batch on its way through a model, and what went wrong."""
+    """Passes a batch through a model, and collects errors."""
 
     def __init__(self, model: JoinedParts):
         self.problems: list[str] = []
@@ -54,35 +54,37 @@ class _Misfits:
         self._graph_of = torch.tensor(_GRAPH_OF)
 
     def look(self, nodes: Tensor) -> None:
-        """Take node features through all parts, as far as they fit."""
+        """Pass node features through all parts, as far as they fit."""
         model, name = self._model, name_of(self._model.encoder)
         graph = {"batch": self._graph_of, "size": GRAPHS}
         stated = given(taken(model.encoder, leaving=2), **graph)
         takes = f"{nodes.shape[1]} numbers a node"
-        found = self._of("encoder_type", model.encoder, takes, nodes, self._edges, **stated)
-        if not isinstance(found, Tensor) or found.dim() != 2:
-            return  # what comes next may take it
+        embeddings = self._of("encoder_type", model.encoder, takes, nodes, self._edges, **stated)
+        if not isinstance(embeddings, Tensor) or embeddings.dim() != 2:
+            return  # the next part may take it
         source = f"the encoder ({name})"
         if model.pooling_layers is not None:
-            found = self._pooled(found, source)
+            embeddings = self._pooled(embeddings, source)
             source = f"pooling_layers ({', '.join(map(name_of, model.pooling_layers))})"
         elif model.latent_model is not None:
             latent = model.latent_model
             stated = given(taken(latent), edge_index=self._edges, **graph)
-            found = self._of("latent_model_type", latent, _from(source, found), found, **stated)
+            embeddings = self._of(
+                "latent_model_type", latent, _from(source, embeddings), embeddings, **stated
+            )
             source = f"the latent model ({name_of(latent)})"
-        if model.graph_features_net is not None and isinstance(found, Tensor):
-            found = self._featured(found, source)
+        if model.graph_features_net is not None and isinstance(embeddings, Tensor):
+            embeddings = self._featured(embeddings, source)
             source = f"embeddings with graph features ({name_of(model.aggregate_graph_features)})"
-        if isinstance(found, Tensor):
-            self._into_heads(found, source)
+        if isinstance(embeddings, Tensor):
+            self._into_heads(embeddings, source)
 
     def _pooled(self, embeddings: Tensor, source: str) -> Tensor | None:
         model = self._model
         rows = []
         for number, pool in enumerate(model.pooling_layers or ()):
             field = f"pooling_layers[{number}]"
-            stated = {name: GRAPHS for name, each in taken(pool, leaving=2).items() if each == "size"}
+            stated = {name: GRAPHS for name, meaning in taken(pool, leaving=2).items() if meaning == "size"}
             row = self._of(field, pool, _from(source, embeddings), embeddings, self._graph_of, **stated)
             rows.append(self._a_row_each(field, pool, row))
         aggregate = model.aggregate_pooling
@@ -102,20 +104,22 @@ class _Misfits:
             return None
         features = torch.rand(GRAPHS, width, generator=torch.Generator().manual_seed(1))
         field = "graph_features_net_type"
-        made = self._a_row_each(field, net, self._of(field, net, f"{width} graph features", features))
-        if made is None:
+        processed = self._a_row_each(field, net, self._of(field, net, f"{width} graph features", features))
+        if processed is None:
             return None
         field = "aggregate_graph_features_type"
-        takes = f"{_from(source, embeddings)}, and graph_features_net's {_shape(made)}, one after the other"
-        both = self._of(field, aggregate, takes, embeddings, made)
-        return self._a_row_each(field, aggregate, both)
+        takes = (
+            f"{_from(source, embeddings)}, and graph_features_net's {_shape(processed)}, one after the other"
+        )
+        joined = self._of(field, aggregate, takes, embeddings, processed)
+        return self._a_row_each(field, aggregate, joined)
 
     def _into_heads(self, embeddings: Tensor, source: str) -> None:
         for number, head in enumerate(self._model.downstream_tasks):
             self._of(f"downstream_tasks[{number}]", head, _from(source, embeddings), embeddings)
 
     def _of(self, field: str, part: nn.Module, takes: str, *inputs: Any, **stated: Any) -> Any:
-        """What a part makes of inputs; None where it fails."""
+        """The output of a part; None if it fails."""
         try:
             return part(*inputs, **stated)
         except Exception as error:  # noqa: BLE001  # whatever a part may raise
@@ -131,7 +135,7 @@ class _Misfits:
             return None
 
     def _a_row_each(self, field: str, part: nn.Module, made: Any) -> Tensor | None:
-        """What a part made, if it has a row for each graph."""
+        """The output of a part, if it has a row for each graph."""
         if made is None:
             return None
         if isinstance(made, Tensor) and made.dim() == 2 and len(made) == GRAPHS:
@@ -144,7 +148,7 @@ class _Misfits:
 
 
 _WIDTHS = "shapes cannot be multiplied"
-"""What torch says where a linear layer gets another width than its own."""
+"""torch's message when a linear layer gets an input of the wrong width."""
 
 
 def _from(source: str, made: Tensor) -> str:
@@ -156,7 +160,9 @@ def _shape(tensor: Tensor) -> str:
 
 
 def width_into(module: nn.Module) -> int | None:
-    """How many numbers a row a module takes, if it says so; a sequence of layers: its first one that does."""
+    """The width of a module's input, if it can be known; for nn.Sequential, from the first layer that has
+    one.
+    """
     for name in ("in_dim", "in_channels", "in_features"):
         width = getattr(module, name, None)
         if isinstance(width, (list, tuple)) and width:
@@ -164,5 +170,5 @@ def width_into(module: nn.Module) -> int | None:
         if type(width) is int and width >= 1:
             return width
     if isinstance(module, nn.Sequential):
-        return next((found for each in module if (found := width_into(each)) is not None), None)
+        return next((width for each in module if (width := width_into(each)) is not None), None)
     return None

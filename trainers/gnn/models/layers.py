@@ -1,4 +1,4 @@
-"""torch_geometric's layers that blocks cannot make as they are: called with widths first."""
+"""Layers of torch_geometric in a form that blocks can make: called with widths first."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def gin(in_dim: int, out_dim: int, **kwargs: Any) -> GINConv:
 
 
 def batch_norm(width: int, **kwargs: Any) -> BatchNorm:
-    """Over all nodes of a batch; where that is one node, with what training has seen so far.
+    """Batch norm over all nodes of a batch. A single node is normalised by the statistics of training so far.
 
-    torch's own raises there: a batch may be one graph, and a graph one node.
+    torch's own batch norm raises an error then; but a batch may be one graph, and a graph one node.
     """
     return BatchNorm(width, **{"allow_single_element": True, **kwargs})

@@ -1,4 +1,4 @@
-"""Linear layers with activations between them: what heads and graph features go through."""
+"""Linear layers with activations between them, for heads and graph features."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from castoff.trainers.gnn.models.parts import Fields, Part, built, part
 
 
 class LinearSequential(nn.Module):
-    """(rows, the first width) to (rows, the last one).
+    """Maps (rows, first width) to (rows, last width).
 
     Args:
         dims: Pairs, such as `[[64, 32], [32, 1]]`, or widths, such as `[64, 32, 1]`.
@@ -23,7 +23,7 @@ class LinearSequential(nn.Module):
         linear_kwargs, activation_kwargs: A list with a mapping for each layer.
 
     Raises:
-        ConfigError: with every argument that makes no sense.
+        ConfigError: lists every argument that makes no sense.
     """
 
     def __init__(
@@ -42,24 +42,28 @@ class LinearSequential(nn.Module):
             names = [activations] * (number - 1) + ["identity"]
         if pairs and len(names) != number:
             problems.append(f"activations: are {len(names)}, but dims has {number} layers; give one for each")
-        linear = _by_layer("linear_kwargs", linear_kwargs, number, problems)
-        others = _by_layer("activation_kwargs", activation_kwargs, number, problems)
+        linear_arguments = _by_layer("linear_kwargs", linear_kwargs, number, problems)
+        activation_arguments = _by_layer("activation_kwargs", activation_kwargs, number, problems)
         if problems:
             raise ConfigError(problems)
         layers: list[nn.Module] = []
-        for place, (pair, name) in enumerate(zip(pairs, names, strict=True)):
-            at = Fields("dims", "dims", f"linear_kwargs[{place}]")
-            _add(layers, Part(Linear, list(pair), dict(linear[place]), at), problems)
-            field = f"activations[{place}]" if isinstance(activations, (list, tuple)) else "activations"
-            at = Fields(field, field, f"activation_kwargs[{place}]")
-            _add(layers, part(name, None, others[place], at, "activation", problems), problems)
+        for index, (pair, name) in enumerate(zip(pairs, names, strict=True)):
+            fields = Fields("dims", "dims", f"linear_kwargs[{index}]")
+            _add(layers, Part(Linear, list(pair), dict(linear_arguments[index]), fields), problems)
+            field = f"activations[{index}]" if isinstance(activations, (list, tuple)) else "activations"
+            fields = Fields(field, field, f"activation_kwargs[{index}]")
+            _add(
+                layers,
+                part(name, None, activation_arguments[index], fields, "activation", problems),
+                problems,
+            )
         if problems:
             raise ConfigError(list(dict.fromkeys(problems)))
         self.in_dim, self.out_dim = pairs[0][0], pairs[-1][1]
         self.layers = nn.Sequential(*layers)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(rows, the last width)."""
+        """Map (rows, first width) to (rows, last width)."""
         answer: Tensor = self.layers(x)
         return answer
 
@@ -80,29 +84,31 @@ def _pairs(dims: Any, problems: list[str]) -> list[tuple[int, int]]:
         return []
     if all(type(width) is int and width >= 1 for width in dims) and len(dims) > 1:
         return list(pairwise(dims))
-    for place, pair in enumerate(dims):
+    for index, pair in enumerate(dims):
         both = isinstance(pair, (list, tuple)) and len(pair) == 2
         if not both or not all(type(width) is int and width >= 1 for width in pair):
             expected = "but takes two whole numbers of at least 1: the widths before and after the layer"
-            problems.append(f"dims[{place}]: is {pair!r}, {expected}")
+            problems.append(f"dims[{index}]: is {pair!r}, {expected}")
     if problems:
         return []
-    for place, (one, other) in enumerate(pairwise(dims), 1):
-        if one[1] != other[0]:
+    for index, (before, after) in enumerate(pairwise(dims), 1):
+        if before[1] != after[0]:
             problems.append(
-                f"dims[{place}]: takes {other[0]} numbers, but the layer before it gives {one[1]}; "
+                f"dims[{index}]: takes {after[0]} numbers, but the layer before it gives {before[1]}; "
                 "make the two alike"
             )
     return [(pair[0], pair[1]) for pair in dims]
 
 
-def _by_layer(name: str, given: Any, number: int, problems: list[str]) -> list[Mapping[str, Any]]:
-    if given is None:
+def _by_layer(name: str, mappings: Any, number: int, problems: list[str]) -> list[Mapping[str, Any]]:
+    if mappings is None:
         return [{}] * number
-    if not isinstance(given, (list, tuple)) or not all(isinstance(each, Mapping) for each in given):
-        problems.append(f"{name}: is {given!r}, but takes a list, of arguments by name for each layer")
-    elif number and len(given) != number:
-        problems.append(f"{name}: has {len(given)} entries, but dims has {number} layers; give {{}} for none")
+    if not isinstance(mappings, (list, tuple)) or not all(isinstance(each, Mapping) for each in mappings):
+        problems.append(f"{name}: is {mappings!r}, but takes a list, of arguments by name for each layer")
+    elif number and len(mappings) != number:
+        problems.append(
+            f"{name}: has {len(mappings)} entries, but dims has {number} layers; give {{}} for none"
+        )
     else:
-        return list(given)
+        return list(mappings)
     return [{}] * number

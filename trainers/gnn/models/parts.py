@@ -20,7 +20,7 @@ from castoff.trainers.task.contract import wrong_arguments
 
 
 class Fields(NamedTuple):
-    """Where a part stands in the configuration."""
+    """The names of a part's fields in the configuration."""
 
     type: str
     args: str
@@ -28,7 +28,7 @@ class Fields(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A class, function or module, and the arguments that it is to get."""
+    """A class, function or module, and its arguments."""
 
     make: Any
     args: list[Any]
@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
 
 class Function(nn.Module):
-    """A function as a layer: it gets what the layer gets, and then its own arguments."""
+    """A function as a layer: it gets the layer's inputs, then its own arguments."""
 
     def __init__(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]):
         super().__init__()
@@ -46,30 +46,34 @@ class Function(nn.Module):
         self.kwargs = dict(kwargs)
 
     def forward(self, *inputs: Any, **more: Any) -> Any:
-        """What the function gives."""
+        """The function's result."""
         return self.function(*inputs, *self.args, **{**self.kwargs, **more})
 
     def extra_repr(self) -> str:
-        """Its name, for people who print a model."""
+        """The function's name, for printing the model."""
         return name_of(self.function)
 
 
 def part(
     make: Any, args: Any, kwargs: Any, at: Fields, kind: str, problems: list[str], default: Any = None
 ) -> Part | None:
-    """A part of three fields; None where there is none, or where `problems` says what is wrong."""
+    """Describe a part by three fields; None if there is none, or if it is wrong, with the reasons in
+    `problems`.
+    """
     before = len(problems)
     chosen = default if make is None else make
     if chosen is None:
-        beside = [f for f, value in zip((at.args, at.kwargs), (args, kwargs), strict=True) if value]
-        problems += [f"{field}: is given, but {at.type} is missing; name what it is for" for field in beside]
+        set_fields = [f for f, value in zip((at.args, at.kwargs), (args, kwargs), strict=True) if value]
+        problems += [
+            f"{field}: is given, but {at.type} is missing; name what it is for" for field in set_fields
+        ]
         return None
     if args is not None and not isinstance(args, (list, tuple)):
         problems.append(f"{at.args}: is {args!r}, but takes a list of arguments")
     if kwargs is not None and not _by_name(kwargs):
         problems.append(f"{at.kwargs}: is {kwargs!r}, but takes arguments by name")
     try:
-        thing = found(chosen, at.type, kind)
+        target = found(chosen, at.type, kind)
     except ConfigError as error:
         problems += error.problems
     if len(problems) > before:
@@ -78,13 +82,13 @@ def part(
         arguments(list(args or []), at.args, problems),
         arguments(dict(kwargs or {}), at.kwargs, problems),
     )
-    return None if len(problems) > before else Part(thing, *resolved, at)
+    return None if len(problems) > before else Part(target, *resolved, at)
 
 
 def part_of(value: Any, field: str, kind: str, problems: list[str]) -> Part | None:
-    """A part of one field: [type, args, kwargs], its first ones, {type, args, kwargs}, or the type alone.
+    """Describe a part by one field: [type, args, kwargs], its first items, {type, args, kwargs}, or the type.
 
-    None where `problems` says what is wrong.
+    None if it is wrong; `problems` says why.
     """
     if isinstance(value, Mapping):
         for name in value:
@@ -114,12 +118,12 @@ def _by_name(value: Any) -> bool:
 
 
 def built(described: Part, *first: Any, factory: bool = False) -> nn.Module:
-    """The module that a part describes; `first` are arguments that come before its own.
+    """The module that a part describes; `first` are arguments that come before the part's own.
 
-    A function is the layer itself, called with what the layer gets, unless it is a `factory`.
+    A function is the layer itself and gets the layer's inputs, unless it is a `factory`.
 
     Raises:
-        ConfigError: it takes no such arguments.
+        ConfigError: it does not take these arguments.
     """
     make, args, kwargs, at = described
     if isinstance(make, nn.Module):
@@ -138,10 +142,10 @@ def built(described: Part, *first: Any, factory: bool = False) -> nn.Module:
 
 
 def made(described: Part, *first: Any) -> Any:
-    """What comes of calling a part with its arguments.
+    """Call a part with its arguments.
 
     Raises:
-        ConfigError: it takes no such arguments; where its own code is not a library's, its own errors.
+        ConfigError: it does not take these arguments. An error in a user's own code is raised as it is.
     """
     make, args, kwargs, at = described
     problems = _wrong_arguments(described, first)
@@ -153,7 +157,7 @@ def made(described: Part, *first: Any) -> Any:
         raise ConfigError([_placed(problem, described, len(first)) for problem in error.problems]) from error
     except Exception as error:
         if not of_libraries(error):
-            raise  # a mistake in somebody's own class, with where it is
+            raise  # a mistake in the user's class, shown by its traceback
         with_what = ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
         raise ConfigError([f"{at.type}: {name_of(make)}({with_what}) cannot be made: {error}"]) from error
 
@@ -179,7 +183,7 @@ _IN_ORDER = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_
 
 
 def _placed(problem: str, described: Part, first: int) -> str:
-    """What a part says of its own arguments, with where these stand in the configuration."""
+    """Add to a part's error about an argument where the configuration sets it."""
     name = re.match(r"\w+", problem)
     try:
         names = list(inspect.signature(described.make).parameters)[first:]
@@ -187,14 +191,14 @@ def _placed(problem: str, described: Part, first: int) -> str:
         names = []
     if name is None or name[0] not in names:
         return f"{described.at.type}: {problem}"
-    place = names.index(name[0])
-    if place < len(described.args):
-        return f"{described.at.args}[{place}]{problem[name.end() :]}"
+    index = names.index(name[0])
+    if index < len(described.args):
+        return f"{described.at.args}[{index}]{problem[name.end() :]}"
     return f"{described.at.kwargs}.{problem}"
 
 
 def of_libraries(error: BaseException) -> bool:
-    """Whether an error comes from torch, torch_geometric or here alone, so that its text is what is known."""
+    """Whether an error comes only from torch, torch_geometric or castoff, so that its text says all."""
     traceback = error.__traceback__
     while traceback is not None:
         if not in_library(Path(traceback.tb_frame.f_code.co_filename)):
@@ -208,10 +212,10 @@ _STANDARD = Path(inspect.__file__).parent
 
 
 def in_library(file: Path) -> bool:
-    """Whether a source file is one of theirs, or the standard library's."""
-    if not file.is_absolute():  # made while running, or torch's own C
+    """Whether a source file is one of these libraries' or the standard library's."""
+    if not file.is_absolute():  # generated code, or torch's C++
         return True
-    if file.name.startswith("torch_geometric."):  # what it makes of each convolution, in TMPDIR
+    if file.name.startswith("torch_geometric."):  # code that it generates for convolutions
         return True
     installed = {"site-packages", "dist-packages"} & set(file.parts)
     return any(file.is_relative_to(home) for home in _LIBRARIES) or (
@@ -220,7 +224,7 @@ def in_library(file: Path) -> bool:
 
 
 def name_of(thing: Any) -> str:
-    """A class or function by its name, a module by that of its class."""
+    """The name of a class or function; for a module, the name of its class."""
     if isinstance(thing, Function):
         return name_of(thing.function)
     return str(getattr(thing, "__name__", None) or type(thing).__qualname__)

@@ -13,12 +13,12 @@ from castoff.trainers.gnn.models.linear_sequential import LinearSequential
 
 
 class ScaledSequential(LinearSequential):
-    """A LinearSequential that sees (rows, numbers) less `means`, in parts of `spreads`.
+    """A LinearSequential whose input is normalised first: (x - `means`) / `spreads`.
 
-    Both are given, so they are the same in every batch, in training and in use.
+    Both are fixed, so they are the same in every batch, in training and in use.
 
     Raises:
-        ConfigError: they are not as many as the first layer takes, or a spread is not above 0.
+        ConfigError: their number is not the first layer's width, or a spread is not above 0.
     """
 
     means: Tensor
@@ -37,7 +37,7 @@ class ScaledSequential(LinearSequential):
         self.register_buffer("spreads", torch.tensor(spreads, dtype=torch.float32))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(rows, the last width)."""
+        """Map (rows, first width) to (rows, last width)."""
         return super().forward((x - self.means) / self.spreads)
 
 

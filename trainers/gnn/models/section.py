@@ -16,12 +16,12 @@ from castoff.trainers.gnn.names import found
 
 
 def model_of(section: Mapping[str, Any]) -> nn.Module:
-    """The network: `type`, GNNModel where an encoder_type is given, and its arguments by name.
+    """Make the network: `type`, by default GNNModel if there is an encoder_type, with its arguments by name.
 
-    Another class gets them so, too, or as `args` and `kwargs` if the section has nothing else.
+    Another class also gets its arguments by name, or as `args` and `kwargs` if the section has nothing else.
 
     Raises:
-        ConfigError: with every problem that the section has.
+        ConfigError: lists every problem of the section.
     """
     fields = dict(section)
     name = fields.pop("type", GNNModel if "encoder_type" in fields else None)
@@ -42,15 +42,15 @@ def model_of(section: Mapping[str, Any]) -> nn.Module:
 
 
 Applied = Callable[[nn.Module, Any], Any]
-"""A model, perhaps wrapped, and a batch of graphs to the model's output."""
+"""Maps a model, which may be wrapped, and a batch of graphs to the model's output."""
 
 
 def applied(model: nn.Module) -> Applied:
-    """How a model is applied to a batch of graphs, by what its forward has parameters for.
+    """A function that applies a model to a batch of graphs, with what the model's forward has parameters for.
 
-    Always x and edge_index; the graph of each node as `batch`, or in the third place whatever that is
-    called; `size`, `num_graphs` or `batch_size`: the number of graphs; `edge_attr`, `edge_weight` and
-    `graph_features`, where the graphs have them.
+    Always x and edge_index; each node's graph as `batch`, or as the third parameter whatever its name; the
+    number of graphs as `size`, `num_graphs` or `batch_size`; `edge_attr`, `edge_weight` and `graph_features`,
+    if the graphs have them.
     """
     takes = taken(model, leaving=2)
     names = list(inspect.signature(model.forward).parameters)

@@ -1,4 +1,4 @@
-"""Layers one after the other, each with what it takes and gives by name."""
+"""Layers one after the other, whose inputs and outputs have names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MEANINGS = {
 
 
 class Sequential(nn.Module):
-    """torch_geometric's Sequential, made of descriptions.
+    """torch_geometric's Sequential, made from descriptions.
 
     Args:
         layers: Each is `[type, args, kwargs, signature]`. A signature such as `"x, edge_index -> x"` names
@@ -36,7 +36,7 @@ class Sequential(nn.Module):
         with_skip, skip_args, skip_kwargs: Add x to the output, and the arguments of that `SkipConnection`.
 
     Raises:
-        ConfigError: with every argument that makes no sense.
+        ConfigError: lists every argument that makes no sense.
     """
 
     def __init__(
@@ -52,16 +52,16 @@ class Sequential(nn.Module):
         problems += a_switch(with_skip=with_skip)
         names = _names(forward_signature, problems)
         wired = [
-            _layer(each, f"layers[{number}]", names, problems)
-            for number, each in enumerate([] if problems else layers)
+            _layer(layer, f"layers[{number}]", names, problems)
+            for number, layer in enumerate([] if problems else layers)
         ]
         skip = None
         if with_skip is True:
-            at = Fields("with_skip", "skip_args", "skip_kwargs")
-            skip = part(SkipConnection, skip_args, skip_kwargs, at, "layer", problems)
+            fields = Fields("with_skip", "skip_args", "skip_kwargs")
+            skip = part(SkipConnection, skip_args, skip_kwargs, fields, "layer", problems)
         if problems:
             raise ConfigError(problems)
-        self.layers = Wired(forward_signature, [each for each in wired if each is not None])
+        self.layers = Wired(forward_signature, [layer for layer in wired if layer is not None])
         self.skipconnection = built(skip) if skip is not None else None
         self._extra = [name for name in names if name not in ("x", "edge_index")]
         self.in_dim = width_into(wired[0][0]) if wired[0] is not None else None
@@ -75,14 +75,14 @@ class Sequential(nn.Module):
         edge_weight: Tensor | None = None,
         batch_size: int | None = None,
     ) -> Any:
-        """What the last layer gives."""
+        """The output of the last layer."""
         available = {"batch": batch, "edge_attr": edge_attr, "edge_weight": edge_weight, "size": batch_size}
         out = self.layers(x, edge_index, *(available[_MEANINGS[name]] for name in self._extra))
         return out if self.skipconnection is None else self.skipconnection(x, out)
 
 
 def _names(signature: Any, problems: list[str]) -> list[str]:
-    """The names of a forward signature."""
+    """The names in a forward signature."""
     names = [name.strip() for name in signature.split(",")] if isinstance(signature, str) else []
     if names[:2] != ["x", "edge_index"] or any(name not in _MEANINGS for name in names[2:]):
         problems.append(
@@ -117,7 +117,7 @@ def _layer(value: Any, field: str, names: list[str], problems: list[str]) -> tup
 
 
 def _signature(module: nn.Module, names: list[str]) -> str:
-    """What a layer takes of what there is, as its forward has it, up to the first that is not there."""
+    """A layer's signature: its forward's parameters, up to the first that is not available."""
     parameters = list(inspect.signature(getattr(module, "function", None) or module.forward).parameters)[1:]
-    there = takewhile(lambda name: name in names, parameters)
-    return f"{', '.join(['x', *there])} -> x"
+    available = takewhile(lambda name: name in names, parameters)
+    return f"{', '.join(['x', *available])} -> x"

@@ -1,4 +1,4 @@
-"""What went into a layer, added to what came out of it."""
+"""A skip connection: a layer's input, added to its output."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _INITIALIZERS = ("glorot", "uniform", "kaiming_uniform")
 
 
 class SkipConnection(nn.Module):
-    """A sum with what went in; through a linear map without bias where the widths differ.
+    """Adds a layer's input to its output, through a linear map without bias if the widths differ.
 
     Raises:
-        ConfigError: with every argument that makes no sense.
+        ConfigError: lists every argument that makes no sense.
     """
 
     def __init__(self, in_channels: int, out_channels: int, weight_initializer: str | None = None):
@@ -33,6 +33,6 @@ class SkipConnection(nn.Module):
         )
 
     def forward(self, x_old: Tensor, x: Tensor) -> Tensor:
-        """(rows, in_channels) and (rows, out_channels) to (rows, out_channels)."""
+        """Add the input (rows, in_channels) to the output (rows, out_channels)."""
         total: Tensor = x + self.proj(x_old)
         return total

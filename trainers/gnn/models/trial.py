@@ -1,4 +1,4 @@
-"""Runs a network on a few made-up graphs, before there are data."""
+"""Runs a network on a few synthetic graphs, before there are data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 
 @contextmanager
 def trial(model: nn.Module) -> Iterator[None]:
-    """Inside, a model can be called and is the same afterwards, as are the random generators."""
+    """A context in which calling a model changes neither the model nor the random generators."""
     training = {module: module.training for module in model.modules()}
     model.eval()
     try:
