@@ -189,7 +189,7 @@ def designs(
 ) -> Iterator[Design]:
     """Yield sequences that a model in eval mode draws, `batch_size` at once, each in its own decoding order.
 
-    A design depends on its number, but not on which others are drawn.
+    A design depends on its number and the seed, but not on the other designs.
     """
     backbones, native = _inputs(target, model)
     designed = torch.from_numpy(target.designed).to(native.device)

@@ -22,8 +22,8 @@ def epoch_file(epoch: int) -> str:
 def export(model: nn.Module, noise_level: float, folder: Path, state: TrainingState, *, better: bool) -> None:
     """Write a run's model; each file is replaced as a whole.
 
-    It becomes the latest one; that of an epoch, if one has just ended; and the best one, if it is `better`
-    than all before.
+    The files are the latest model; the model of an epoch, if one has just ended; and the best model, if it is
+    `better` than all before.
 
     Raises:
         OSError: a file cannot be written.

@@ -111,7 +111,7 @@ def make(folder: Path, index: str) -> tuple[int, int]:
     Archives that an interrupted call has fetched are not fetched again. An existing set is left as it is.
 
     Raises:
-        ConfigError: the packages cannot be fetched, or the folder is something else.
+        ConfigError: the packages cannot be fetched, or the folder holds something else.
         OSError: the set cannot be written.
     """
     folder = folder.absolute()
@@ -132,7 +132,7 @@ def _there(folder: Path) -> tuple[int, int]:
     """The numbers of chains and of resolved residues in an existing set.
 
     Raises:
-        ConfigError: the folder is something else.
+        ConfigError: the folder holds something else.
     """
     try:
         chains = json.loads((folder / MANIFEST).read_bytes())["chains"]

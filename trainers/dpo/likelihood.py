@@ -39,7 +39,7 @@ class LikelihoodTask(Task):
     """Learns the sequences of structures; its arguments are the sections of `settings.Likelihood`.
 
     Raises:
-        ConfigError: lists everything in them that makes no sense.
+        ConfigError: lists everything in the arguments that makes no sense.
     """
 
     rng_sources = ("torch",)
@@ -101,7 +101,7 @@ class LikelihoodTask(Task):
         """Check that the training and validation chains are the checkpoint's.
 
         Raises:
-            ConfigError: they are not.
+            ConfigError: they differ.
         """
         data = self.settings.data
         field = "validation_structures" if data.validation_structures else "structures"
@@ -124,10 +124,10 @@ class LikelihoodTask(Task):
         return Loss(total, batch.designed.sum())
 
     def evaluate(self, model: nn.Module, batch: Batch) -> Mapping[str, Sum]:
-        """Sums of the negative log-likelihood, and of the residues that the network predicts correctly.
+        """Sums of the negative log-likelihood, and of correctly predicted residues.
 
-        The network sees a structure's own residues that come before in the decoding (teacher forcing), so the
-        accuracy is not the recovery.
+        For each residue, the network sees the structure's own residues that were decoded before (teacher
+        forcing), so the accuracy is not the recovery.
         """
         logits: Tensor = model(batch.backbones, batch.sequences, batch.order)
         total = smoothed_likelihood_loss(logits, batch.sequences, batch.designed, 0.0)

@@ -51,9 +51,9 @@ def preference_loss(policy: Tensor, reference: Tensor, residues: Tensor, prefere
     - sigmoid: -(1 - ε) log σ(h) - ε log σ(-h); Rafailov et al., arXiv 2305.18290, and with ε Mitchell's
       "conservative DPO" (2023).
     - robust: (-(1 - ε) log σ(h) + ε log σ(-h)) / (1 - 2ε); Chowdhury et al., arXiv 2403.00409. If a share
-      ε of the pairs is in the wrong order, its mean is that of sigmoid, unsmoothed, over the right order.
+      ε of the pairs is in the wrong order, its mean is that of unsmoothed sigmoid with all in right order.
     - hinge: max(0, 1 - h); Zhao et al., arXiv 2305.10425.
-    - ipo: (h / β - 1 / 2β)², with h of means over residues; Azar et al., arXiv 2310.12036.
+    - ipo: (h / β - 1 / 2β)², with h from means over residues; Azar et al., arXiv 2310.12036.
     """
     ratios = policy - reference
     if preference.loss == "ipo":

@@ -31,7 +31,7 @@ from castoff.trainers.task import move
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 8
-"""Number of pairs in a batch of the reference, within the memory that training needs."""
+"""Number of pairs in a batch of the reference: few enough for the memory that training needs."""
 
 _FORMAT = 1
 """Version of the file, and of all code that determines its numbers and is not in the fingerprint."""

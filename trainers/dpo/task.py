@@ -47,7 +47,7 @@ class DpoTask(Task):
     reference.
 
     Raises:
-        ConfigError: lists everything in them that makes no sense.
+        ConfigError: lists everything in the arguments that makes no sense.
     """
 
     rng_sources = ()
@@ -134,7 +134,7 @@ class DpoTask(Task):
         """Check that the pairs and the base model are the checkpoint's.
 
         Raises:
-            ConfigError: they are not.
+            ConfigError: they differ.
         """
         data, base = self.settings.data, self.settings.base_model
         validated = ("val_data", data.val_data) if data.val_data else ("train_data", data.train_data)
@@ -194,7 +194,7 @@ class DpoTask(Task):
 
 
 def _files(data: settings.Pairs) -> dict[str, Path]:
-    """The files of pairs that are set.
+    """The files of pairs that the settings name.
 
     Raises:
         ConfigError: some files do not exist, or cannot be read.

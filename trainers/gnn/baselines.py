@@ -29,7 +29,7 @@ class Sets(NamedTuple):
     """Features and true properties of several causal sets."""
 
     scalars: Numbers
-    """(sets, SCALARS)."""
+    """(sets, SCALARS): the scalars of each set."""
     manifold_like: Truths
     dimension: Numbers
     """The dimension of each set; 0 if it has none."""

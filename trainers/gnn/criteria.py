@@ -19,12 +19,12 @@ WEIGHT = 2.0
 """Weight of the dimension's error; that of the cross-entropy is 1."""
 
 BEND = 0.1
-"""Errors below this count by their square, since the gradient of an absolute error does not end at 0."""
+"""Errors below this count by their square, since the gradient of an absolute error does not vanish near 0."""
 
 
 def manifold_and_dimension(outputs: Mapping[int, Tensor], batch: Any) -> Tensor:
-    """The cross-entropy of head 0, the logit of manifold-like, plus WEIGHT times the error of head 1, the
-    dimension.
+    """The cross-entropy of head 0, the logit that a set is manifold-like, plus WEIGHT times the error of head
+    1, the dimension.
 
     `batch.y` (graphs, 2): 1 or 0, and the dimension; a graph with dimension 0 has none, and no error. The
     mean is over all graphs, and only active heads count.

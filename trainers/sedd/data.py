@@ -28,7 +28,7 @@ class Source(Protocol):
 
     @property
     def digest(self) -> str:
-        """A text that only the same proteins have."""
+        """A text that identifies the proteins: no others have it."""
 
 
 class Protein(NamedTuple):
@@ -52,7 +52,7 @@ class ProteinBatch(NamedTuple):
     tokens: Tensor
     """(batch, longest), int64; PADDING after the shorter proteins."""
     time: Tensor
-    """(batch,)."""
+    """The proteins' uniform numbers, (batch,)."""
     noise: Tensor
     """(batch, longest); 0 where there is PADDING."""
     padded: bool

@@ -55,13 +55,13 @@ class GraphOfStates(ABC):
 
     @abstractmethod
     def analytic(self, log_score: Tensor, tokens: Tensor, step: Tensor) -> Tensor:
-        """Probabilities of the tokens after a step that removes total noise `step`: exact for each position
-        if no other changes (Tweedie theorem 4.2 of Lou, Meng, Ermon).
+        """Probabilities of the tokens after a step that removes total noise `step`: exact for a position if
+        no other changes (Tweedie theorem 4.2 of Lou, Meng, Ermon).
         """
 
     @abstractmethod
     def denoised(self, log_score: Tensor, tokens: Tensor, sigma: Tensor) -> Tensor:
-        """Probabilities of the tokens after the last step: from the remaining noise sigma to time 0."""
+        """Probabilities of the tokens after the last step, which removes the remaining noise sigma."""
 
     def _where(self, counts: Tensor, log_score: Tensor, clean: Tensor) -> tuple[Tensor, Tensor]:
         """The log score, and its value at the clean residue; both are 0 where a position does not count."""
@@ -110,7 +110,7 @@ class Absorbing(GraphOfStates):
         return self._unmasked(log_score.softmax(-1), tokens)
 
     def _unmasked(self, probabilities: Tensor, tokens: Tensor) -> Tensor:
-        total = probabilities.sum(-1, keepdim=True).clamp(min=1)  # > 1 after long steps
+        total = probabilities.sum(-1, keepdim=True).clamp(min=1)  # may exceed 1 after a long step
         stays = torch.nn.functional.one_hot(tokens.clamp(max=self.residues), self.residues + 1)[..., :-1]
         return torch.where((tokens == MASK).unsqueeze(-1), probabilities / total, stays.to(probabilities))
 
@@ -160,7 +160,9 @@ class Uniform(GraphOfStates):
         return moves.scatter(-1, self._index(tokens), stays)
 
     def analytic(self, log_score: Tensor, tokens: Tensor, step: Tensor) -> Tensor:
-        """The inverse of the noise, applied to the scores, times the noise from each residue to the token."""
+        """The inverse noise applied to the scores, times the probability that noise turns each residue into
+        the token.
+        """
         index, unchanged = self._index(tokens), (-step).exp().unsqueeze(-1)
         changed = -torch.expm1(-step).unsqueeze(-1) / self.residues
         scores = log_score.exp().scatter(-1, index, 1.0)

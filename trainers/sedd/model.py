@@ -40,7 +40,7 @@ SIZES = {
 
 
 def shape_of(settings: Model) -> Shape:
-    """The shape that `size` names, in which the settings that are given replace its numbers.
+    """The shape that `size` names, with its numbers replaced by those in the settings.
 
     Raises:
         ConfigError: `hidden_size` is not a multiple of twice `n_heads`.
@@ -120,8 +120,8 @@ class Block(nn.Module):
         self.narrow = nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor, noise: Tensor, turns: Tensor, seen: Tensor | None) -> Tensor:
-        """Activations (batch, length, width) of the next block; `noise`: the noise's embedding (batch,
-        cond_dim).
+        """Map activations (batch, length, width) to those after the block; `noise`: the noise's embedding
+        (batch, cond_dim).
         """
         parts = self.modulation(noise).unsqueeze(1).chunk(6, dim=-1)
         shift, scale, gate = parts[:3]

@@ -82,7 +82,7 @@ class Cosine(Noise):
 
     def rate(self, time: Tensor) -> Tensor:
         """(highest - lowest) pi sin(pi t) / 2."""
-        slope = torch.sin(math.pi * time).clamp(min=0)  # below 0 by rounding
+        slope = torch.sin(math.pi * time).clamp(min=0)  # may be below 0 by rounding
         return (self.highest - self.lowest) * math.pi * slope / 2
 
 

@@ -63,7 +63,7 @@ def _drawn(
     """
     kind = torch.float32 if probabilities.device.type == "mps" else torch.float64
     below = probabilities.to(kind).cumsum(-1)
-    below[..., -1] = torch.where(below[..., -1] > 1 - 1e-6, 1.0, below[..., -1])  # rounding is not a mask
+    below[..., -1] = torch.where(below[..., -1] > 1 - 1e-6, 1.0, below[..., -1])  # else rounding draws masks
     number = torch.rand(tokens.shape, generator=generator, dtype=kind, device=tokens.device)
     drawn = (number.unsqueeze(-1) >= below).sum(-1)
     drawn = drawn.masked_fill(drawn == probabilities.shape[-1], MASK)

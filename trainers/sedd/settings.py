@@ -76,9 +76,9 @@ class NoiseSchedule(Section, frozen=True, kw_only=True):
     eps: Annotated[float, msgspec.Meta(ge=1e-9, lt=1)] = 1e-3
     """For loglinear: share of residues that are unchanged at time 1."""
     sigma_min: Level = 1e-4
-    """For the others: total noise at time 0."""
+    """For geometric and cosine: total noise at time 0."""
     sigma_max: Level = 20.0
-    """For the others: total noise at time 1."""
+    """For geometric and cosine: total noise at time 1."""
 
 
 class Curriculum(Section, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class Curriculum(Section, frozen=True, kw_only=True):
     preschool_time: Positive = 5000
     """Optimizer steps until times are uniform."""
     difficulty_ramp: Above = 2.0
-    """At step 0, times are uniform random numbers to the power of 1 + this."""
+    """At step 0, times are uniform random numbers to the power of 1 + this value."""
 
 
 class Memory(Section, frozen=True, kw_only=True):

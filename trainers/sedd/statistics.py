@@ -26,7 +26,7 @@ def metrics(generated: Sequence[Tokens], residues: Counts, pairs: Counts) -> dic
     - `distinct`: the share of different proteins among those generated,
     - `aa_freq_A` …: the share of each amino acid,
     - `residue_distance`, `pair_distance`: total variation between the shares of residues, or of pairs, and
-      the data's, from 0 to 1; `expected_distance` tells what is left of it by chance.
+      the data's, from 0 to 1; `expected_distance` is its value by chance.
     """
     of_residues, of_pairs = residue_counts(generated), pair_counts(generated)
     shares = of_residues / max(of_residues.sum(), 1)

@@ -7,7 +7,7 @@ import numpy
 from castoff.trainers.sedd.alphabet import Tokens, encode
 
 LENGTHS = range(40, 121)
-"""Numbers of residues."""
+"""Lengths of proteins, in residues."""
 
 _CORE, _SURFACE, _FLANK = "LLLLIIVVAM", "EEEKKKQQRRSNTDAH", "EEKKRRQDAAS"
 _HEPTAD = [_CORE, _SURFACE, _SURFACE, _CORE, _FLANK, _SURFACE, _FLANK]

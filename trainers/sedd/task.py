@@ -45,7 +45,7 @@ class SeddTask(Task):
     """Learns the score of proteins under noise; its arguments are the sections of `settings.Task`.
 
     Raises:
-        ConfigError: lists everything in them that makes no sense.
+        ConfigError: lists everything in the arguments that makes no sense.
     """
 
     rng_sources = ("torch",)
@@ -99,7 +99,7 @@ class SeddTask(Task):
         """Check that the proteins for training, and those of a validation file, are the checkpoint's.
 
         Raises:
-            ConfigError: they are not.
+            ConfigError: they differ.
         """
         data, digests = self.settings.data, self._sources.digests()
         files = {

@@ -13,7 +13,7 @@ from torch.nn.functional import embedding
 from castoff.trainers.dpo.samples.batch import Backbones
 
 ATOMS = ("N", "CA", "C", "O", "CB")
-"""A residue's atoms; CB is computed, where an alanine has it."""
+"""A residue's atoms; the position of CB is computed, as in alanine."""
 
 _BASIS = 16
 """Number of basis functions that encode a distance."""
@@ -33,7 +33,7 @@ PAIRS = (*_SAME, *_DIFFERENT, *((second, first) for first, second in _DIFFERENT)
 _FAR_IN_CHAIN = 32
 """Residues that are farther apart in their chain than this share a class."""
 _OTHER_CHAIN = 2 * _FAR_IN_CHAIN + 1
-"""The class of neighbours in another chain; lower ones are distances in the same chain."""
+"""The class of neighbours in another chain; lower classes are distances in the same chain."""
 
 _TINY = 1e-6
 """Å², added to squared distances: the root of 0 has no gradient."""
@@ -70,8 +70,8 @@ class Features(nn.Module):
 
 
 class RelativePositions(nn.Module):
-    """The distance of two residues along their chain, as a vector, which residues of different chains have,
-    too.
+    """The distance of two residues along their chain, as a vector. Residues of different chains have a
+    vector, too.
     """
 
     def __init__(self, width: int):
@@ -97,7 +97,8 @@ def with_beta(atoms: Tensor) -> Tensor:
 
 @torch.no_grad()
 def nearest_residues(alphas: Tensor, resolved: Tensor, number: int) -> Tensor:
-    """Indices (batch, length, number) of the nearest residues by CA, nearest first: the residue itself.
+    """Indices (batch, length, number) of the nearest residues by CA, nearest first, which is the residue
+    itself.
 
     Residues that are not resolved come last. In a structure with fewer residues, all are listed.
     """

@@ -179,7 +179,9 @@ class MessageLayer(nn.Module):
 
 
 class EncoderLayer(MessageLayer):
-    """Updates residues with messages from their neighbours, then edges with both their ends."""
+    """Updates residues with messages from their neighbours, then edges with messages from the residues at
+    both ends.
+    """
 
     def __init__(self, width: int, dropout: float):
         super().__init__(width, 3, dropout)
@@ -202,8 +204,8 @@ class EncoderLayer(MessageLayer):
 
 
 class DecoderLayer(MessageLayer):
-    """Updates residues with messages from their neighbours, which include the sequence of those decoded
-    before.
+    """Updates residues with messages from their neighbours, which contain a neighbour's residue if it was
+    decoded before.
     """
 
     def __init__(self, width: int, dropout: float):

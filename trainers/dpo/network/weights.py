@@ -1,4 +1,4 @@
-"""Models in the format of ProteinMPNN's public ones, which other programs read, too.
+"""Models in the format of ProteinMPNN's public weights, which other programs read, too.
 
 A file is what torch.save makes of a dict of `num_edges`, `noise_level` and `model_state_dict`.
 """
@@ -176,7 +176,7 @@ def _other_kind(weights: Mapping[str, Any]) -> str | None:
 
 
 def _model(weights: Mapping[str, Any], neighbours: int, problems: list[str]) -> InverseFolding | None:
-    """A network of the weights' sizes, with the weights; None if there are problems, which are added to
+    """Make a network of the weights' sizes, and load them; None if there are problems, which are added to
     `problems`.
     """
     encoder, decoder = (_layers(weights, f"{each}_layers") for each in ("encoder", "decoder"))

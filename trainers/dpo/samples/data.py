@@ -30,7 +30,7 @@ from castoff.trainers.dpo.structures.structure import Structure
 class PairSet(Dataset[Sample]):
     """The pairs of a file as samples, which depend only on the pair and the seed.
 
-    Rank 0 makes it. The others get it pickled, with the layouts of the pairs, and map the same cache.
+    Rank 0 makes the set. The others get it pickled, with the layouts of the pairs, and map the same cache.
 
     `cache`: a folder for the structures that were read, if nothing can be written next to the file.
 
@@ -244,7 +244,7 @@ def _located(written: str, folders: Sequence[Path]) -> Path | str:
 
 class _Found(NamedTuple):
     pairs: list[tuple[int, Fitted]]
-    """Each with the number of its file."""
+    """The pairs, each with the number of its structure file."""
     notes: list[str]
 
 

@@ -72,7 +72,7 @@ class Pair(Section, frozen=True, kw_only=True):
 
 
 def ranges_of(positions: Sequence[int] | None, ranges: Sequence[tuple[int, int]] | None) -> Ranges:
-    """Combine positions and ranges, which include their last position, to ranges."""
+    """Combine positions and ranges, which include their last position, into ranges."""
     return [*((place, place) for place in positions or ()), *(ranges or ())]
 
 
@@ -140,7 +140,7 @@ def _named(number: int, item: Any) -> str:
 
 
 def _mistakes(pair: Pair) -> Iterator[str]:
-    """Mistakes in a pair that are mistakes with any structure."""
+    """Mistakes in a pair, whatever its structure."""
     sequences = {name: getattr(pair, name) for name in ("preferred_seq", "unpreferred_seq")}
     for name, letters in sequences.items():
         strange = sorted(set(letters) - set(f"{LETTERS}{LETTERS.lower()}/"))

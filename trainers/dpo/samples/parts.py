@@ -119,7 +119,7 @@ def see_that_they_are_the_same(
     `fields`: for each digest, a text that begins with its field, and what the checkpoint did with its data.
 
     Raises:
-        ConfigError: it was made with others.
+        ConfigError: it was made with other data or weights.
     """
     problems = [
         f"{field} (digest {current[name][:12]}) than those ({before[name][:12]}) that the checkpoint was "

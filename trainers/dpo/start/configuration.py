@@ -57,7 +57,7 @@ class Objective(NamedTuple):
     """The sections that the task takes."""
     task: PyObject
     defaults: Mapping[str, Any]
-    """Defaults by field path that differ from the core's; empty sections, so that missing fields are
+    """Defaults by field path, where they differ from the core's. Empty sections let missing fields be
     reported.
     """
 

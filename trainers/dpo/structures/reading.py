@@ -33,7 +33,7 @@ _BACKBONE = (("N",), ("CA",), ("C",), ("O", "OT1", "O1", "OXT"))
 _NAMES = frozenset(name for names in _BACKBONE for name in names)
 
 _BONDS = (0.5, 4.0)
-"""Smallest and largest distance in Å of bonded backbone atoms; with others, a residue is not resolved."""
+"""Smallest and largest distance in Å of bonded backbone atoms; a residue with any other is not resolved."""
 
 _OTHER_NAMES = {
     **dict.fromkeys(("HSD", "HSE", "HSP", "HID", "HIE", "HIP"), "H"),
@@ -42,7 +42,7 @@ _OTHER_NAMES = {
     "GLH": "E",
     "LYN": "K",
 }
-"""Names that force fields give to residues by their protons and bonds."""
+"""Amino acids by the names that force fields use for their states of protonation and bonding."""
 
 Atoms = numpy.typing.NDArray[numpy.float32]
 Places = numpy.typing.NDArray[numpy.int32]
@@ -259,7 +259,7 @@ class _Part(NamedTuple):
     numbers: list[int]
     places: list[int]
     sequence: list[int]
-    """Empty: the file has none, or the residues do not fit into it."""
+    """The full sequence; empty if the file has none, or the residues do not fit into it."""
 
 
 def _part_of(span: gemmi.ResidueSpan, entity: gemmi.Entity | None) -> _Part | None:

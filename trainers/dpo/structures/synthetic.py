@@ -1,7 +1,7 @@
 """Synthetic structures: helices, strands and turns, with the residues typical of each.
 
-They do not fold. But their residues follow from the backbone, so a network can learn something before there
-are real structures.
+The structures do not fold. But their residues follow from the backbone, so a network can learn something
+before there are real structures.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Segment(NamedTuple):
 
     phi: float
     psi: float
-    """Degrees, as `phi`."""
+    """Both angles are in degrees."""
     residues: str
     """Residues of this backbone, each as often as it occurs in this text."""
     lengths: tuple[int, int]

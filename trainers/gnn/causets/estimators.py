@@ -62,7 +62,7 @@ def midpoint_scaling(order: Order) -> float:
     if ends is None:
         return HIGHEST
     inside = interval(order, *ends)
-    before, after = inside.sum(axis=0) + 1, inside.sum(axis=1) + 1  # each with its two ends
+    before, after = inside.sum(axis=0) + 1, inside.sum(axis=1) + 1  # each includes its two ends
     half = int(numpy.minimum(before, after)[1:-1].max(initial=0))
     if half == 0:
         return HIGHEST

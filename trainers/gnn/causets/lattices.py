@@ -117,7 +117,7 @@ def _size(points: Points) -> Points:
 
 
 def _turned_and_boosted(basis: Points, generator: Generator) -> Points:
-    """Rotate a basis in all directions, time's too, and transform it to a frame that moves in one direction.
+    """Rotate a basis in spacetime, and transform it to a frame that moves in one direction.
 
     So points lie on a common light ray only by chance.
     """

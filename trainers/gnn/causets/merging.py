@@ -9,7 +9,8 @@ from castoff.trainers.gnn.causets.sprinkling import Generator
 
 
 def merged(early: Order, late: Order, relations: int, generator: Generator) -> Order:
-    """Merge two orders, with `relations` random relations from the first to the second, and close the result.
+    """Merge two orders, with `relations` random relations from the first to the second, and all that follow
+    from them.
 
     Since relations lead one way only, none are added among the elements of either part.
     """

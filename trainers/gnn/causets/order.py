@@ -26,7 +26,7 @@ def closed(relation: Order) -> Order:
 
 
 def steps(relation: Order) -> numpy.typing.NDArray[numpy.float32]:
-    """The number of elements between each two: of an order, the sizes of its open intervals.
+    """The number of elements between each pair: of an order, the sizes of its open intervals.
 
     They are whole numbers that float32 holds exactly, in whatever order they are added.
     """

@@ -39,7 +39,7 @@ def between(points: Points, slits: Points) -> Order:
 
 
 def _crossed(positions: Points, slit: Points) -> Order:
-    """Whether the straight line between each two positions crosses a slit; touching it does not count."""
+    """Whether the straight line between each pair of positions crosses a slit; touching it does not count."""
     first, second = slit
     along = second - first
     # The side of the slit on which each position is; 0 for the slit's own ends.

@@ -24,7 +24,9 @@ class Graphs(Dataset[Any]):
         self.saved = Saved(folder)
         self.transform = transform
         self.rng_sources: Collection[str] | None = () if transform is None else None
-        """No global generator, unless the user's transform draws from one (None: unknown)."""
+        """Global generators that samples are drawn from: none, unless a user's transform does so (None:
+        unknown).
+        """
 
     @property
     def digest(self) -> str:

@@ -79,7 +79,7 @@ def _text(function: Any, above: tuple[int, ...]) -> str:
     name, text = f"{named.__module__}.{named.__qualname__}", _module_text(named)
     parts: dict[str, Any] = {"name": name, "module": text}
     code = getattr(named, "__code__", None)
-    if code is not None and (text is None or "<" in name):  # there may be others of that name
+    if code is not None and (text is None or "<" in name):  # other functions may have this name
         parts["code"] = _code(code)
     if text is None:
         parts["uses"] = _value(_own_globals(named, code), above)

@@ -55,8 +55,8 @@ class Store:
         return self._names
 
     def find(self, known: Sequence[str]) -> str | None:
-        """Find the first of some names among the arrays, also inside groups; or the only array in such a
-        group.
+        """Find the array with the first of some names, also inside groups; or the only array in a group of
+        such a name.
         """
         names = self.names()
         for each in known:

@@ -36,7 +36,7 @@ def a_switch(**values: Any) -> list[str]:
 
 
 def among(name: str, value: Any, known: Sequence[str]) -> list[str]:
-    """Problems of a value that must be one of some words."""
+    """Problems of a value that must be one of several words."""
     if value in known:
         return []
     return [f"{name}: is {value!r}, but takes {', '.join(known)}{did_you_mean(value, known)}"]

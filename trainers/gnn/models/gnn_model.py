@@ -289,7 +289,7 @@ _NO_FEATURES = (
 
 
 def _alone(fields: Mapping[str, Any]) -> list[str]:
-    """Errors about arguments that lack another one, or exclude each other."""
+    """Errors about arguments that need another one, or exclude each other."""
     problems = [
         f"model.{name}: is missing; {write}"
         for name, write in (("encoder_type", _WRITE_ENCODER), ("downstream_tasks", _WRITE_HEADS))

@@ -108,7 +108,7 @@ class GPSModel(nn.Module):
 
 
 GPSTransformer = GPSModel
-"""QuantumGrav's name for a class around the model that redraws projections."""
+"""QuantumGrav's name: there, a class around the model redraws projections."""
 
 
 class Redraw(nn.Module):

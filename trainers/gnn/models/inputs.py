@@ -31,7 +31,7 @@ def taken(module: nn.Module, *, leaving: int = 1) -> dict[str, str]:
     target = getattr(module, "function", None) or module.forward
     try:
         names = list(inspect.signature(target).parameters)[leaving:]
-    except (TypeError, ValueError):  # a function of C
+    except (TypeError, ValueError):  # implemented in C
         return {}
     meanings = {name: _MEANINGS[name] for name in names if name in _MEANINGS}
     if isinstance(module, MessagePassing):

@@ -32,7 +32,7 @@ class JoinedParts(nn.Module):
 def shape_errors(model: JoinedParts) -> list[str]:
     """Errors about parts of a model that do not fit the output of the part before them.
 
-    Nothing is reported if it cannot be known: for an encoder whose input width is unknown, or a custom part
+    Nothing is reported if this cannot be known: for an encoder whose input width is unknown, or a custom part
     that fails for another reason than a width.
     """
     width = width_into(model.encoder)

@@ -183,7 +183,7 @@ _IN_ORDER = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_
 
 
 def _placed(problem: str, described: Part, first: int) -> str:
-    """Add to a part's error about an argument where the configuration sets it."""
+    """Prefix a part's error about an argument with the field that sets it."""
     name = re.match(r"\w+", problem)
     try:
         names = list(inspect.signature(described.make).parameters)[first:]
@@ -198,7 +198,9 @@ def _placed(problem: str, described: Part, first: int) -> str:
 
 
 def of_libraries(error: BaseException) -> bool:
-    """Whether an error comes only from torch, torch_geometric or castoff, so that its text says all."""
+    """Whether an error comes only from torch, torch_geometric or castoff, so that its text is enough for the
+    user.
+    """
     traceback = error.__traceback__
     while traceback is not None:
         if not in_library(Path(traceback.tb_frame.f_code.co_filename)):

@@ -15,7 +15,7 @@ from castoff.trainers.gnn.models.linear_sequential import LinearSequential
 class ScaledSequential(LinearSequential):
     """A LinearSequential whose input is normalised first: (x - `means`) / `spreads`.
 
-    Both are fixed, so they are the same in every batch, in training and in use.
+    Both are fixed, so they are the same in every batch, in training and evaluation.
 
     Raises:
         ConfigError: their number is not the first layer's width, or a spread is not above 0.

@@ -16,7 +16,8 @@ from castoff.trainers.gnn.names import found
 
 
 def model_of(section: Mapping[str, Any]) -> nn.Module:
-    """Make the network: `type`, by default GNNModel if there is an encoder_type, with its arguments by name.
+    """Make the network of class `type`, by default GNNModel if there is an encoder_type, with its arguments
+    by name.
 
     Another class also gets its arguments by name, or as `args` and `kwargs` if the section has nothing else.
 

@@ -92,7 +92,7 @@ class Scaling(core.Scaling, frozen=True, kw_only=True):
 
     learning_rate: core.ScalingRule = "linear"
     warmup: core.ScalingRule = "linear"
-    """The same for `optim.warmup`."""
+    """The rule for `optim.warmup`."""
     base_world_size: Positive = 1
     """The number of ranks for which the values in `optim` are meant."""
 

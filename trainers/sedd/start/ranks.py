@@ -72,7 +72,7 @@ def check_layout(arguments: Namespace, me: RankEnv) -> None:
     """Check that the flags agree with the ranks that a launcher has started.
 
     Raises:
-        ConfigError: they do not.
+        ConfigError: they do not agree.
     """
     nodes, rest = divmod(me.world_size, me.local_world_size)
     there = {

@@ -1,4 +1,4 @@
-"""A configuration of `castoff train sedd` in the core's fields. Pure."""
+"""A configuration of `castoff train sedd` in the core's fields. Pure functions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ALIKE: dict[str, type[msgspec.Struct]] = {
 
 
 def _computed(given: Settings) -> dict[str, Any]:
-    """The core's fields that follow from several fields, or from one with another value."""
+    """The core's fields that are computed from several fields, or from one with other values."""
     training, optim, schedule = given.training, given.optim, given.lr_schedule
     endless = training.n_iters is None and training.epochs is None
     fields: dict[str, Any] = {
@@ -89,8 +89,8 @@ def _snapshots(given: Settings) -> dict[str, int]:
 
 
 def _early_stopping(given: Settings) -> core.EarlyStopping | None:
-    """Early stopping by the validation loss, the lower the better; None: the core compares the same by
-    default.
+    """Early stopping by the validation loss, the lower the better; None: the core's default, which compares
+    the same.
     """
     validation = given.validation
     if validation.patience is None and not validation.min_delta:

@@ -97,7 +97,7 @@ def _store_path(folder: Path, path: Path, filters: Filters, *more: str) -> Path:
 
 
 def _is_of(store: Path, path: Path) -> bool:
-    """Whether an intact store contains what the file contains now.
+    """Whether there is an intact store of the file's present content.
 
     A file with another modification time, because it was copied or touched, is read to compare its checksum.
     """

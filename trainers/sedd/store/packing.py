@@ -37,7 +37,7 @@ class Tally:
         self._of_lengths = hashlib.sha256()
 
     def add(self, tokens: bytes, lengths: Numbers) -> None:
-        """Count proteins, at least one."""
+        """Add at least one protein to the counts."""
         shortest = int(lengths.min())
         self.shortest = min(self.shortest, shortest) if self.sequences else shortest
         self.longest = max(self.longest, int(lengths.max()))

@@ -124,7 +124,7 @@ class SavedSequences:
             raise _refused(self._path, f"is damaged ({error!r}): get it again, whole") from error
 
     def _text_at(self, offset: int) -> str:
-        """The text that the instruction at an offset of the file makes."""
+        """The text that an instruction makes, which is at an offset of the file."""
         self._again.seek(offset)
         _, text, _ = next(pickletools.genops(self._again))
         return _as_text(text)
@@ -214,7 +214,7 @@ _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 class _Machine:
-    """Follows a pickle's instructions only as far as they make the list, and stores as little as it can."""
+    """Follows a pickle's instructions as far as they make the list of sequences, and stores little else."""
 
     def __init__(self, memo: _Memo, text_at: Callable[[int], str]):
         self._memo = memo

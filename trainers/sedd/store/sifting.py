@@ -16,7 +16,7 @@ from castoff.trainers.sedd.store.fasta import sequences
 from castoff.trainers.sedd.store.token_store import OFFSET, Filters
 
 MOST_PROCESSES = 8
-"""More would be idle: a single process unpacks the text and writes the results."""
+"""More processes would be idle: a single one unpacks the text and writes the results."""
 
 _ADVICE = (
     "the system does so where memory is short, and fewer of them take less: python -m "
@@ -72,7 +72,7 @@ def _hashes(data: bytes, lengths: list[int]) -> bytes:
 
 
 def sifted(blocks: Iterable[bytes], filters: Filters, processes: int) -> Iterator[Sifted]:
-    """Yield the proteins taken from each block, in order; `processes` others find them if more than 1.
+    """Yield the proteins taken from each block, in order; with more than one process, others find them.
 
     Raises:
         ConfigError: one of these processes died.

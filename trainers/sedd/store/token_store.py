@@ -56,7 +56,7 @@ class Origin(Section, frozen=True, kw_only=True):
 
     name: str
     size: int
-    """Bytes."""
+    """Size in bytes."""
     modified: int
     """When the file was last modified, in nanoseconds since 1970."""
     crc32: int
