@@ -323,8 +323,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Draw sequences for structures with a model of inverse folding, and write them as FASTA: "
         "first a structure's own sequence, then designs of it. score is the mean of -log p of the designed "
         "residues, the lower the likelier; recovery is the share of them that is as in the structure. "
-        "Residues without a whole backbone are not designed. The same words give the same sequences on the "
-        "same kind of device, also beside other structures.",
+        "Residues without a whole backbone are not designed. The same arguments give the same sequences on "
+        "the same kind of device, whatever other structures there are.",
         allow_abbrev=False,
     )
 
@@ -339,16 +339,16 @@ def _parser() -> argparse.ArgumentParser:
         "chains",
         type=_names,
         metavar="A,B",
-        help="that are designed, and seen; default: all protein chains but the fixed ones",
+        help="chains to design; default: all protein chains but the fixed ones",
     )
-    add("fixed_chains", type=_names, metavar="C,D", default=(), help="that are seen as they are")
+    add("fixed_chains", type=_names, metavar="C,D", default=(), help="chains seen but not designed")
     add(
         "mutable_positions",
         type=_whole,
         nargs="+",
         default=(),
-        help="that are designed, from 0 over the sequences of the designed chains as they are written here, "
-        "unresolved residues counted, / not; default: all",
+        help="positions to design, counted from 0 over the designed chains' sequences as they are written "
+        "here, with unresolved residues and without /; default: all",
     )
     add("mutable_ranges", type=_range, nargs="+", default=(), metavar="A-B", help="the same as ranges")
     add("number", type=_count, default=10, help="designs of each structure; default 10")

@@ -118,19 +118,26 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=_PROGRAM,
         description="Generate proteins with the best model of a training run, the averaged one where there "
-        "is one, and write them as FASTA. The same words give the same proteins on the same kind of device; "
-        "another --batch_size gives others.",
+        "is one, and write them as FASTA. The same arguments give the same proteins on the same kind of "
+        "device; another --batch_size gives different ones.",
         allow_abbrev=False,
     )
     parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder, as trained/sedd")
-    parser.add_argument("--number", type=_whole(1), default=10, metavar="N", help="of proteins; default 10")
     parser.add_argument(
-        "--length", type=_whole(1), metavar="N", help="residues of each; default: as training proteins have"
+        "--number", type=_whole(1), default=10, metavar="N", help="number of proteins; default 10"
     )
-    parser.add_argument("--steps", type=_whole(1), metavar="N", help="of sampling; default: as configured")
+    parser.add_argument(
+        "--length",
+        type=_whole(1),
+        metavar="N",
+        help="residues of each; default: drawn from training proteins",
+    )
+    parser.add_argument(
+        "--steps", type=_whole(1), metavar="N", help="steps of sampling; default: as configured"
+    )
     parser.add_argument("--predictor", choices=("euler", "analytic"), help="default: as configured")
     parser.add_argument("--seed", type=_whole(0, 2**63 - 1), default=0, metavar="N", help="default 0")
-    parser.add_argument("--batch_size", type=_whole(1), default=32, metavar="N", help="side by side; 32")
+    parser.add_argument("--batch_size", type=_whole(1), default=32, metavar="N", help="proteins at once; 32")
     parser.add_argument("--device", choices=DEVICES, default="auto", help="default auto")
     return parser
 

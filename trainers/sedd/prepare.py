@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=_PROGRAM,
         description="Pack proteins into a token store, which a training reads without loading it: each "
-        "sequence once, in the order of the files. Interrupted, it begins anew.",
+        "sequence once, in the order of the files. If interrupted, start it again.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -83,7 +83,8 @@ def _parser() -> argparse.ArgumentParser:
         "--max_unknown",
         type=float,
         metavar="SHARE",
-        help="leave proteins out of which a larger share is none of the 20 amino acids; default 0.1",
+        help="leave out proteins with a larger share of residues that are not among the 20 amino acids; "
+        "default 0.1",
     )
     parser.add_argument(
         "--keep_duplicates",
@@ -94,8 +95,8 @@ def _parser() -> argparse.ArgumentParser:
         "--processes",
         type=_positive,
         metavar="N",
-        help="processes that read proteins beside the one that unpacks and writes; default one a core, "
-        "8 at most; 1: that one does all",
+        help="processes that read proteins, besides the one that unpacks and writes; default one per core, "
+        "8 at most; 1: a single process does all",
     )
     return parser
 
