@@ -1,1 +1,1 @@
-"""A run's directory and all that is written there."""
+"""The directories of runs, and the records in them."""

@@ -1,4 +1,4 @@
-"""Run directories on disk: which folders are some, which castoff trusts, and which are in a folder."""
+"""Run directories on disk: how they are recognized, found in a folder, and checked for trust."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from castoff.launcher.trust.decision import check, check_list
 from castoff.launcher.trust.people import user_name
 
 HIDDEN = re.compile(r"\.(?P<id>.+)\.(?P<kind>draft|swept)")
-"""The name of a run directory in the making, or being taken away."""
+"""The name of a run directory that is being made or removed."""
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def draft_of(path: Path) -> Path:
-    """Where the run directory `path` is made before it has its name."""
+    """The path at which the run directory `path` is made before it is published."""
     return path.with_name(f".{path.name}.draft")
 
 
 def is_draft(path: Path) -> bool:
-    """Whether a path is that of a run directory in the making."""
+    """Whether a path has the name of a run directory that is being made or removed."""
     return HIDDEN.fullmatch(path.name) is not None
 
 
 def is_run_directory(path: Path) -> bool:
-    """Whether a run directory, or a link to one, is there."""
+    """Whether `path` is a run directory or a link to one."""
     try:
         beside = (path / "attempts").is_dir() or (path / "submission.json").is_file()
         return beside and (path / "job.sh").is_file() and not is_draft(path)
-    except (OSError, ValueError):  # a word that is not a path: too long, or with a zero byte
+    except (OSError, ValueError):  # not a valid path: too long, or with a zero byte
         return False
 
 
 def names_in(folder: Path) -> list[str]:
-    """What a folder holds; nothing where it has gone.
+    """The names in a folder; none if it is gone.
 
     Raises:
-        CastoffError: it cannot be read.
+        CastoffError: the folder cannot be read.
     """
     try:
         return os.listdir(folder)  # noqa: PTH208 - Path.iterdir takes twice as long
@@ -54,13 +54,12 @@ def names_in(folder: Path) -> list[str]:
 
 
 def check_trusted(path: Path) -> None:
-    """Make sure that only this user can have written what lies in a run directory, if one is there.
+    """Check that only this user can have written to a run directory, if it exists.
 
-    `RunDirectory` calls it, so nothing else has to. Links on the way to the directory are the user's own
-    affair; a link in its place is not followed.
+    `RunDirectory` calls it, so nothing else has to. Its parents may be links, the directory itself may not.
 
     Raises:
-        CastoffError: it is a link, somebody else's, or open for others to write to.
+        CastoffError: the directory is a link, belongs to another user, or is writable for others.
     """
     try:
         about = path.lstat()
@@ -94,9 +93,9 @@ def _check_ours(path: Path, about: os.stat_result) -> None:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[int]:
-    """Open a run directory that only this user can have written to: a file descriptor.
+    """Open a run directory to which only this user can have written, as a file descriptor.
 
-    What is opened by it lies in that directory, whatever others put in its place meanwhile.
+    Files opened relative to it lie in this directory, even if others replace it meanwhile.
 
     Raises:
         CastoffError: as `check_trusted`.
@@ -114,11 +113,11 @@ def opened(path: Path) -> Iterator[int]:
 
 
 def open_own(name: str, directory: int) -> BinaryIO:
-    """Open a file in a run directory that is open: one of the user's own, and not a link.
+    """Open a file in an open run directory, if it is the user's own and not a link.
 
     Raises:
-        CastoffError: it is not such a file.
-        OSError: it cannot be opened.
+        CastoffError: the file is a link, not a regular file, or another user's.
+        OSError: the file cannot be opened.
     """
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
     about = os.fstat(descriptor)
@@ -129,20 +128,20 @@ def open_own(name: str, directory: int) -> BinaryIO:
 
 
 def check_folder(folder: Path) -> None:
-    """Make sure that nobody else can put a directory of theirs in place of a run in `folder`.
+    """Check that nobody else can replace a run directory in `folder` by theirs.
 
-    The script of a run is read again long after it was submitted, and so are its secrets.
+    The run's script and secrets are read again long after submission.
 
     Raises:
-        CastoffError: somebody can whom the user has not trusted.
+        CastoffError: a user can whom this user has not trusted.
     """
     check(folder, otherwise="or keep runs in another folder, with --runs-dir or CASTOFF_RUNS_DIR")
 
 
 def find_run_directories(folder: Path) -> tuple[list[Path], list[str]]:
-    """The user's run directories in a folder and below, and why others are not among them.
+    """The user's run directories in a folder and below it, and why others were refused.
 
-    Follows no links, and leaves out hidden folders and those of other users.
+    Links are not followed; hidden folders and those of other users are left out.
 
     Raises:
         CastoffError: the folder cannot be read.
@@ -159,20 +158,20 @@ def find_run_directories(folder: Path) -> tuple[list[Path], list[str]]:
         refused.append(f"{error.filename}: cannot be searched: {error.strerror}")
 
     for path, inner, _ in os.walk(top, onerror=cannot_search):
-        here = Path(path)
-        inner[:] = sorted(name for name in inner if _may_hold_runs(here / name))
-        if "attempts" in inner and is_run_directory(here):
+        folder_path = Path(path)
+        inner[:] = sorted(name for name in inner if _may_hold_runs(folder_path / name))
+        if "attempts" in inner and is_run_directory(folder_path):
             inner.clear()
             try:
-                check_trusted(here)
-                directories.append(here)
+                check_trusted(folder_path)
+                directories.append(folder_path)
             except CastoffError as error:
                 refused.append(str(error))
     return directories, refused
 
 
 def _may_hold_runs(path: Path) -> bool:
-    """Whether a folder is the user's own and not hidden."""
+    """Whether a folder belongs to the user and is not hidden."""
     try:
         about = path.lstat()
     except OSError:  # it has just gone

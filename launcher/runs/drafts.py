@@ -1,8 +1,8 @@
-"""Run directories in the making: hidden, locked, and removed if submission fails.
+"""Drafts: run directories that are being made. They are hidden, locked, and removed if submission fails.
 
-`.causets-20261120-231502-k3x9.draft` gets its name in one step, when all is in it. Whoever is killed
-before leaves a draft that nobody holds, and that nobody takes for a run; the next submission into that
-folder takes it away. That may be just before its submission has the lock: then that one begins another.
+`.causets-20261120-231502-k3x9.draft` is renamed in one step, when it is complete. A submission that is killed
+before leaves an unlocked draft, which does not count as a run, and which the next submission into that folder
+removes. If that happens just before its own submission has locked it, that one makes another.
 """
 
 from __future__ import annotations
@@ -28,48 +28,48 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
 
 @dataclass
 class Draft:
-    """A run directory in the making: hidden, locked, and gone again unless it is published."""
+    """A run directory that is being made: hidden, locked, and removed unless it is published."""
 
     run: RunDirectory
     """The directory as it is now."""
     final: RunDirectory
-    """What it will be."""
+    """The directory after it is published."""
     lock: IO[str]
-    """The open file of its LOCK, which is held."""
+    """The open, locked file LOCK."""
 
     def publish(self) -> RunDirectory:
-        """Give it its name, in one step; an OSError says why it cannot have it."""
+        """Give the directory its final name, in one step. Raises OSError if that fails."""
         self.run.path.rename(self.final.path)
         return self.final
 
     def withdraw(self) -> None:
-        """Take its name back: it goes like any other draft."""
+        """Turn a published directory into a draft again, which is removed like any other."""
         self.final.path.rename(self.run.path)
 
 
 class RunExists(CastoffError):
-    """There is a run of that id, or one is just being made."""
+    """A run with this id exists or is being made."""
 
 
 def name_in_id(name: str) -> str:
-    """A job's name as its runs' ids hold it: every scheduler takes a path of these characters."""
+    """A job's name as part of a run id, in characters that every scheduler accepts in a path."""
     return _UNSAFE.sub("_", name)[:60].lstrip(".-") or "run"
 
 
 def new_id(name: str) -> str:
-    """An id for a new run: the job's name, the time and two random bytes."""
+    """Make the id of a new run: the job's name, the time and two random bytes."""
     return f"{name_in_id(name)}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
 
 
 @contextlib.contextmanager
 def new_run(name: str, folder: Path, run_id: str | None = None) -> Iterator[Draft]:
-    """Begin the directory of a new run in `folder`; `run_id`: its id, which was chosen before.
+    """Make the draft of a new run in `folder`; `run_id`: its id, if it was chosen before.
 
-    An error on the way takes the draft away; what a KILL leaves behind, `sweep` does.
+    On an error, the draft is removed; after a SIGKILL, `sweep` removes it.
 
     Raises:
-        RunExists: there is one of that id.
-        CastoffError: it cannot be made there, or others could put theirs in its place.
+        RunExists: there is a run with that id.
+        CastoffError: it cannot be made there, or others could replace it by theirs.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -83,7 +83,7 @@ def new_run(name: str, folder: Path, run_id: str | None = None) -> Iterator[Draf
                     raise RunExists(f"{home / run_id}: is there already, or is just being made")
             for inner in ("attempts", "logs"):
                 (draft.run.path / inner).mkdir(mode=0o700)
-            # git takes no run for code, in whatever working tree it lies.
+            # so that git ignores the run directory, in any working tree
             (draft.run.path / ".gitignore").write_text("*\n")
         except OSError as error:
             raise CastoffError(
@@ -94,7 +94,7 @@ def new_run(name: str, folder: Path, run_id: str | None = None) -> Iterator[Draf
 
 
 def _draft(final: Path, stack: contextlib.ExitStack) -> Draft | None:
-    """A locked draft that `stack` holds and discards; None if that id is taken, or was just swept."""
+    """Make a locked draft, which `stack` holds and discards; None if the id is taken or the draft is gone."""
     path = draft_of(final)
     try:
         path.mkdir(mode=0o700)
@@ -110,11 +110,11 @@ def _draft(final: Path, stack: contextlib.ExitStack) -> Draft | None:
         _discard(path)
         raise
     stack.callback(_discard, path)
-    # Only now: whoever had a draft of this name before may have made a run of it.
+    # Only now: until we had the lock, another process could have published its draft of this name.
     return None if os.path.lexists(final) else Draft(RunDirectory(path), RunDirectory(final), lock)
 
 
 def _discard(draft: Path) -> None:
-    """Take a draft away, unless it has its name by now."""
+    """Remove a draft, unless it has been published."""
     with contextlib.suppress(OSError, CastoffError):  # the next submission sweeps it
         empty(set_aside(draft, draft.stem[1:]))

@@ -1,8 +1,8 @@
-"""Asks git about a folder. Never writes there, never prompts, and never waits longer than it is allowed to.
+"""Queries git about a folder. It never writes there, never prompts, and waits for a limited time.
 
-What a repository's settings would have git start (a pager, a diff program, a file system monitor,
-hooks) is switched off. Filters, such as those of git-lfs, are part of what a file is and do run; one
-that hangs ends with the patience.
+Programs that a repository's settings would start (a pager, a diff program, a file system monitor, hooks) are
+switched off. Filters, such as those of git-lfs, do run, since they determine a file's content; one that hangs
+is ended at the time limit.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ _QUIET = (
     *("--no-pager", "--literal-pathspecs"),
     *("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"),
     *("-c", "core.quotePath=true", "-c", "core.safecrlf=false"),
-    *("-c", "core.bigFileThreshold=8m"),  # no text of more than that in a diff
-    # `git diff` would write a fresher index, whatever GIT_OPTIONAL_LOCKS says.
+    *("-c", "core.bigFileThreshold=8m"),  # a diff shows no larger files as text
+    # `git diff` would update the index, even with GIT_OPTIONAL_LOCKS=0.
     *("-c", "diff.autoRefreshIndex=false"),
 )
 
 _KEPT = ("GIT_CONFIG", "GIT_EXEC_PATH", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM")
-"""How those variables of git begin that reach it: a GIT_DIR or GIT_INDEX_FILE, as a hook has them, would
-have it speak of something else than the folder that it is asked about."""
+"""Beginnings of those GIT_ variables that are passed on. Others, such as a hook's GIT_DIR or GIT_INDEX_FILE,
+would make git look at another repository than the folder's.
+"""
 
 _FORCED = {
     "GIT_OPTIONAL_LOCKS": "0",
@@ -38,29 +39,29 @@ _FORCED = {
 
 
 class GitError(Exception):
-    """git gave no answer; the text says why."""
+    """git gave no answer; the text is the reason."""
 
 
 class Git:
-    """git in one folder, with a moment after which it is not waited for any more."""
+    """git in one folder, with a time after which it is ended."""
 
     def __init__(self, folder: Path, until: float, environ: Mapping[str, str], **settings: str):
-        """`until` is a reading of `time.monotonic()`; `settings` go into git's environment."""
+        """`until`: the time limit, by `time.monotonic()`; `settings`: further variables for git."""
         self.folder = folder
         self._until = until
         self._environ = environ
         self._settings = settings
 
     def at(self, folder: Path | str, **settings: str) -> Git:
-        """git in another folder, with the same patience."""
+        """git in another folder, with the same time limit."""
         return Git(Path(folder), self._until, self._environ, **settings)
 
     def top(self) -> Git:
-        """git in the top folder of the working tree, with the same patience."""
+        """git in the top folder of the working tree, with the same time limit."""
         return self.at(self._line("rev-parse", "--show-toplevel"))
 
     def ask(self, *words: str) -> str | None:
-        """The one line that git prints; None if git fails."""
+        """Run git and return the one line that it prints; None if it fails."""
         with contextlib.suppress(GitError):
             return self._line(*words)
         return None
@@ -69,11 +70,11 @@ class Git:
         return os.fsdecode(self.answer(*words).removesuffix(b"\n"))  # a name may end in a line break
 
     def names(self, *words: str) -> list[str]:
-        """The names that git prints, each ended by a NUL byte."""
+        """Run git and return the names that it prints, each ended by a NUL byte."""
         return [os.fsdecode(name) for name in self.answer(*words).split(b"\0")[:-1]]
 
     def answer(self, *words: str) -> bytes:
-        """git's output.
+        """Run git and return its output.
 
         Raises:
             GitError: git fails, is missing, or takes too long.
@@ -81,7 +82,7 @@ class Git:
         from subprocess import DEVNULL, Popen, TimeoutExpired
         from tempfile import TemporaryFile
 
-        # Files, not pipes: what a filter starts may hold a pipe open for longer than git lives.
+        # Files, not pipes: a filter's child process may hold a pipe open for longer than git lives.
         with TemporaryFile() as output, TemporaryFile() as complaints:
             try:
                 process = Popen(
@@ -94,17 +95,17 @@ class Git:
                     start_new_session=True,
                 )
             except OSError as error:
-                what = "is not installed" if error.filename == "git" else f"cannot start: {error}"
-                raise GitError(f"git {what}") from error
+                problem = "is not installed" if error.filename == "git" else f"cannot start: {error}"
+                raise GitError(f"git {problem}") from error
             try:
                 code = process.wait(max(self._until - time.monotonic(), 0.1))
             except TimeoutExpired:
                 raise GitError("git took too long") from None
             finally:
-                if process.returncode is None:  # so its group is its own still, even if git has just ended
+                if process.returncode is None:  # not reaped, so nothing else can have its group's id
                     with contextlib.suppress(ProcessLookupError):
                         os.killpg(process.pid, signal.SIGKILL)
-                    with contextlib.suppress(TimeoutExpired):  # a dead file system holds it
+                    with contextlib.suppress(TimeoutExpired):  # blocked by a dead file system
                         process.wait(1)
             output.seek(0)
             complaints.seek(0)

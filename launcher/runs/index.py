@@ -1,16 +1,16 @@
-"""The index: a user's runs, and how a word on the command line finds one.
+"""The index: the list of a user's runs, in which arguments of the command line are looked up.
 
-A journal of JSON lines, each about the run directory at `path`:
+It is a journal of JSON lines, each about the run directory at `path`:
 
-  {"path", "name", "scheduler", "time"}  it was submitted
-  {"path", "name", "time", "found"}      a search came across it
-  {"path", "ended", "of"}      it is over for good; in `ended` all that a list shows of it
-  {"path", "begun"}            it was begun again, so what `ended` said holds no longer
-  {"path", "removed"}          its directory was removed
+  {"path", "name", "scheduler", "time"}  the run was submitted
+  {"path", "name", "time", "found"}      a search found the run
+  {"path", "ended", "of"}      the run is over for good; `ended` is the summary for lists
+  {"path", "begun"}            the run was started again, so `ended` no longer holds
+  {"path", "removed"}          the directory was removed
 
-`of` counts the times it had been begun again before it was looked at, so that an ending that was seen
-before and written down after a new beginning is not believed. What is lost can be found again, for run
-directories record all of it themselves: `castoff list --scan` does that.
+`of` counts how often the run had been started again when its ending was read. An ending that was read before
+a new start and recorded after it is thus ignored. `castoff list --scan` restores lost entries, since run
+directories contain the same information.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from castoff.launcher.typed.suggestion import did_you_mean
 
 @dataclass(slots=True)
 class Entry:
-    """What the index knows of a run."""
+    """A run in the index."""
 
     path: str
     name: str
     added: float
     """Seconds since the epoch."""
     begun: int = 0
-    """How often it was begun again."""
+    """How often it was started again."""
     ended: RunSummary | None = None
-    """What it came to, if that is known and can only change by a new beginning."""
+    """The summary of a run that is over for good, unless it is started again; None if not known."""
     scheduler: str | None = None
-    """Whose jobs it has; None where a search has found it."""
+    """The scheduler that has its jobs; None if a search found the run."""
 
     @property
     def run(self) -> RunDirectory:
-        """The run's directory, opened; it may be gone.
+        """The run directory, opened; it may be gone.
 
         Raises:
-            CastoffError: it may not be used.
+            CastoffError: castoff does not trust it.
         """
         return RunDirectory(Path(self.path))
 
@@ -66,7 +66,7 @@ class Entry:
 
     @property
     def is_there(self) -> bool:
-        """Whether something lies where its directory was; `run` opens it, if it may be used."""
+        """Whether anything is at the path of its directory; `run` opens it, if castoff trusts it."""
         return os.path.lexists(self.path)
 
 
@@ -87,7 +87,7 @@ class _Event(msgspec.Struct, omit_defaults=True):
 class Index:
     """The user's runs, oldest first.
 
-    CastoffError says that it cannot be written, or that it is there and cannot be read.
+    Methods raise CastoffError if the file cannot be read or written.
     """
 
     def __init__(self, path: Path):
@@ -98,10 +98,10 @@ class Index:
         """The index in the user's state folder ($XDG_STATE_HOME, else ~/.local/state).
 
         Raises:
-            CastoffError: there is no home.
+            CastoffError: there is no home folder.
         """
         state = Path(environ.get("XDG_STATE_HOME") or "")
-        if not state.is_absolute():  # which the XDG specification wants passed over
+        if not state.is_absolute():  # the XDG specification says to ignore a relative path
             try:
                 state = Path(environ.get("HOME") or Path.home()) / ".local" / "state"
             except RuntimeError:
@@ -115,26 +115,26 @@ class Index:
         self._append([_Event(str(run.path), name, scheduler, time.time())])
 
     def adopt(self, runs: Iterable[tuple[RunDirectory, str, float]]) -> None:
-        """Append runs that were found, with their names and the times of their submission."""
-        self._append(_Event(str(run.path), name, time=at, found=True) for run, name, at in runs)
+        """Append runs that a search found, with their names and the times of their submission."""
+        self._append(_Event(str(run.path), name, time=submitted, found=True) for run, name, submitted in runs)
 
     def reopen(self, run: RunDirectory) -> None:
-        """Take back what is known of a run's end, because it is about to begin again.
+        """Withdraw what is known of a run's end, because it is about to be started again.
 
-        To be called while the run is locked for its new beginning: who looks at it from then on sees
-        that it is not over, and what was seen before counts no longer."""
+        To be called while the run is locked for its new start: from then on others see that it is not over,
+        and endings that were read before are ignored."""
         self._append([_Event(str(run.path), begun=True)])
 
     def forget(self, runs: Iterable[RunDirectory]) -> None:
-        """Take runs out."""
+        """Remove runs from the index."""
         self._append(_Event(str(run.path), removed=True) for run in runs)
 
     def remember(self, ended: Iterable[tuple[Entry, RunSummary]]) -> None:
-        """Write down what runs have come to, so that no list need look at them again."""
-        self._append(_Event(entry.path, ended=one, of=entry.begun) for entry, one in ended)
+        """Record how runs ended, so that lists need not look at them again."""
+        self._append(_Event(entry.path, ended=summary, of=entry.begun) for entry, summary in ended)
 
     def entries(self) -> list[Entry]:
-        """All runs that were not removed, oldest first, whether their directories are there or not."""
+        """All runs that were not removed, oldest first, even if their directories are gone."""
         entries: dict[str, Entry] = {}
         latest = 0.0
         for event in self._events():
@@ -142,13 +142,13 @@ class Index:
             if event.removed:
                 entries.pop(event.path, None)
             elif event.name is not None:
-                # A clock that was set back puts no run before those that were there already.
-                at = event.time if event.found else max(latest, event.time)
-                latest = max(latest, at)
-                # Nor is an ending believed that was seen before a search came across it again.
+                # If a clock was set back, a new run still comes after the earlier ones.
+                added = event.time if event.found else max(latest, event.time)
+                latest = max(latest, added)
+                # An ending that was read before a search found the run again is ignored, too.
                 begun = entry.begun + 1 if entry else 0
                 scheduler = event.scheduler or (entry.scheduler if entry else None)
-                entries[event.path] = Entry(event.path, event.name, at, begun, scheduler=scheduler)
+                entries[event.path] = Entry(event.path, event.name, added, begun, scheduler=scheduler)
             elif entry is not None and event.begun:
                 entry.begun += 1
                 entry.ended = None
@@ -157,14 +157,14 @@ class Index:
         return sorted(entries.values(), key=lambda entry: entry.added)
 
     def folders(self) -> list[Path]:
-        """The folders in which run directories lie or have lain."""
+        """The folders that have or had run directories."""
         return sorted({Path(event.path).parent for event in self._events()})
 
     def newest(self) -> RunDirectory:
         """The run that was submitted last.
 
         Raises:
-            CastoffError: there is none, or its directory may not be used.
+            CastoffError: there is none, or castoff does not trust its directory.
         """
         for entry in reversed(self.entries()):
             if entry.is_there:
@@ -172,48 +172,49 @@ class Index:
         raise CastoffError("there are no runs yet; `castoff list --scan FOLDER` finds those in a folder")
 
     def find(self, reference: str) -> RunDirectory:
-        """The run of a path, a name (its newest run), an id, its unique beginning, a scheduler's id.
+        """Find a run by its path, its name (the newest such run), its id, a unique beginning of its id, or
+        the scheduler's id of its job.
 
-        What holds a `/` is a path; anything else is one only if no run is called so.
+        A reference with a `/` is a path; any other is a path only if no run has that name or id.
 
         Raises:
-            CastoffError: there is none, or there are several, or its directory may not be used.
+            CastoffError: no run or several runs match, or castoff does not trust its directory.
         """
         return self.find_all([reference])[0]
 
     def find_all(self, references: Iterable[str]) -> list[RunDirectory]:
-        """The runs of several words, each once.
+        """Find several runs, each once.
 
         Raises:
-            CastoffError: with everything that is wrong with any of them.
+            CastoffError: some cannot be found; the message has the reason for each.
         """
         entries = cache(self.entries)
-        found: dict[Path, RunDirectory] = {}
+        runs: dict[Path, RunDirectory] = {}
         problems = []
         for reference in references:
             try:
                 run = _trusted(_find(reference, entries))
-                found[run.path] = run
+                runs[run.path] = run
             except CastoffError as error:
                 problems.append(str(error))
         if problems:
             raise CastoffError("\n".join(problems))
-        return list(found.values())
+        return list(runs.values())
 
     def gone(self, reference: str) -> Entry | None:
-        """The run of an id, a name or a path, if it was submitted and its directory is gone."""
-        known = self.entries()[::-1]
+        """The entry of a submitted run with this id, name or path, if its directory is gone; else None."""
+        newest = self.entries()[::-1]
         if "/" in reference:
-            at = os.path.abspath(reference)  # noqa: PTH100 - nothing there has links to resolve
-            exact = [entry for entry in known if entry.path == at]
+            path = os.path.abspath(reference)  # noqa: PTH100 - nothing there has links to resolve
+            exact = [entry for entry in newest if entry.path == path]
         else:
-            exact = _called(reference, known) if not is_run_directory(Path(reference)) else []
+            exact = _called(reference, newest) if not is_run_directory(Path(reference)) else []
         if not exact or any(entry.is_there for entry in exact) or draft_of(Path(exact[0].path)).exists():
             return None
         return exact[0]
 
     def _events(self) -> Iterator[_Event]:
-        """The lines that say something of a run."""
+        """The valid lines of the index."""
         try:
             for line in journal.lines(self.path):
                 event = decode(line, _Event)
@@ -236,16 +237,16 @@ class Index:
 
 
 _MANY = 8
-"""How many runs an error names."""
+"""The maximum number of runs that an error names."""
 
 _RECENT = 1000
-"""Among how many runs a name that is nearly right is looked for."""
+"""The number of newest runs among which a misspelt name is searched."""
 
 
 def record_runs(environ: Mapping[str, str], change: Callable[[Index], None], otherwise: str) -> None:
-    """Change the user's index; where that fails, say why and what follows, and continue.
+    """Change the user's index. If that fails, report the error and its consequence, `otherwise`.
 
-    It is only an index: a run that it does not list stays where it is and keeps running.
+    A run that the index does not list keeps running, and its directory stays.
     """
     try:
         change(Index.of(environ))
@@ -254,7 +255,7 @@ def record_runs(environ: Mapping[str, str], change: Callable[[Index], None], oth
 
 
 def _find(reference: str, known: Callable[[], list[Entry]]) -> str:
-    """The path of the run that is meant."""
+    """Find the path of the run that `reference` means."""
     if "/" in reference or reference in (".", ".."):
         if is_run_directory(Path(reference)):
             return reference
@@ -281,46 +282,46 @@ def _find(reference: str, known: Callable[[], list[Entry]]) -> str:
         except CastoffError as error:  # one run that cannot be read must not hide the others
             refusals.append(str(error))
     near = did_you_mean(reference, [entry.name for entry in newest[:_RECENT]])
-    # Only a scheduler's id is looked for in run directories, and each has a digit.
+    # Run directories are only searched for schedulers' ids, which all contain a digit.
     unread = f"\nnot looked at: {refusals[0]}" if refusals and re.search("[0-9]", reference) else ""
     raise CastoffError(f"{reference or 'an empty name'}: {_missing(exact, near)}{unread}")
 
 
 def _called(reference: str, newest: list[Entry]) -> list[Entry]:
-    """The entries of a name, and of an id."""
+    """The entries with this name, then those with this id."""
     exact = [entry for entry in newest if entry.name == reference]
     return exact + [entry for entry in newest if entry.id == reference]
 
 
 def _trusted(path: str | Path) -> RunDirectory:
-    """The run at a path, its parents' links resolved.
+    """Open the run at a path, after resolving links in its parents.
 
     Raises:
-        CastoffError: it may not be used.
+        CastoffError: castoff does not trust the directory.
     """
-    at = Path(path)
-    return RunDirectory(at.resolve() if at.name in ("", "..") else at.parent.resolve() / at.name)
+    path = Path(path)
+    return RunDirectory(path.resolve() if path.name in ("", "..") else path.parent.resolve() / path.name)
 
 
 def _has_job(entry: Entry, reference: str) -> bool:
-    """Whether a run has this scheduler's id; PBS's may be given without the server's name.
+    """Whether the run has a job with this id; PBS ids may omit the server's name.
 
     Raises:
-        CastoffError: its directory may not be used, or its record cannot be read.
+        CastoffError: castoff does not trust the directory, or its record cannot be read.
     """
     if entry.ended:
         job = entry.ended.job
     else:
         submission = entry.run.submission()
         if submission and reference in (send.job for send in submission.sends):
-            return True  # a large array takes several
-        # A script that stands alone names its directory after its job.
+            return True  # a large array has several jobs
+        # A script that was submitted by hand names its directory after its job.
         job = submission.job if submission else entry.id.removeprefix("castoff-")
     return job is not None and reference in (job, job.partition(".")[0])
 
 
 def _missing(exact: list[Entry], near: str) -> str:
-    """Why nothing was found; `near`: what may be meant."""
+    """Why no run was found; `near`: a suggested name."""
     if not exact:
         return f"no such run{near}; `castoff list` shows your runs"
     path = Path(exact[0].path)

@@ -1,7 +1,7 @@
 """An append-only file of JSON lines that survives parallel writers, truncation and a full disk.
 
-Each writer adds whole lines in one write. What a full disk or two writers on a file system without
-locks may have left half written is not a line to a reader, and eats no line that comes after it.
+Each writer adds whole lines in one write. A full disk, or two writers on a file system without locks, may
+leave incomplete lines; readers ignore these, and the lines that follow stay valid.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from castoff.launcher.process.locks import take
 from castoff.launcher.runs.records import encode
 
 _PATIENCE = 2.0
-"""Seconds to wait for another writer."""
+"""Seconds to wait for another writer's lock."""
 
 _LONGEST_LINE = 1 << 20
-"""Bytes; pieces of a longer one are not lines of ours."""
+"""Bytes; longer lines are read in pieces, none of which is valid."""
 
 
 def append(path: Path, records: Iterable[msgspec.Struct]) -> None:
-    """Add records, a line each.
+    """Append records, one a line.
 
     Raises:
-        OSError: they cannot be written, or not all of them.
+        OSError: the records cannot be written, or not all of them.
     """
     lines = "".join(encode(record, indent=None) + "\n" for record in records).encode()
     if not lines:
@@ -39,24 +39,24 @@ def append(path: Path, records: Iterable[msgspec.Struct]) -> None:
     make_folders(path.parent)
     descriptor = _opened(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
-        # On a file system without locks too: a local disk appends each write as a whole.
+        # Without locks, write all the same: a local disk appends each write as a whole.
         with contextlib.suppress(OSError):
             take(descriptor, _PATIENCE)
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            lines = b"\n" + lines  # what was cut off must not eat ours
+            lines = b"\n" + lines  # end the incomplete line before ours
         written = os.write(descriptor, lines)
         if written < len(lines):
-            os.write(descriptor, lines[written:])  # says why not all of it was
+            os.write(descriptor, lines[written:])  # raises the error that cut the first write short
     finally:
         os.close(descriptor)
 
 
 def lines(path: Path) -> Iterator[bytes]:
-    """The lines of a journal, oldest first; none if no such file.
+    """The lines of a journal, oldest first; none if there is no such file.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     try:
         with os.fdopen(_opened(path, os.O_RDONLY), "rb") as file:
@@ -66,7 +66,7 @@ def lines(path: Path) -> Iterator[bytes]:
 
 
 def _opened(path: Path, flags: int) -> int:
-    """The descriptor of a plain file; a pipe, say, would be waited for."""
+    """The descriptor of a regular file; others are refused, since a pipe would block."""
     descriptor = os.open(path, flags | os.O_NONBLOCK, 0o600)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor

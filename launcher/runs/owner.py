@@ -1,6 +1,6 @@
-"""The process that owns a run that castoff itself executes: a local scheduler, or a launch.
+"""The process that owns a run which castoff itself executes: a local scheduler, or `castoff launch`.
 
-`local.json` says which it is and where, and it holds the run's lock as long as it lives.
+`local.json` records its id and host, and it holds the run's lock while it lives.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ _OWNER = "local.json"
 
 
 class _Owner(msgspec.Struct):
-    """A local.json: the scheduler that takes, or took, the newest submission."""
+    """local.json: the scheduler that took the newest submission."""
 
     pid: int | None = None
     host: str | None = None
     submission: int | None = None
-    """Which one it took, counted from 0; None: none was ever taken."""
+    """The number of the submission that it took, from 0; None: it took none."""
     mark: str | None = None
 
 
 def record_owner(run: RunDirectory, submission: int, mark: str | None = None) -> None:
-    """Record that this process is the run's scheduler, and which of its submissions it takes.
+    """Record this process as the run's scheduler, with the number of the submission that it takes.
 
-    `mark`: what all that it starts has; None: a launch in the foreground, which has an orphan reaper.
+    `mark`: what identifies all processes that it starts; None: a launch in the foreground, which has an
+    orphan reaper.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the record cannot be written.
     """
     run.write(_OWNER, _Owner(os.getpid(), socket.gethostname(), submission, mark))
 
@@ -43,35 +44,35 @@ def _owner(run: RunDirectory) -> _Owner:
 
 
 def taken_submission(run: RunDirectory) -> int | None:
-    """The newest submission that a scheduler took, counted from 0; None if none ever did."""
+    """The number of the newest submission that a scheduler took, from 0; None if none ever did."""
     return _owner(run).submission
 
 
 def owns_latest_submission(run: RunDirectory) -> bool:
-    """Whether the newest submission is castoff's own affair: the local scheduler's, or a launch's."""
+    """Whether castoff itself executes the newest submission, by a local scheduler or a launch."""
     record = run.submission()
     return taken_submission(run) == (len(record.earlier) if record else 0)
 
 
 def is_alive(run: RunDirectory) -> bool:
-    """Whether anything still sees to the run: its submission, its scheduler, or a script of it."""
+    """Whether some process still works on the run: a submission, a scheduler, or one of its scripts."""
     return is_locked(run.path / LOCK)
 
 
 def other_host(run: RunDirectory) -> str | None:
-    """The host where its scheduler runs, or ran, if that is not this one.
+    """The host of the run's scheduler, if it is not this one.
 
-    Locks of another host cannot be seen on every file system that the two may share.
+    On some shared file systems, this host does not see that host's locks.
     """
     host = _owner(run).host
     return None if host == socket.gethostname() else host
 
 
 def mark_of(run: RunDirectory) -> str | None:
-    """The mark of all that its newest scheduler has started; None if that is not to be found here."""
+    """The mark of all processes of the run's newest scheduler; None if it is on another host."""
     return _owner(run).mark if other_host(run) is None else None
 
 
 def pid_of(run: RunDirectory) -> int | None:
-    """The process's id, on its host; None if none ever was."""
+    """The id of the owning process on its host; None if there was never one."""
     return _owner(run).pid

@@ -1,6 +1,6 @@
-"""A job decided for a site: all data that its script depends on.
+"""A job resolved on a site: all data that its script depends on.
 
-`castoff.launcher.planning` fills it; what sends, watches and starts a run again reads it.
+`castoff.launcher.planning` makes it; the modules that submit, watch and resume runs read it.
 """
 
 from __future__ import annotations
@@ -34,78 +34,80 @@ OF_EVERY_SCRIPT = frozenset(
         *("container.args", "stage.from", "stage.to", "stage.unpack", "stage.sha256", "stage.activate"),
     }
 )
-"""Fields of a job that the script itself handles, whatever scheduler gets it; others are a scheduler's."""
+"""Job fields that the script itself handles under any scheduler; the others are left to the scheduler."""
 
 AS_THEY_ARE = ("command", "script", "setup", "teardown", "env_from", "python", "stage", "templates")
-"""Fields of a plan that hold what the job says in the field of that name."""
+"""Plan fields with the value of the job's field of the same name."""
 
 
 class Devices(msgspec.Struct, frozen=True):
     """Which devices the local ranks of a node use."""
 
     visible: str | None = None
-    """One mask for every rank of a node; a rank's device is then its local rank among these."""
+    """One mask for all ranks of a node, in which a rank's device is the one at its local rank."""
     per_rank: list[str] = []
-    """A mask for each local rank, where ranks share a device or own several."""
+    """A mask for each local rank, if ranks share a device or have several."""
     step: int | None = None
-    """A rank's first device among the visible ones is so many times its local rank; None: it is not known."""
+    """A rank's first device, among the visible ones, is its local rank times `step`; None: not known."""
     indices: list[int] = []
-    """That index of each local rank, instead of `step`: where the launcher shows some ranks the same ones."""
+    """The first device of each local rank, instead of `step`, if the launcher shows ranks the same devices.
+    """
     near: list[str] = []
-    """The CPUs beside each local rank's devices, where only the launcher knows which ones it gives the rank,
-    which therefore looks at its start."""
+    """The CPUs near each local rank's devices. Each rank checks at its start that it runs on them, if only
+    the launcher knows which CPUs it gets.
+    """
     better: str | None = None
-    """The job's `binding` that would put each rank beside its devices."""
+    """The job's `binding` that would put each rank near its devices."""
 
 
 class RestartPlan(msgspec.Struct, frozen=True):
     """When a job starts its ranks again, and on which hosts."""
 
     max: int
-    """How often; 0: never."""
+    """The maximum number of restarts; 0: none."""
     spare_nodes: int
-    """Nodes beyond `Plan.nodes`."""
+    """The number of nodes beyond `Plan.nodes`."""
     hang: int | None
-    """Seconds without output or progress that are a hang; None: nobody looks."""
+    """Seconds without output or progress after which ranks count as hung; None: not checked."""
     never: list[int]
     """Exit codes after which there is no restart."""
 
 
 class SignalPlan(msgspec.Struct, frozen=True):
-    """A signal, and when it is sent."""
+    """A signal, and the time at which it is sent."""
 
     name: str
-    """Without SIG."""
+    """The name without SIG."""
     before: int
     """Seconds before the walltime."""
 
 
 class PreflightPlan(msgspec.Struct, frozen=True):
-    """What each host has to have before ranks start there."""
+    """What each host must have before ranks start there."""
 
     checks: list[str]
-    """The job's own: shell lines that fail on a host that is not fit."""
+    """The job's own checks: shell lines that fail on an unfit host."""
     devices: int
     memory: int
     """KiB."""
 
 
 class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The container round each rank's program."""
+    """The container in which each rank's program runs."""
 
     runtime: RuntimeName
     image: str
-    """Under CASTOFF_STAGE_DIR if it is staged."""
+    """A path, under CASTOFF_STAGE_DIR if the image is staged."""
     staged: bool
     argv: list[str]
     """The runtime's command line up to the binds and the image; for pyxis, further flags of srun."""
     shared: list[str]
-    """Folders that the job wants inside at their own place; in the job, those of the run join them."""
+    """Folders mounted at the same path inside the container; the job adds the run's folders."""
     mounts: list[str]
-    """Other binds, as SOURCE:TARGET and :ro where nothing may be written."""
+    """Other mounts, as SOURCE:TARGET, with :ro if read-only."""
     gpus: Gpus
     env: dict[str, str]
-    """Set inside alone."""
+    """Variables that are set only inside the container."""
 
 
 class Plan(Facts, frozen=True, kw_only=True):
@@ -116,93 +118,99 @@ class Plan(Facts, frozen=True, kw_only=True):
     directives: list[tuple[str, str | bool]]
     command: list[str]
     script: str | None
-    """The batch script, which `command` runs in place of a program."""
+    """The batch script that `command` runs instead of a program."""
     function: bool
-    """Whether the program is submitit's `_submit` on the run directory instead of `command`."""
+    """Whether the ranks run submitit's `_submit` on the run directory instead of `command`."""
     nodes: int
     own_distribution: OwnDistribution | None
-    """Whether the job's own flags for srun say where each rank starts, and whether that follows a host file;
-    `layout` is then what it asks for."""
+    """How the job's own flags for srun distribute the ranks: `arbitrary`, along a host file, or `own`, in
+    another order. `layout` is then what they ask for. None: they do not.
+    """
     start: list[str]
     """The launcher's argv, up to the program."""
     start_timeout: int | None
     """Seconds after which ranks that have not started end the job; None: they are only reported."""
     torchrun: bool
     driver: bool
-    """Whether the command runs once, on the first host, and starts its own workers: `ranks` is then 1, and
-    cores_per_rank and devices_per_rank are those of each node."""
+    """Whether the command runs once, on the first host, and starts its own workers. `ranks` is then 1, and
+    cores_per_rank and devices_per_rank count those of a node.
+    """
     cpu_lists: list[str]
-    """Of each local rank; empty where Slurm binds or the launcher decides on the host."""
+    """The CPUs of each local rank; empty if Slurm binds ranks or the launcher decides on the host."""
     bound: bool
-    """Whether each rank keeps to its cores, as far as castoff knows: by castoff, or by its launcher."""
+    """Whether castoff or the launcher binds each rank to its cores, as far as castoff knows."""
     devices_per_rank: int
     cores_per_node: int | None
-    """Those for its ranks, where it has whole nodes and castoff chooses; else None."""
+    """The cores of a node for its ranks, if the job has whole nodes and castoff chooses the cores; else None.
+    """
     devices_per_node: int
-    """Those of each node that the job has."""
+    """The devices of each node of the job."""
     device_variable: str | None
     devices: Devices
     grace: int
     """Seconds."""
     margin: int | None
-    """Seconds before the walltime, when ranks that are still running are ended so that the run can be
-    requeued; None: they are not."""
+    """Seconds before the walltime at which ranks are ended so that the run can be requeued; None: never."""
     signal: SignalPlan | None
-    """What the ranks' programs get before the walltime."""
+    """The signal that the ranks' programs get before the walltime."""
     progress: str | None
-    """What shows it: a path; `none`; None: what the program reports."""
+    """What shows progress: a path, or `none`; None: the metrics that the program reports."""
     inherit: str | list[str]
     setup: list[str]
     teardown: list[str]
-    """Shell lines after the ranks have ended: the job's."""
+    """The job's shell lines to run after the ranks have ended."""
     site_teardown: list[str]
-    """The same of the site, which follow."""
+    """The site's shell lines, which follow the job's."""
     default_env: dict[str, str]
-    """Variables set before `setup`, which may change them: the site's, and castoff's own."""
+    """The site's and castoff's variables, set before `setup`, which may change them."""
     env: dict[str, str | None]
-    """The job's own and those of its options, set after `setup`; None: unset."""
+    """The variables of the job and of its options, set after `setup`; None: unset."""
     workdir: str | None
-    """Absolute, or `./` and a path from where the job was submitted."""
+    """An absolute path, or `./` and a path relative to the folder of submission."""
     snapshot: Snapshot | None
-    """The copy of the code that a submission takes and the ranks run in; None: they run in the original."""
+    """The copy of the code, taken at submission, in which the ranks run; None: they run in the original."""
     python: str | None
     master_suffix: str
     after: dict[str, list[str]]
     container: ContainerPlan | None
     stage: list[Stage]
-    """What each says in full; `source` is absolute, or `./` and a path from the folder of submission."""
+    """The files to stage, all defaults resolved; `source` is absolute, or `./` and a path relative to the
+    folder of submission.
+    """
     stage_start: list[str]
-    """The argv that starts one process a node; empty on the local scheduler, and without `stage`."""
+    """The argv that starts one process per node; empty on the local scheduler, and without `stage`."""
     restart: RestartPlan | None
     preflight: PreflightPlan | None
     """None: hosts are not checked."""
     each_host: list[str]
-    """The argv that starts one process on each of some hosts, without their number and names; empty where
-    nothing is asked of hosts."""
+    """The argv that starts one process on each of some hosts, before their number and names; empty if hosts
+    are not checked.
+    """
     preload: list[str]
-    """What one process of each node imports for its ranks; on the local scheduler `start` has it."""
+    """Modules that one process of each node imports for its ranks; on the local scheduler, `start` has them.
+    """
     preload_start: list[str]
-    """The argv that starts these processes; empty without."""
+    """The argv that starts these processes; empty without `preload`."""
     local_storage: str | None
-    """Where `stage` makes its folder; None: TMPDIR, else /tmp."""
+    """The folder in which `stage` makes its own; None: TMPDIR, else /tmp."""
     templates: str | None
     notes: list[str]
-    """What was decided for the user, in words."""
+    """Sentences on what castoff decided for the user."""
 
     @property
     def variables(self) -> dict[str, str]:
-        """What ranks get of both kinds, unless setup changes it."""
+        """`default_env` and `env` together: the variables of the ranks, unless `setup` changes them."""
         both = {**self.default_env, **self.env}
         return {name: value for name, value in both.items() if value is not None}
 
     @property
     def first_member(self) -> int:
-        """The smallest number of a member."""
+        """The smallest member number."""
         return self.members[0]
 
     @property
     def node_hours(self) -> float | None:
-        """Node-hours asked for, over all members; None without a walltime."""
+        """The requested node-hours of all members; None without a walltime."""
         if self.walltime is None:
             return None
         return (self.held_nodes or self.nodes) * self.walltime / 3600 * (self.array_count or 1)

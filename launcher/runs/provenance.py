@@ -1,7 +1,6 @@
-"""What code a run was submitted with: commit and differences of the working directory, in its record.
+"""The record of a run's code: commit and differences of the folder that it was submitted from.
 
-A record is made in any case: where git is missing, refuses or takes too long, it says so. It holds no
-value of a variable that `env_from` names.
+If git is missing, refuses or takes too long, the record says so. It holds no values of `env_from`.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
     from castoff.launcher.config.job_fields import Snapshot
 
 DIFF_LIMIT = 2**20
-"""Bytes of code.diff at the most."""
+"""The maximum size of code.diff in bytes."""
 
 PATIENCE = 10.0
-"""Seconds that git may take for all questions together."""
+"""Seconds that git may take for all queries together."""
 
 _SECRET_LENGTH = 6
 
@@ -40,25 +39,25 @@ class Code(msgspec.Struct):
     """The code of a run: what code.json holds."""
 
     castoff: str | None = None
-    """castoff's own version."""
+    """castoff's version."""
     python: str = ""
-    """Of the Python that castoff ran in, which need not be the job's."""
+    """The version of the Python that castoff ran in, which may differ from the job's."""
     repository: str | None = None
     """The working tree's top folder; None outside of git."""
     commit: str | None = None
     branch: str | None = None
-    """None where no branch is checked out."""
+    """None if no branch is checked out."""
     remote: str | None = None
-    """Where the branch is fetched from; without passwords."""
+    """The address from which the branch is fetched, without passwords."""
     changed: Names = msgspec.field(default_factory=Names)
-    """Files that git knows and that differ from the commit, those of submodules included."""
+    """Tracked files that differ from the commit, including those of submodules."""
     untracked: Names = msgspec.field(default_factory=Names)
-    """Files that git neither knows nor ignores."""
+    """Files that git neither tracks nor ignores."""
     diff_bytes: int = 0
     left_out: dict[str, Names] = {}
-    """Files whose difference is not in code.diff, by the reason."""
+    """Files whose difference is not in code.diff, by reason."""
     incomplete: str | None = None
-    """Why less is known than there may be to know."""
+    """Why the record is incomplete; None: it is complete."""
     snapshot: Taken | None = None
 
 
@@ -71,10 +70,10 @@ def record(
     snapshot: Snapshot | None = None,
     is_code: bool = False,
 ) -> None:
-    """Write code.json and code.diff into a run directory, and take the snapshot if one is asked for.
+    """Write code.json and code.diff into a run directory, and take the snapshot if requested.
 
-    `directory` is where the job is submitted from; `secrets` are names of variables in `environ`; `is_code`:
-    all that is there was chosen as code before.
+    `directory`: the folder of submission; `secrets`: names of variables in `environ`; `is_code`: all files
+    there were selected as code before.
 
     Raises:
         CastoffError: the snapshot cannot be taken.
@@ -103,12 +102,12 @@ def record(
 
 
 def read(run: RunDirectory) -> Code | None:
-    """The code of a run; None if nothing was written down."""
+    """Read the code record of a run; None if there is none."""
     return read_record(run.path / "code.json", Code)
 
 
 def words(run: RunDirectory) -> str | None:
-    """A run's code in one line, as `3f2a1bc (branch main, 2 files changed)`; None if nothing is known."""
+    """The code in one line, as `3f2a1bc (branch main, 2 files changed)`; None if nothing is known."""
     code = read(run)
     if code is None or (code.repository is None and code.snapshot is None):
         return None
@@ -116,27 +115,27 @@ def words(run: RunDirectory) -> str | None:
     if code.repository is not None:
         about.append(f"branch {code.branch}" if code.branch else "no branch")
         counts = ((code.changed.count, "changed"), (code.untracked.count, "new"))
-        about += [f"{files_words(count)} {what}" for count, what in counts if count] or ["unchanged"]
+        about += [f"{files_words(count)} {kind}" for count, kind in counts if count] or ["unchanged"]
         about += ["incomplete"] if code.incomplete else []
     about += ["snapshot"] if code.snapshot else []
     return f"{code.commit[:7] if code.commit else 'no commit'} ({', '.join(about)})"
 
 
 def _without_password(url: str | None) -> str | None:
-    """A remote's address without what could be a secret: who one is there, a query, a program's words."""
-    if url is None or not re.search("[/:]", url):  # git answers the name of a remote that has no address
+    """A remote's address without parts that may be secret: the user, a query, a remote helper's arguments."""
+    if url is None or not re.search("[/:]", url):  # for a remote without an address, git prints its name
         return None
     return re.sub(r"^(\w+::).*|(?<=://)[^/]*@|[?#].*", r"\1", url, flags=re.DOTALL)
 
 
 def _describe(git: Git, diff: _Diff, prefix: str = "") -> None:
-    """Add how the tree in git's folder differs from its commit.
+    """Add the differences of git's folder from its commit.
 
-    `prefix` leads to it where it is a submodule, whose files are listed as if they were the outer tree's own.
+    `prefix`: the path of a submodule, whose files are listed like those of the outer tree.
     """
     commit = git.ask("rev-parse", "--verify", "--quiet", "HEAD")
     if not prefix:
-        diff.code.commit = commit  # before git is asked for what takes longer
+        diff.code.commit = commit  # before the slower queries, which may reach the time limit
     entries = (entry.partition("\t") for entry in git.names("ls-files", "--stage", "-z"))
     modules = [name for about, _, name in entries if about.startswith("160000 ")]
     which = ["--others"] if commit else ["--others", "--cached"]  # before the first commit everything is new
@@ -152,12 +151,12 @@ def _describe(git: Git, diff: _Diff, prefix: str = "") -> None:
 
 
 class _Diff:
-    """The text of code.diff as it grows, and what it leaves out."""
+    """The text of code.diff as it grows, and the files that are left out."""
 
     def __init__(self, code: Code, secrets: Iterable[str]):
         self.code = code
         self.texts: list[bytes] = []
-        # Line by line: each stands after a + or -. A short one would be found everywhere.
+        # Line by line, since a diff puts + or - before each. Short values would match everywhere.
         lines = (line for value in secrets for line in os.fsencode(value).splitlines())
         self._secrets = [line for line in lines if len(line) >= _SECRET_LENGTH]
 
@@ -166,7 +165,7 @@ class _Diff:
         return DIFF_LIMIT - self.code.diff_bytes
 
     def add(self, name: str, text: bytes) -> None:
-        """Add a file's difference, whole or not at all."""
+        """Add the difference of a file, unless it must be left out."""
         if re.search(rb"^Binary files .* differ$", text, re.MULTILINE):
             self.leave_out(name, "binary or very long")
         elif any(line in text for line in self._secrets):
@@ -182,13 +181,14 @@ class _Diff:
 
 
 def _add_new(git: Git, names: list[str], diff: _Diff, prefix: str) -> None:
-    """Add files that git does not know: Python's first, and then what is short.
+    """Add untracked files: Python's first, then by size.
 
-    An index of its own tells git of them, which its objects follow: the user's stay as they are.
+    They are added to a temporary index and object folder, so that the user's repository does not change.
     """
     from tempfile import TemporaryDirectory
 
-    paths = {name: git.folder / name for name in names if name[-1] != "/"}  # else a repository of its own
+    # A name that ends in / is a repository inside this one.
+    paths = {name: git.folder / name for name in names if name[-1] != "/"}
     sizes = {name: path.lstat().st_size for name, path in paths.items() if os.path.lexists(path)}
     room, chosen = diff.room, []
     for name in sorted(sizes, key=lambda name: (not name.endswith(".py"), sizes[name], name)):
@@ -202,27 +202,29 @@ def _add_new(git: Git, names: list[str], diff: _Diff, prefix: str) -> None:
     if not chosen:
         return
     with TemporaryDirectory(prefix="castoff-") as folder:
-        listed = Path(folder, "names")
-        listed.write_bytes(b"\0".join(map(os.fsencode, chosen)))
-        apart = git.at(git.folder, GIT_INDEX_FILE=f"{folder}/index", GIT_OBJECT_DIRECTORY=folder)
-        apart.answer("add", "--intent-to-add", f"--pathspec-from-file={listed}", "--pathspec-file-nul")
-        for name, text in _sections(apart, prefix):
+        names_file = Path(folder, "names")
+        names_file.write_bytes(b"\0".join(map(os.fsencode, chosen)))
+        temporary = git.at(git.folder, GIT_INDEX_FILE=f"{folder}/index", GIT_OBJECT_DIRECTORY=folder)
+        temporary.answer(
+            "add", "--intent-to-add", f"--pathspec-from-file={names_file}", "--pathspec-file-nul"
+        )
+        for name, text in _sections(temporary, prefix):
             diff.add(name, text)
 
 
 def _sections(git: Git, prefix: str, *base: str) -> Iterator[tuple[str, bytes]]:
-    """Each file of a `git diff` with its text, in one form whatever the user's settings say."""
+    """The name and text of each file in `git diff`, in the same format whatever the user's settings are."""
     words = ["diff", *base, "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--full-index"]
     words += ["--ignore-submodules=dirty", "--unified=3"]
     text = git.answer(*words, f"--src-prefix=a/{prefix}", f"--dst-prefix=b/{prefix}", "--")
     for section in re.split(rb"^(?=diff --git )", text, flags=re.MULTILINE)[1:]:
         header, _, rest = section.partition(b"\n")
-        if rest:  # a file that was only touched has a header alone
+        if rest:  # a file with only a new time has a header alone
             yield _name(header.removeprefix(b"diff --git ")), section
 
 
 def _name(header: bytes) -> str:
-    """The file of `a/NAME b/NAME`, where each half may be quoted as in C."""
+    """The name in a header `a/NAME b/NAME`, of which each half may be quoted as in C."""
     half = header[: (len(header) - 1) // 2]
     if half.startswith(b'"'):
         half = half[1:-1].decode("unicode_escape").encode("latin-1")

@@ -1,7 +1,7 @@
-"""The records of a run directory, typed: what castoff, its scripts, schedulers and launchers wrote down.
+"""Types of the records in a run directory, which castoff, scripts, schedulers and launchers write.
 
-A record may be half written, damaged, or somebody else's file of that name: what does not fit counts as
-not there.
+A record may be incomplete, damaged, or another program's file of the same name. A file that does not fit its
+type counts as missing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from castoff.launcher.process import files
 from castoff.launcher.runs.directory import names_in
 from castoff.launcher.runs.script import head_of, scheduler_in
 
-# Bounds that no real record reaches, so that whatever is read can be shown and added up.
+# No real record reaches these bounds. They ensure that all values can be printed and added.
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
 Code = Annotated[int, msgspec.Meta(ge=0, le=255)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
@@ -31,27 +31,30 @@ MemberCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_MEMBERS)]
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A failure.json: the first rank that failed, by the launcher or a shim."""
+    """failure.json: the first rank that failed, recorded by the launcher or by the rank's shim."""
 
     code: Code
     rank: Number | None = None
-    """None where it was no rank."""
+    """None if what failed is not a rank."""
     host: str | None = None
     signal: str | None = None
     time: Seconds | None = None
     log: str | None = None
-    """The log that shows more, in the folder of the attempt's logs."""
+    """The log with more details, in the folder of the attempt's logs."""
     reason: str | None = None
-    """`hang`: nothing failed, and nothing showed any sign of life; the rank is the one that differs.
-    `out-of-memory`: the kernel killed for want of memory where this rank ran."""
+    """`hang`: nothing failed, but no rank was active; `rank` is the one that differs from the others.
+    `out-of-memory`: the kernel killed a process for lack of memory on the rank's host.
+    """
     detail: str | None = None
-    """Why its program could not be run, by its log; in no record, but added where one is read."""
+    """Why the program could not be run, according to the rank's log. It is not recorded, but added when the
+    record is read.
+    """
     program: str | None = None
-    """What failed where it was no rank: `script`, `driver`, `torchrun` (a node's own) or `staging`."""
+    """What failed if it was not a rank: `script`, `driver`, `torchrun` (that of a node) or `staging`."""
 
 
 class Start(msgspec.Struct):
-    """A start.json, by the script."""
+    """start.json, written by the script."""
 
     job: str | None = None
     cluster: str | None = None
@@ -63,7 +66,7 @@ class Start(msgspec.Struct):
 
 
 class Ending(msgspec.Struct, omit_defaults=True):
-    """An ending.json, by the script or by its scheduler."""
+    """ending.json, written by the script or by its scheduler."""
 
     ending: str
     code: Code
@@ -74,7 +77,7 @@ class Ending(msgspec.Struct, omit_defaults=True):
 
 
 class SetAside(msgspec.Struct, frozen=True):
-    """A set-aside/HOST.json, by the script: a host that gets no ranks of a job any more."""
+    """set-aside/HOST.json, written by the script: a host on which the run's jobs start no more ranks."""
 
     host: str
     reason: str
@@ -84,81 +87,81 @@ class SetAside(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A usage.json: what an attempt's job used, all its restarts together. None: it is not known."""
+    """usage.json: what an attempt's job used, with all its restarts. None: not known."""
 
     source: str
-    """What says so: `sacct`, `qstat`, or `castoff`, which looked every few seconds."""
+    """The source of the numbers: `sacct`, `qstat`, or `castoff`, which measured every few seconds."""
     elapsed: Seconds | None = None
     cpu_seconds: Seconds | None = None
-    """Of all its processes, in user and system mode."""
+    """CPU time of all its processes, in user and system mode."""
     cpus: Number | None = None
-    """The CPUs that it had, as its scheduler counts them: cores or hardware threads."""
+    """The job's CPUs as its scheduler counts them: cores or hardware threads."""
     memory: Bytes | None = None
-    """The most that its processes had in memory at a time, on all nodes; pages that several have count for
-    each."""
+    """The most memory that its processes used at a time, on all nodes; shared pages count for each process.
+    """
     memory_requested: Bytes | None = None
-    """On all nodes."""
+    """The sum over all nodes."""
     device_utilization: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     """Mean fraction of the time in which its devices computed."""
 
 
 class Next(msgspec.Struct):
-    """A next.json: the job that an attempt has submitted to resume it."""
+    """next.json: the job that an attempt submitted to resume the run."""
 
     job: str
 
 
 class Cancelled(msgspec.Struct):
-    """A cancelled.json: the jobs that castoff has had its scheduler end, which may forget them at once."""
+    """cancelled.json: the jobs that castoff has cancelled, which their scheduler may forget at once."""
 
     jobs: list[str] = []
 
 
 class LastWord(msgspec.Struct, frozen=True):
-    """A scheduler.json: what became of an attempt by its scheduler's last word, which outlives its memory.
+    """scheduler.json: the scheduler's last answer about an attempt, kept because schedulers forget jobs.
 
-    It is there only where the attempt's own records were in doubt.
+    It exists only if the attempt's own records left a doubt.
     """
 
     ending: str
     code: Code
     job: str | None = None
     state: str | None = None
-    """In the scheduler's word."""
+    """The scheduler's name for the state."""
     reason: str | None = None
     time: Seconds | None = None
-    """When it ended; None where that is not known."""
+    """When the attempt ended; None if unknown."""
     requeued: bool = False
     """Whether the scheduler has queued the job again since."""
     ended_itself: bool = False
-    """Whether its script ended by itself, whose own record counts more if it comes late."""
+    """Whether the script ended by itself. If the script's own record arrives late, that one counts."""
 
 
 class Send(msgspec.Struct, omit_defaults=True):
     """One sbatch or qsub of a submission."""
 
     job: str | None = None
-    """None where its answer was none."""
+    """The job id; None if the command printed none."""
     offset: Number = 0
-    """The member that has the index 0."""
+    """The member with array index 0."""
     count: Number | None = None
-    """Members; None: not an array."""
+    """The number of members; None: not an array."""
     members: list[Number] | None = None
-    """Those that it starts; None: as many as `count` says."""
+    """The members that it starts; None: `count` members from `offset` on."""
     tasks: list[Number] | None = None
-    """The scheduler's indices of these `members`; None: their numbers from `offset` on."""
+    """The scheduler's array indices of `members`; None: their numbers counted from `offset`."""
     time: Seconds | None = None
     unclear: str | None = None
-    """What sbatch said instead of an answer."""
+    """What the command printed instead of a job id."""
     asked: Seconds | None = None
-    """When the queue was first asked what became of it, and did not know it."""
+    """When the queue was first asked about this send and did not list it."""
     error: str | None = None
-    """Why it is certain that nothing came of it."""
+    """Why it is certain that no job was created."""
     link: Number | None = None
-    """Which job of a chain it is, that was submitted beforehand."""
+    """The number of this job in a chain of jobs that were submitted in advance."""
 
     def starts(self) -> dict[int, int | None]:
-        """The members that it starts, each with its index in the job."""
+        """The members that it starts, each with its index in the array; None: not an array."""
         if self.members is None and self.count is None:
             return {self.offset: None}
         if self.members is not None and self.tasks is not None:
@@ -168,43 +171,43 @@ class Send(msgspec.Struct, omit_defaults=True):
 
 
 class Submission(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A submission.json: how a run was submitted, last and before."""
+    """submission.json: how a run was submitted, last and before."""
 
     scheduler: str = ""
     directory: str | None = None
-    """Where it was submitted."""
+    """The folder from which it was submitted."""
     time: Seconds | None = None
     job: str | None = None
-    """The scheduler's id, the first one's if it took several; None where it did not come about."""
+    """The scheduler's job id, the first if there are several; None if the submission failed."""
     error: str | None = None
-    """Why it did not."""
+    """Why the submission failed."""
     after: dict[str, list[str]] = {}
     """The run directories that it waits for, by condition."""
     node_hours: float | None = None
     cluster: str | None = None
-    """Slurm's name of the cluster that has its jobs; None where it did not say."""
+    """Slurm's name of the cluster that has the run's jobs; None if sbatch did not report it."""
     begin: dict[int, int] | None = None
-    """The members that it starts, and with which attempt; None: all, with their first."""
+    """The members that it starts, each with the number of its attempt; None: all members, with attempt 0."""
     excluded: list[str] = []
-    """Hosts that jobs of the run had set aside, and that its scheduler was asked to keep it out of."""
+    """Hosts that the run's jobs had set aside, and that the scheduler was asked to avoid."""
     sends: list[Send] = []
-    """What was sent to Slurm or PBS, in order; nothing where castoff itself is the scheduler."""
+    """What was sent to Slurm or PBS, in order; empty if castoff itself is the scheduler."""
     earlier: list[Submission] = []
 
     @property
     def unclear(self) -> Send | None:
-        """The send that may or may not have arrived; the last, for none follows before that is certain."""
+        """The send that may or may not have arrived. It is the last, since none follows an uncertain one."""
         last = self.sends[-1] if self.sends else None
         return last if last and last.job is None and last.error is None else None
 
     @property
     def all_sends(self) -> list[Send]:
-        """The sends of this submission and of all before, in order."""
-        return [*(send for one in self.earlier for send in one.sends), *self.sends]
+        """The sends of this submission and of all earlier ones, in order."""
+        return [*(send for submission in self.earlier for send in submission.sends), *self.sends]
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The part of a plan that is still needed once its script is written."""
+    """The part of a plan that is needed after its script has been written."""
 
     name: str = ""
     site: str = ""
@@ -218,60 +221,61 @@ class Facts(msgspec.Struct, frozen=True):
     queue: str | None = None
     """The queue or partition; None: the scheduler's default, or none."""
     held_nodes: Number | None = None
-    """The nodes of each member's job, spare ones included."""
+    """The number of nodes of each member's job, including spare ones."""
     launcher: str = ""
     own_distribution: str | None = None
-    """Whether the job's own flags say where each rank starts; `layout` is then what they ask for."""
+    """How the job's own flags distribute the ranks; `layout` is then what they ask for. None: they do not."""
     cores_per_rank: Number | None = None
     array_count: MemberCount | None = None
     array_indices: Indices | None = None
-    """The members' indices, unless they simply count from 0."""
+    """The members' indices; None if they count from 0."""
     array_max_concurrent: Number | None = None
     walltime: Number | None = None
     """Seconds."""
     submit_timeout: Number = 300
     """Seconds that the submit command may take."""
     poll_interval: Number = 0
-    """Seconds between two questions to the scheduler, at least; 0: its site did not say."""
+    """Minimum seconds between two queries to the scheduler; 0: the site does not set it."""
     requeue_max: Number = 0
     requeue_how: str | None = None
     """`requeue`: the scheduler starts the same job again; `copy`: the job submits a copy of itself; `chain`:
-    jobs that were submitted beforehand follow it; None: nobody starts it again."""
+    its successors were submitted in advance; None: nothing starts it again.
+    """
     requeue_on: list[str] = []
-    """After which endings it is started again."""
+    """Endings after which the job is started again."""
     inherit: str | list[str] = "all"
     env_from: list[str] = []
     per_rank_logs: bool = True
     by_script: bool = False
-    """Whether there is no plan, and the script records this: it stood alone and made the directory itself."""
+    """Whether there is no plan: the script was submitted by hand and made the run directory itself."""
 
     @property
     def members(self) -> Sequence[int]:
-        """The members' numbers, ascending; 0 alone where there is no array."""
+        """The members' numbers, ascending; only 0 without an array."""
         return range(self.array_count or 1) if self.array_indices is None else indices(self.array_indices)
 
 
 def begins(submission: Submission | None, planned: Facts) -> dict[int, int]:
-    """The members that the newest submission starts, and with which attempt."""
+    """The members that the newest submission starts, each with the number of its attempt."""
     if submission and submission.begin is not None:
         return submission.begin
     return dict.fromkeys(planned.members, 0)
 
 
 _LARGEST_RECORD = 1 << 24
-"""Bytes that are read of a file; a larger one is not a record of ours."""
+"""Bytes to read of a file; none of castoff's records is larger."""
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 def record_bytes(path: Path) -> bytes:
-    """What a record holds, or its beginning; nothing if it is not there.
+    """Read the first `_LARGEST_RECORD` bytes of a record; none if there is no such file.
 
     Raises:
-        CastoffError: it is there and cannot be read.
+        CastoffError: the file exists but cannot be read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in its place is not waited for
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # or a pipe in its place would block
         try:
             return os.read(descriptor, _LARGEST_RECORD)
         finally:
@@ -283,21 +287,21 @@ def record_bytes(path: Path) -> bytes:
 
 
 def read(path: Path, kind: type[Record]) -> Record | None:
-    """A record; None where it is not there, not yet whole, or not such a record.
+    """Read a record; None if the file is missing, incomplete, or not such a record.
 
     Raises:
-        CastoffError: it is there and cannot be read.
+        CastoffError: the file exists but cannot be read.
     """
     return decode(record_bytes(path), kind)
 
 
 def decode(data: bytes, kind: type[Record]) -> Record | None:
-    """A record of JSON; None where it is not one."""
+    """Decode a record from JSON; None if it is not such a record."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        pass  # msgspec takes no lone surrogates, in which Python's JSON holds bytes that are not text
-    try:  # a script that shortens a reason may cut a letter in two
+        pass  # msgspec refuses lone surrogates, by which Python's JSON represents undecodable bytes
+    try:  # a script that shortens a reason may cut a character in two
         import json
 
         return msgspec.convert(json.loads(data.decode(errors="replace")), kind, str_keys=True)
@@ -306,46 +310,46 @@ def decode(data: bytes, kind: type[Record]) -> Record | None:
 
 
 SET_ASIDE = "set-aside"
-"""The folder of hosts that jobs of a run have set aside, in its directory."""
+"""The folder in a run directory with a file for each host that the run's jobs have set aside."""
 
 _HOST = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 def set_aside_hosts(run_dir: Path) -> list[SetAside]:
-    """The hosts that jobs of a run have set aside, by name.
+    """The hosts that the run's jobs have set aside, sorted by name.
 
     Raises:
-        CastoffError: their records are there and cannot be read.
+        CastoffError: their records exist but cannot be read.
     """
     folder = run_dir / SET_ASIDE
     names = sorted(name for name in names_in(folder) if name.endswith(".json"))
-    found = (read(folder / name, SetAside) for name in names)
-    return [one for one in found if one is not None and _HOST.fullmatch(one.host)]
+    records = (read(folder / name, SetAside) for name in names)
+    return [record for record in records if record is not None and _HOST.fullmatch(record.host)]
 
 
 def ending_of(folder: Path) -> Ending | None:
-    """How the newest attempt of a member ended; None while it has not, or its job starts the ranks again.
+    """How a member's newest attempt ended; None if it has not ended, or if its job starts the ranks again.
 
     Raises:
-        CastoffError: its record is there and cannot be read.
+        CastoffError: its record exists but cannot be read.
     """
-    found = read(folder / "ending.json", Ending)
-    return None if found is None or found.restart else found
+    ending = read(folder / "ending.json", Ending)
+    return None if ending is None or ending.restart else ending
 
 
 def write(path: Path, record: msgspec.Struct) -> None:
     """Write a record, whole or not at all.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     files.replace(path, encode(record) + "\n")
 
 
 def encode(record: msgspec.Struct, indent: int | None = 2) -> str:
-    """A record as text: in one line without `indent`. Python's JSON, for msgspec takes no lone surrogates."""
+    """Encode a record as JSON, in one line if `indent` is None."""
     separators = None if indent else (",", ":")
-    import json
+    import json  # msgspec refuses lone surrogates
 
     return json.dumps(msgspec.to_builtins(record), indent=indent, separators=separators)
 
@@ -356,9 +360,9 @@ _INDICES = rf"(?m)^castoff_array_indices=({INDICES_PATTERN[1 : -len(END)]})$"
 
 
 def facts_of(text: str) -> Facts:
-    """What a script records that stood alone, and made the run directory itself."""
+    """The facts in a script that was submitted by hand and made its run directory itself."""
     head = head_of(text)
-    about, count, own = (re.search(one, head) for one in (_ABOUT, _COUNT, _INDICES))
+    about, count, listed = (re.search(pattern, head) for pattern in (_ABOUT, _COUNT, _INDICES))
     name, site = about.groups() if about else ("", "")
     members = min(int(count[1]), MOST_MEMBERS) if count else 1
     scheduler = scheduler_in(text) or ""
@@ -366,7 +370,7 @@ def facts_of(text: str) -> Facts:
         name,
         site,
         scheduler,
-        array_count=members if members > 1 or own else None,
-        array_indices=own and own[1],
+        array_count=members if members > 1 or listed else None,
+        array_indices=listed and listed[1],
         by_script=True,
     )

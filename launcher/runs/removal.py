@@ -1,7 +1,7 @@
-"""Removing run directories: only of runs that are over, each whole or not at all.
+"""Removes directories of runs that are over, each whole or not at all.
 
-A directory first gets a hidden name beside its old one, and is emptied then. Whoever looks sees a run or
-none; what an interrupt leaves has that name, and the next removal or submission sweeps it up.
+A directory is renamed to a hidden name in the same folder, and then emptied, so that others see a whole run
+or none. If this is interrupted, the next removal or submission removes the hidden directory.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from castoff.launcher.runs.directory import HIDDEN
 from castoff.launcher.runs.run import RunDirectory
 
 _PATIENCE = 5.0
-"""Seconds: a scheduler whose members have all ended is about to go."""
+"""Seconds to wait for the lock: a scheduler whose members have all ended is about to exit."""
 
 
 def size(run: RunDirectory) -> int:
     """Bytes of all files in a run directory.
 
     Raises:
-        CastoffError: something in it could not be removed.
+        CastoffError: it contains files that the user cannot remove.
     """
-    own = os.geteuid()
+    user = os.geteuid()
     total = 0
-    for folder, inner, files in os.walk(run.path):  # what may not be looked into counts nothing
+    for folder, inner, files in os.walk(run.path):  # unreadable folders count as empty
         try:
             about = os.lstat(folder)
-        except FileNotFoundError:  # somebody else removes it, too
+        except FileNotFoundError:  # another process is removing it, too
             continue
-        if own not in (0, about.st_uid) and (inner or files):
+        if user not in (0, about.st_uid) and (inner or files):
             raise CastoffError(
                 f"{folder}: belongs to another user ({about.st_uid}), so you cannot remove its "
                 f"contents; ask them to, or chown it. {run.id} was left as it is"
@@ -47,10 +47,10 @@ def remove(run: RunDirectory) -> None:
     """Remove the directory of a run that is over.
 
     Raises:
-        CastoffError: it is active or about to restart, or it cannot be removed, or not wholly.
+        CastoffError: the run is active or about to restart, or its directory cannot be removed completely.
     """
     try:
-        # A new beginning needs this lock first, and its scheduler holds it.
+        # A resubmission takes this lock first, and its scheduler keeps it.
         with run.locked(_PATIENCE):
             hidden = set_aside(run.path, run.id)
     except BlockingIOError:
@@ -62,10 +62,10 @@ def remove(run: RunDirectory) -> None:
 
 
 def set_aside(path: Path, run_id: str) -> Path:
-    """Rename a directory, whose lock the caller holds, so that nobody finds it any more.
+    """Rename a run directory, whose lock the caller holds, to a hidden name.
 
     Raises:
-        OSError: it cannot be renamed.
+        OSError: the directory cannot be renamed.
     """
     hidden = path.with_name(f".{run_id[:200]}-{os.urandom(3).hex()}.swept")
     path.rename(hidden)
@@ -73,30 +73,31 @@ def set_aside(path: Path, run_id: str) -> Path:
 
 
 def sweep(folder: Path) -> list[str]:
-    """Take away what interrupted submissions and removals have left in `folder`.
+    """Remove the hidden directories that interrupted submissions and removals have left in `folder`.
 
-    The ids that those submissions would have had; but for those without a script, which may have begun anew.
+    Returns the ids of the interrupted submissions, without those that had no script yet, which may have been
+    submitted under another id.
     """
     try:
         paths = sorted(folder.iterdir())
-    except OSError:  # gone, or not ours to look into: then nothing of ours was left there either
+    except OSError:  # gone, or unreadable: then we cannot have left anything there
         return []
     interrupted: list[str] = []
-    for known in filter(None, (HIDDEN.fullmatch(path.name) for path in paths)):
-        # Somebody else's, held by somebody, or not to be had: no harm.
+    for match in filter(None, (HIDDEN.fullmatch(path.name) for path in paths)):
+        # Another user's, locked, or not removable: leave it.
         with contextlib.suppress(OSError, CastoffError):
-            left = RunDirectory(folder / known[0])
-            if known["kind"] == "draft":
+            left = RunDirectory(folder / match[0])
+            if match["kind"] == "draft":
                 with left.locked(patience=0):
-                    left = RunDirectory(set_aside(left.path, known["id"]))
+                    left = RunDirectory(set_aside(left.path, match["id"]))
                 if left.script.exists():
-                    interrupted.append(known["id"])
+                    interrupted.append(match["id"])
             empty(left.path)
     return interrupted
 
 
 def empty(path: Path) -> None:
-    """Remove a directory and all in it; follows no link, neither in it nor in its place."""
+    """Remove a directory and its contents, without following links."""
     shutil.rmtree(path, ignore_errors=True)
     if not path.exists():
         return
@@ -113,13 +114,13 @@ def empty(path: Path) -> None:
 
 
 def _open_folders(path: Path) -> None:
-    """Lift the protection of folders that package managers put on them, each before it is looked into.
+    """Make folders writable that package managers protect, each before its contents are listed.
 
-    Of folders alone: a file may be a hard link into somebody's cache.
+    Files keep their modes, since they may be hard links into a cache.
     """
     path.chmod(0o700)
     for folder, inner, _ in os.walk(path):
-        for one in (Path(folder, name) for name in inner):
-            with contextlib.suppress(OSError):  # somebody else's, which the removal then says
-                if not one.is_symlink():
-                    one.chmod(0o700)
+        for inner_folder in (Path(folder, name) for name in inner):
+            with contextlib.suppress(OSError):  # another user's; the removal reports it
+                if not inner_folder.is_symlink():
+                    inner_folder.chmod(0o700)

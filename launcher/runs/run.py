@@ -1,28 +1,28 @@
 """Run directories: one submission and everything that belongs to it.
 
 castoff-runs/causets-20261120-231502-k3x9/   0700
-  job.yaml         the job as it was asked for, overrides applied
-  .gitignore       so that git takes nothing of it for code
+  job.yaml         the job file, with the command line's overrides
+  .gitignore       ignores the whole directory
   plan.json        every decision
   job.sh           the script
-  secrets.sh       0600, only with env_from, and until nothing of the run needs it any more
+  secrets.sh       0600, only with env_from, and while the run needs it
   submission.json  how and where it was submitted, last and before
-  cancelled.json   the jobs of it that castoff has cancelled
-  code.json        the code it was submitted with: commit, branch, what is in code.diff and what is not
-  code.diff        how the code differed from that commit, if it did
-  code/            a copy of the code, only with `snapshot`; code.workdir leads to the submission's folder
+  cancelled.json   the run's jobs that castoff has cancelled
+  code.json        the code at submission: commit, branch, changed files, and files left out of code.diff
+  code.diff        the code's differences from that commit, if there are any
+  code/            a copy of the code, only with `snapshot`; code.workdir links to the folder of submission
   functions/M.pkl  the Python function that member M runs, if it runs one
-  local.lock       held by whatever may still do something for the run
-  stop             `castoff stop` was here: nothing of it begins any more
+  local.lock       locked by every process that may still act for the run
+  stop             `castoff stop` was called: nothing more of the run begins
   attempts/M.N/    member M's attempt N: start.json, ending.json, failure.json, outcome, stop; launched
-                   since its ranks were started; metrics.jsonl of what its program reports; usage.json of
-                   what its job used; ended/, a file of each rank that has ended well;
-                   terminated once its ranks were asked to end
-  set-aside/       HOST.json: hosts that get no ranks of a job any more, and why
-  logs/job-M.log   what the script of member M wrote
+                   (its ranks were started); metrics.jsonl, which its program reports; usage.json, what its
+                   job used; ended/, with a file for each rank that has ended well; terminated (its ranks
+                   were asked to end)
+  set-aside/       HOST.json: hosts on which the run's jobs start no more ranks, and why
+  logs/job-M.log   the output of member M's script
   logs/M.N/        a log per rank
 
-`castoff.launcher.runs.drafts` makes it, under another name until it is whole.
+`castoff.launcher.runs.drafts` makes it, under another name until it is complete.
 """
 
 from __future__ import annotations
@@ -38,56 +38,59 @@ from castoff.launcher.process import files
 from castoff.launcher.process.locks import locked
 from castoff.launcher.runs.directory import check_trusted, names_in
 
-if TYPE_CHECKING:  # at runtime only what reads records loads msgspec
+if TYPE_CHECKING:  # at runtime, only functions that read records load msgspec
     import msgspec
 
     from castoff.launcher.runs.records import Facts, Submission
 
 RUNS_FOLDER = "castoff-runs"
-"""Where run directories go if nobody says otherwise, in the working directory."""
+"""The default folder of run directories, in the working directory."""
 LOCK = "local.lock"
-"""Held by `submit`, then by the scheduler that it starts, then also by the scripts and ranks of these:
-each inherits it. So whoever finds it free finds nothing left that could still do something."""
+"""The file whose lock `submit` holds, then the scheduler that it starts, then also its scripts and ranks,
+which inherit it. If it is free, no process is left that could still act for the run.
+"""
 
 RESUME = 75
-"""Exit code of what has saved and said `resume`: EX_TEMPFAIL of sysexits.h; the scripts have it, too."""
+"""Exit code of a program that has saved its state and wants to be resumed: EX_TEMPFAIL of sysexits.h. The
+scripts use the same number.
+"""
 
 STOP = "stop"
-"""At the top of a run directory: nothing of it begins any more. In an attempt's: stop early, please."""
+"""The file that requests a stop: in a run directory, to start nothing more; in an attempt's, to stop early."""
 
 
 class RunDirectory:
     """A run directory on disk: what `submit` returns.
 
-    Nobody but the user can have written what lies in it: that is checked when it is opened, which is here,
-    and again by what changes it. Everything in it is found relative to `path`, so that a directory that was
-    moved still tells what became of it. `castoff.launcher.status.watch.status` reads its state.
+    Only the user can have written to it: the constructor checks this, and so do the methods that change it.
+    All paths in it are relative to `path`, so that it can be moved. `castoff.launcher.status.watch.status`
+    reads its state.
     """
 
     def __init__(self, path: Path):
-        """Open the directory of a run, which may be gone or not be there yet.
+        """Open the directory of a run, which may not exist.
 
         Raises:
-            CastoffError: others could have written what lies there.
+            CastoffError: other users could have written to it.
         """
         check_trusted(path)
         self.path = path
         """The run directory, absolute."""
 
     def reopened(self) -> RunDirectory:
-        """The same directory, opened again after a wait: others may have put theirs in its place meanwhile.
+        """Open the same directory again after a wait, since others may have replaced it meanwhile.
 
         Raises:
-            CastoffError: others could have written what lies there.
+            CastoffError: other users could have written to it.
         """
         return RunDirectory(self.path)
 
     @contextlib.contextmanager
     def locked(self, patience: float) -> Iterator[IO[str]]:
-        """Open the directory again, and hold its lock: nothing of the run begins or ends meanwhile.
+        """Open the directory again and hold its lock, so that nothing of the run begins or ends meanwhile.
 
         Raises:
-            CastoffError: others could have written what lies there.
+            CastoffError: other users could have written to it.
             BlockingIOError: something has held the lock for `patience` seconds.
             OSError: it cannot be locked.
         """
@@ -95,16 +98,16 @@ class RunDirectory:
             yield lock
 
     def write(self, name: str, record: msgspec.Struct) -> None:
-        """Open the directory again, and write a record at `name` in it, a path relative to it.
+        """Open the directory again, and write a record to `name`, a path relative to it.
 
         Raises:
-            CastoffError: others could have written what lies there.
-            OSError: it cannot be written.
+            CastoffError: other users could have written to it.
+            OSError: the file cannot be written.
         """
         from castoff.launcher.runs.records import encode
 
         path = self.reopened().path / name
-        if "/" in name:  # never the run directory itself, which somebody may just have removed
+        if "/" in name:  # never make the run directory itself, which may just have been removed
             path.parent.mkdir(mode=0o700, exist_ok=True)
         files.replace(path, encode(record) + "\n")
 
@@ -118,7 +121,7 @@ class RunDirectory:
 
     @property
     def job(self) -> str | None:
-        """The scheduler's id; None where the submission did not come about."""
+        """The scheduler's job id; None if the submission failed."""
         record = self.submission()
         return record.job if record else None
 
@@ -133,28 +136,28 @@ class RunDirectory:
         return self.path / "logs"
 
     def submission(self) -> Submission | None:
-        """How castoff submitted it; None if that never came about, or its record is damaged.
+        """How castoff submitted the run; None if the submission failed or its record is damaged.
 
         Raises:
-            CastoffError: it cannot be read.
+            CastoffError: the record cannot be read.
         """
         from castoff.launcher.runs.records import Submission, read
 
         return read(self.path / "submission.json", Submission)
 
     def write_submission(self, record: Submission) -> None:
-        """Write down how it was submitted.
+        """Write the record of the submission.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         self.write("submission.json", record)
 
     def facts(self) -> Facts:
-        """What was planned, by plan.json; by the script where that is all there is.
+        """The facts from plan.json, or from the script if there is no plan.json.
 
         Raises:
-            CastoffError: they are there and cannot be read.
+            CastoffError: a file exists but cannot be read.
         """
         from castoff.launcher.runs.records import Facts, facts_of, read, record_bytes
 
@@ -162,18 +165,18 @@ class RunDirectory:
         return planned or facts_of(record_bytes(self.script).decode(errors="replace"))
 
     def attempts(self) -> list[tuple[int, int, Path]]:
-        """(member, attempt, folder) of every attempt that began, in order.
+        """(member, attempt, folder) of every attempt that has begun, in order.
 
         Raises:
             CastoffError: their folder cannot be read.
         """
         attempts = self.path / "attempts"
-        found = []
+        begun = []
         for name in names_in(attempts):
             member, _, attempt = name.partition(".")
             if member.isdecimal() and attempt.isdecimal():
-                found.append((int(member), int(attempt), attempts / name))
-        return sorted(found)
+                begun.append((int(member), int(attempt), attempts / name))
+        return sorted(begun)
 
     def script_log(self, member: int = 0) -> Path:
         """The log of a member's script."""
@@ -183,16 +186,16 @@ class RunDirectory:
 def request_stop(run: RunDirectory) -> None:
     """Ask running members to stop early, and start no further ones.
 
-    The request is files, for which the run's script and its program look under every scheduler.
+    The requests are files, which scripts and programs check under every scheduler.
 
     Raises:
-        CastoffError: they cannot be written.
+        CastoffError: the files cannot be written.
     """
     from castoff.launcher.runs.records import ending_of
 
     run = run.reopened()
     try:
-        # In this order: an attempt that began too early to see the first is there for the second.
+        # In this order: an attempt that began too early to see the first file gets the second.
         (run.path / STOP).touch(mode=0o600)
         for _, _, folder in run.attempts():
             if ending_of(folder) is None:
@@ -204,22 +207,23 @@ def request_stop(run: RunDirectory) -> None:
 
 
 def stop_requested(run: RunDirectory) -> bool:
-    """Whether somebody asked the run to stop, and has not submitted it again since."""
+    """Whether somebody asked the run to stop, and nobody has resubmitted it since."""
     return (run.path / STOP).exists()
 
 
 USAGE = "usage.json"
-"""Stands in the folder of a job's last attempt: what the job used, all its attempts together."""
+"""The file in the folder of a job's last attempt with what the job used in all its attempts."""
 
 SETTLED = "settled"
-"""Stands in an attempt's folder when its local scheduler has looked at its ending and ended what it left.
+"""The file in an attempt's folder by which the local scheduler marks that it has checked the ending and ended
+all that was left of the attempt.
 
-Before, an ending is the script's word alone: one that was cancelled may call itself done.
+Without it, an ending is only what the script recorded: a cancelled attempt may have recorded `done`.
 """
 
 
 def wants_resume(outcome: Path) -> bool:
-    """Whether a program has written into its outcome file that it wants to be resumed."""
+    """Whether a program has written to its outcome file that it wants to be resumed."""
     try:
         return outcome.read_text(encoding="utf-8").strip() == "resume"
     except (OSError, UnicodeDecodeError):
@@ -227,19 +231,19 @@ def wants_resume(outcome: Path) -> bool:
 
 
 def runs_folder(environ: Mapping[str, str]) -> Path:
-    """Where new run directories go: CASTOFF_RUNS_DIR, else castoff-runs in the working directory."""
+    """The folder for new run directories: CASTOFF_RUNS_DIR, else castoff-runs in the working directory."""
     return Path(environ.get("CASTOFF_RUNS_DIR") or RUNS_FOLDER).absolute()
 
 
 def inherited_lock(environ: Mapping[str, str]) -> list[int]:
-    """The run's lock, if this process has it from its scheduler: file descriptors, at most one."""
+    """The descriptor of the run's lock, if this process inherited it from its scheduler; else no item."""
     try:
         lock = (Path(environ["CASTOFF_RUN_DIR"]) / LOCK).stat()
         descriptors = [int(name) for name in os.listdir("/dev/fd")]  # noqa: PTH208
     except (KeyError, OSError, ValueError):
         return []
     for descriptor in descriptors:
-        with contextlib.suppress(OSError):  # the one with which they were listed
+        with contextlib.suppress(OSError):  # listdir's own descriptor is closed by now
             if os.path.samestat(os.fstat(descriptor), lock):
                 return [descriptor]
     return []

@@ -1,28 +1,30 @@
-"""The two halves of a script: the head, which is the job, and the machinery below its last marker."""
+"""The two parts of a script: the head, which is specific to the job, and below a marker the machinery."""
 
 from __future__ import annotations
 
 import re
 
 MARK = "# === castoff "
-"""How the marker begins: a line of a script below which nothing is about the job."""
+"""The beginning of the marker line."""
 
 _SCHEDULER = re.compile(rf"^{re.escape(MARK)}for (\w+)", re.MULTILINE)
 
 
 def head_of(script: str) -> str:
-    """A script down to its marker: the last line that looks like one, as the job's own text may hold some."""
-    at = max(script.rfind(f"\n{MARK}"), 0)
-    return script[: script.find("\n", at + 1) + 1] if at else script
+    """The part of a script above its marker: the last such line, since the job's own text may
+    contain others.
+    """
+    marker = max(script.rfind(f"\n{MARK}"), 0)
+    return script[: script.find("\n", marker + 1) + 1] if marker else script
 
 
 def directives_of(script: str) -> str:
-    """The lines above the first that is not a comment: schedulers look no further."""
-    found = re.match(r"(?:[ \t]*(?:#.*)?\n)*", script)
-    return found.group() if found else ""
+    """The lines above the first that is not a comment: schedulers look for directives only there."""
+    lines = re.match(r"(?:[ \t]*(?:#.*)?\n)*", script)
+    return lines.group() if lines else ""
 
 
 def scheduler_in(script: str) -> str | None:
-    """Which scheduler a script is for; None where it does not say."""
-    found = _SCHEDULER.findall(head_of(script))
-    return found[-1] if found else None
+    """The scheduler that a script is for; None if it names none."""
+    schedulers = _SCHEDULER.findall(head_of(script))
+    return schedulers[-1] if schedulers else None

@@ -1,4 +1,4 @@
-"""Secrets: the variables of `env_from` in a run directory, and which names look like a secret's."""
+"""Secrets: the variables of `env_from` in a run directory, and names that look like those of secrets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def secrets(names: list[str], environ: Mapping[str, str]) -> str:
     """The text of secrets.sh, which exports these variables.
 
     Raises:
-        CastoffError: one is not set.
+        CastoffError: a variable is not set.
     """
     missing = [name for name in names if name not in environ]
     if missing:
@@ -30,8 +30,8 @@ def secrets(names: list[str], environ: Mapping[str, str]) -> str:
 def remove_secrets(run: RunDirectory, submitted: float | None) -> None:
     """Remove secrets.sh once nothing of the run needs it; `castoff resubmit` writes them anew.
 
-    `submitted`: when what has ended was submitted. A submission since keeps its own. What cannot be removed
-    stays, for whoever looks at the run next.
+    `submitted`: the time of the submission that has ended; the secrets of a later one are kept. If they
+    cannot be removed now, the next look at the run tries again.
     """
     path = run.path / SECRETS
     if not path.exists():
@@ -42,30 +42,34 @@ def remove_secrets(run: RunDirectory, submitted: float | None) -> None:
             path.unlink()
 
 
-# Names
+# Names that look like those of secrets
 
 _OF_PROGRAMS = re.compile(
     r"\.(ssh|gnupg|aws|azure|kube|docker|password-store|netrc|pgpass|pypirc|git-credentials|env.*)"
     r"|_netrc|id_(rsa|dsa|ecdsa|ed25519).*|.*\.(pem|p12|pfx|ppk|jks|kdbx)",
     re.IGNORECASE,
 )
-"""Folders and files in which programs keep what lets somebody in."""
+"""Folders and files in which programs keep credentials."""
 
 _WORD = re.compile("key|secret|credential|passw", re.IGNORECASE)
 
 _HARMLESS = re.compile(
     "key[_-]?(point|board|frame|word|note|stroke|phrase)|(mon|tur|hoc|don|joc)key|whiskey", re.IGNORECASE
 )
-"""Words that name no secret though they contain such a word."""
+"""Words that contain `key` and name no secret."""
 
 _SOURCE = re.compile(r"\.(py|pyi|pyx|ipynb|c|cc|cpp|cu|cuh|h|hpp|f90|jl|rs|go|js|ts|md|rst)$", re.IGNORECASE)
-"""Source text is often about keys, as that of an attention is; without it the program does not start."""
+"""Source files, whose names often contain `key`, as in attention layers. Without them the program does not
+start, so only the stricter `_IN_SOURCE` applies.
+"""
 
 _IN_SOURCE = re.compile("(api|secret|private|access|auth)[_-]?keys?[._-]", re.IGNORECASE)
 
 
 def secret_part(name: str) -> str | None:
-    """The part of a relative path that looks like a secret, as `conf/.ssh` of `conf/.ssh/id`; else None."""
+    """The part of a relative path that looks like a secret, such as `conf/.ssh` of
+    `conf/.ssh/id`; else None.
+    """
     parts = name.rstrip("/").split("/")
     word = _IN_SOURCE if _SOURCE.search(parts[-1]) else _WORD
     for number, part in enumerate(parts, start=1):
@@ -77,7 +81,7 @@ def secret_part(name: str) -> str | None:
 _IN_VARIABLES = re.compile(
     rf"{_WORD.pattern}|passphrase|[_.-]pwd|(?<![a-z])token(?![a-z])|(?<![a-z])auth(?![a-z])", re.IGNORECASE
 )
-"""As `_WORD`, with what only variables are called: a file of tokens is mostly one of texts."""
+"""`_WORD`, and words that only mean a secret in a variable: a file named tokens mostly holds text."""
 
 _OF_TEXTS = re.compile("(pad|bos|eos|unk|mask|cls|sep|special|image)[_-]token", re.IGNORECASE)
 """Tokens of language models."""

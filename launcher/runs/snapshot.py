@@ -1,10 +1,9 @@
-"""A copy of the code in the run directory, so that a job that waits runs what was submitted.
+"""A copy of the code in the run directory, so that a waiting job runs the code that was submitted.
 
-RUN/code/          the tree: the whole repository, or outside of git the folder of the submission
-RUN/code.workdir   a link to the folder in it from which the job was submitted; the script goes there
+RUN/code/          the tree: the whole repository, or outside of git the folder of submission
+RUN/code.workdir   a link to the folder of submission in it, in which the script starts
 
-What is code, git says: what it knows, and what it does not ignore. Files are copied as they are on disk. A
-hard link would let later edits show through.
+Code is what git tracks or does not ignore. Files are copied, since hard links would show later edits.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _NAMED = 100
 
 
 class Names(msgspec.Struct):
-    """A list of files for a record. It may be long: all are counted, and the first are named."""
+    """A list of files in a record: the count of all, and the first `_NAMED` names."""
 
     count: int = 0
     first: list[str] = []
@@ -53,36 +52,36 @@ class Names(msgspec.Struct):
 
 
 class Taken(msgspec.Struct):
-    """What a snapshot holds, for the record."""
+    """The content of a snapshot, for the record."""
 
     files: int
     bytes: int
     left_out: Names
-    """What git ignores. Whole folders end in `/`."""
+    """Files that git ignores; folders end in `/`."""
     withheld: Names = msgspec.field(default_factory=Names)
-    """What git does not know, and looks by its name as if it held secrets."""
+    """Untracked files whose names look like secrets."""
 
     def words(self) -> str:
-        """In one line: `214 files, 1.2 MiB; not in it: data/, venv/`."""
+        """The content in one line: `214 files, 1.2 MiB; not in it: data/, venv/`."""
         size = f"{files_words(self.files)}, {size_words(self.bytes)}"
         return size + left_out_words(self.left_out, self.withheld)
 
 
 class Tree(NamedTuple):
-    """Which files are code, around a folder."""
+    """The files around a folder that are code."""
 
     top: Path
     """The top folder of the repository; outside of git the folder itself."""
     here: str
-    """The folder, relative to the top."""
+    """The folder's path, relative to `top`."""
     files: dict[str, os.stat_result]
-    """Files and links, by their names relative to the top."""
+    """Files and links, by their paths relative to `top`."""
     links: dict[str, str]
-    """What is to be a link to its original, and the originals."""
+    """Paths to be copied as links, and the originals to which they lead."""
     left_out: list[str]
-    """What git ignores. Whole folders end in `/`."""
+    """Files that git ignores; folders end in `/`."""
     withheld: list[str]
-    """What git does not know, and looks by its name as if it held secrets."""
+    """Untracked files whose names look like secrets."""
     in_git: bool
 
     @property
@@ -92,13 +91,13 @@ class Tree(NamedTuple):
 
 
 def tree_around(
-    directory: Path, asked: Snapshot, environ: Mapping[str, str], *, is_code: bool = False
+    directory: Path, snapshot: Snapshot, environ: Mapping[str, str], *, is_code: bool = False
 ) -> Tree:
-    """The code around a folder. `is_code`: all that is there was chosen as code before.
+    """Find the code around a folder. `is_code`: all files there were selected as code before.
 
     Raises:
-        CastoffError: there is too much of it, or it cannot be read, or what is named is not there; or it is
-            the user's home.
+        CastoffError: the code is too large or cannot be read, or a named path does not exist, or it is the
+            user's home.
     """
     from tempfile import TemporaryDirectory
 
@@ -107,36 +106,36 @@ def tree_around(
         try:
             git, in_git = _git(directory, environ, scratch)
             top = git.folder
-            paths = [os.path.relpath(os.path.normpath(directory / path), top) for path in asked.paths]
-            links = _links(top, directory, asked.link)
+            paths = [os.path.relpath(os.path.normpath(directory / path), top) for path in snapshot.paths]
+            links = _links(top, directory, snapshot.link)
             _check_no_home([top / path for path in paths] or [top], environ)
             secret: dict[str, str] | None = None if is_code else {}
-            found, ignored = _files(git, paths, asked.limit, secret), _ignored(git, paths)
+            present, ignored = _files(git, paths, snapshot.limit, secret), _ignored(git, paths)
         except GitError as error:
             raise CastoffError(f"snapshot: {directory}: git reports: {error}") from error
         except OSError as error:
             raise CastoffError(f"snapshot: {error.filename}: cannot be read: {error.strerror}") from error
-    files = {name: about for name, about in found.items() if not _within(name, links)}
-    _check_size(top, {name: about.st_size for name, about in files.items()}, asked.limit)
+    files = {name: about for name, about in present.items() if not _within(name, links)}
+    _check_size(top, {name: about.st_size for name, about in files.items()}, snapshot.limit)
     left_out = sorted(name for name in ignored if not _within(name, links))
     withheld = sorted({shown for name, shown in (secret or {}).items() if not _within(name, links)})
     return Tree(top, os.path.relpath(directory, top), files, links, left_out, withheld, in_git)
 
 
 def take(
-    run_path: Path, directory: Path, asked: Snapshot, environ: Mapping[str, str], *, is_code: bool = False
+    run_path: Path, directory: Path, snapshot: Snapshot, environ: Mapping[str, str], *, is_code: bool = False
 ) -> Taken:
     """Copy the code around `directory` into a run directory; `is_code` as in `tree_around`.
 
     Raises:
-        CastoffError: there is too much of it, or it cannot be read, or what is named is not there.
+        CastoffError: the code is too large or cannot be read, or a named path does not exist.
         OSError: the run directory cannot be written.
     """
-    tree = tree_around(directory, asked, environ, is_code=is_code)
+    tree = tree_around(directory, snapshot, environ, is_code=is_code)
     code = run_path / "code"
     for folder in {tree.here, *map(_folder_of, tree.files)}:
         (code / folder).mkdir(parents=True, exist_ok=True)
-    # Links last: each leads to the copy of what it led to, if that is copied.
+    # Links last, since each leads to the copy of its target, if that is copied.
     for name in sorted(tree.files, key=lambda name: stat.S_ISLNK(tree.files[name].st_mode)):
         _copy(f"{tree.top}/{name}", code, name)
     for name, target in tree.links.items():
@@ -153,25 +152,25 @@ def take(
 
 
 def files_words(count: int) -> str:
-    """How many files, for people."""
+    """A number of files, in words."""
     return "1 file" if count == 1 else f"{count:,} files"
 
 
 def left_out_words(left_out: Names, withheld: Names) -> str:
-    """What is not in it, after what is; empty: all of it is."""
+    """The left-out files in words, to follow the description of a snapshot; empty if there are none."""
     words = ""
-    for what, names in (("not in it", left_out), ("left out, as they may hold secrets", withheld)):
+    for reason, names in (("not in it", left_out), ("left out, as they may hold secrets", withheld)):
         named = [printable(name) for name in names.first[:5]]
         more = names.count - len(named)
-        words += f"; {what}: {', '.join(named)}" * bool(named) + f" and {more} more" * bool(more)
+        words += f"; {reason}: {', '.join(named)}" * bool(named) + f" and {more} more" * bool(more)
     return words
 
 
-# Which files
+# Selecting files
 
 
 def _git(directory: Path, environ: Mapping[str, str], scratch: str) -> tuple[Git, bool]:
-    """git in the top folder around `directory`, and whether that is a repository, as git takes it for one."""
+    """git in the top folder around `directory`, and whether git takes that for a repository."""
     git = Git(directory, time.monotonic() + PATIENCE, environ)
     try:
         return git.top(), True
@@ -183,15 +182,15 @@ def _git(directory: Path, environ: Mapping[str, str], scratch: str) -> tuple[Git
 
 
 def _check_no_home(roots: list[Path], environ: Mapping[str, str]) -> None:
-    """See that what is to be copied is not the user's home, or a folder above it.
+    """Refuse to copy the user's home or a folder above it.
 
     Raises:
-        CastoffError: it is.
+        CastoffError: one of `roots` is.
     """
     import pwd
 
     homes = [environ.get("HOME", "")]
-    with contextlib.suppress(KeyError):  # nobody has this id
+    with contextlib.suppress(KeyError):  # the user has no entry
         homes.append(pwd.getpwuid(os.geteuid()).pw_dir)
     real = [os.path.realpath(home) for home in homes if home.startswith("/")]
     for root in map(os.path.realpath, roots):
@@ -205,7 +204,7 @@ def _check_no_home(roots: list[Path], environ: Mapping[str, str]) -> None:
 
 
 def _secret(git: Git, paths: list[str], names: Iterable[str]) -> dict[str, str]:
-    """Those of the files that look like secrets and that nobody has named, each with what is shown for it.
+    """The files that look like secrets and that nobody has named, each with the path to show for it.
 
     A file counts as named if git tracks it or if `paths` lists it.
     """
@@ -224,9 +223,9 @@ def _secret(git: Git, paths: list[str], names: Iterable[str]) -> dict[str, str]:
 def _files(
     git: Git, paths: list[str], limit: str, secret: dict[str, str] | None, prefix: str = ""
 ) -> dict[str, os.stat_result]:
-    """The files and links to be copied of a tree, and of the repositories within: `prefix` leads to one.
+    """The files and links of a tree to copy, and of repositories within it; `prefix` is the path of one.
 
-    Those that look like secrets are put into `secret` instead, unless that is None.
+    Files that look like secrets go into `secret` instead, unless that is None.
     """
     words = ["ls-files", "-z", "--cached", "--others", *_IGNORED, "--error-unmatch", "--"]
     names = dict.fromkeys(git.names(*words, *paths))
@@ -234,38 +233,38 @@ def _files(
     held_back = {} if secret is None else _secret(git, paths, names)
     if secret is not None:
         secret |= {prefix + name: prefix + shown for name, shown in held_back.items()}
-    found: dict[str, os.stat_result] = {}
+    files: dict[str, os.stat_result] = {}
     for name in (name for name in names if name not in held_back):
         path = f"{git.folder}/{name}"
         try:
             about = os.lstat(path)
-        except OSError:  # git knows it, but it is gone
+        except OSError:  # git tracks it, but it is gone
             continue
         if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
-            found[prefix + name] = about
+            files[prefix + name] = about
         elif os.path.lexists(f"{path}/.git"):
-            found |= _files(git.at(path), [], limit, secret, f"{prefix}{name.rstrip('/')}/")
-    # A link may have taken the place of a folder that git knows.
-    links = {name for name, about in found.items() if stat.S_ISLNK(about.st_mode)}
-    return {name: found[name] for name in found if not _within(_folder_of(name), links)}
+            files |= _files(git.at(path), [], limit, secret, f"{prefix}{name.rstrip('/')}/")
+    # A link may have replaced a folder that git tracks.
+    links = {name for name, about in files.items() if stat.S_ISLNK(about.st_mode)}
+    return {name: files[name] for name in files if not _within(_folder_of(name), links)}
 
 
 def _ignored(git: Git, paths: list[str]) -> list[str]:
-    """What git ignores, a whole folder as `x/`; but for folders that ignore themselves, as runs do."""
+    """The files that git ignores, folders as `x/`, without folders that ignore themselves, such as runs."""
     words = ["ls-files", "-z", "--others", "--ignored", *_IGNORED, "--directory", "--"]
     names = git.names(*words, *paths)
-    own = {name.rpartition("/")[0] for name in names if name.endswith(("/.gitignore", "__pycache__/"))}
-    around = {parent for name in own for parent in _parents(name)}
-    return [name for name in names if name[:-1] not in around and not _within(name, own)]
+    ignoring = {name.rpartition("/")[0] for name in names if name.endswith(("/.gitignore", "__pycache__/"))}
+    around = {parent for name in ignoring for parent in _parents(name)}
+    return [name for name in names if name[:-1] not in around and not _within(name, ignoring)]
 
 
 def _within(name: str, folders: Collection[str]) -> bool:
-    """Whether a name is one of these, or lies in one."""
+    """Whether a path is one of these, or lies in one of them."""
     return bool(folders) and any(parent in folders for parent in _parents(name))
 
 
 def _parents(name: str) -> Iterator[str]:
-    """A name, and the folders that it lies in: `a/b`, `a` and `.`. There are many, and a Path takes long."""
+    """A path and the folders above it: `a/b`, `a` and `.`. Without Path, which is slow for so many."""
     folder = name.rstrip("/")
     while folder:
         yield folder
@@ -274,19 +273,19 @@ def _parents(name: str) -> Iterator[str]:
 
 
 def _folder_of(name: str) -> str:
-    """The folder that a name lies in; empty: the top."""
+    """The folder of a path; empty: the top."""
     return name.rpartition("/")[0]
 
 
-def _links(top: Path, directory: Path, wishes: list[str]) -> dict[str, str]:
-    """The names that are to be links, and the originals."""
+def _links(top: Path, directory: Path, paths: list[str]) -> dict[str, str]:
+    """The paths that `snapshot.link` turns into links, and the originals to which they lead."""
     links: dict[str, str] = {}
-    for wish in wishes:
-        name = os.path.relpath(os.path.normpath(directory / wish), top)
+    for path in paths:
+        name = os.path.relpath(os.path.normpath(directory / path), top)
         if f"{os.path.relpath(directory, top)}/".startswith(f"{name}/") or name.split("/")[0] in (".", ".."):
-            raise CastoffError(f"snapshot.link: {wish}: is not below {top}, or the job runs in there")
+            raise CastoffError(f"snapshot.link: {path}: is not below {top}, or the job runs in there")
         if not os.path.lexists(top / name):
-            raise CastoffError(f"snapshot.link: {wish}: {top / name} is not there")
+            raise CastoffError(f"snapshot.link: {path}: {top / name} is not there")
         links[name] = os.path.realpath(top / name)
     return links
 
@@ -314,7 +313,7 @@ def _check_size(top: Path, sizes: Mapping[str, int], limit: str) -> None:
 
 
 def _copy(source: str, code: Path, name: str) -> None:
-    """Copy a file; a link leads to the copy of what it led to, or to the original where there is no copy."""
+    """Copy a file. A link leads to the copy of its target, or to the target itself if that is not copied."""
     from shutil import copy2
 
     copy = f"{code}/{name}"

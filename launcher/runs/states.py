@@ -23,14 +23,14 @@ ENDINGS = (
     "resume",
     "done",
 )
-"""The worst first."""
+"""All endings, the worst first."""
 
 FAILED = ("failed", "out-of-memory", "node-failure")
 
 NOT_RESUMED = ("walltime", "preempted")
 
 EXPLAINED = (*FAILED, *NOT_RESUMED)
-"""The endings for which a list shows a reason: of the failure, or why the run was not started again."""
+"""Endings for which a list shows a reason: why the run failed, or why it was not started again."""
 
 
 class AttemptStatus(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class AttemptStatus(msgspec.Struct, frozen=True):
     ending: str | None
     code: int | None
     reason: str | None
-    """Why it ended so, where its scheduler knows more than the ending says."""
+    """The reason for the ending, if the scheduler knows more than `ending`."""
     host: str | None
     started: float | None
     """Seconds since the epoch; None if it never began."""
@@ -55,11 +55,11 @@ class AttemptStatus(msgspec.Struct, frozen=True):
 
     @property
     def word(self) -> str:
-        """How it ended, else its state."""
+        """The ending, or the state if there is no ending."""
         return self.ending or self.state
 
     def seconds(self, now: float) -> float | None:
-        """How long it took, or has run by now; None: it never began, or nobody knows when it ended."""
+        """Seconds that it took, or has run until `now`; None if it never began or its end is unknown."""
         until = now if self.state == "running" else self.ended
         if self.started is None or until is None:
             return None
@@ -75,16 +75,17 @@ class MemberStatus(msgspec.Struct, frozen=True):
     ending: str | None
     attempts: list[AttemptStatus]
     reason: str | None = None
-    """Why it waits, or why it is unknown, where its scheduler has reported it."""
+    """Why the member waits or is unknown, if its scheduler has reported that."""
     dependency_never_satisfied: bool = False
-    """Whether it waits for what can never happen, so that it never begins."""
+    """Whether its dependency can never be satisfied, so that it never begins."""
     expected_start: float | None = None
-    """When its scheduler expects it to begin, in seconds since the epoch; None: it waits for nothing, or its
-    scheduler has no estimate."""
+    """When its scheduler expects it to begin, in seconds since the epoch; None if it is not waiting, or if
+    there is no estimate.
+    """
 
     @property
     def word(self) -> str:
-        """How it ended, else its state."""
+        """The ending, or the state if there is no ending."""
         return self.ending or self.state
 
 
@@ -95,35 +96,35 @@ class _Summary(msgspec.Struct, frozen=True, kw_only=True):
     site: str = ""
     scheduler: str = ""
     job: str | None = None
-    """The scheduler's id."""
+    """The scheduler's job id."""
     state: str
     """pending, running, ended or unknown."""
     ending: str | None = None
-    """Derived from the members': the worst of them; None while it is active."""
+    """The worst of the members' endings; None while the run is active."""
     code: Code | None = None
-    """The first code that is not 0, else 0; None while it is active or unknown."""
+    """The first exit code of a member that is not 0, else 0; None while the run is active or unknown."""
     reason: str | None = None
-    """Why it waits, failed, is unknown or was never submitted, or how it can be resumed."""
+    """Why the run waits, failed, is unknown or was never submitted, or how it can be resumed."""
     stop_requested: bool = False
-    """Whether somebody asked it to stop early."""
+    """Whether somebody asked the run to stop early."""
     submitted: Seconds | None = None
-    """Seconds since the epoch; None where castoff did not submit it."""
+    """Seconds since the epoch; None if castoff did not submit the run."""
     unsettled: bool = False
-    """Whether it is unknown only for now: its scheduler did not answer, or has to be asked once more."""
+    """Whether the state is unknown only for now: the scheduler did not answer, or must be asked once more."""
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen, as far as is known."""
+        """Whether the run is over, as far as castoff knows."""
         return self.state == "ended" or (self.state == "unknown" and not self.unsettled)
 
     @property
     def word(self) -> str:
-        """How it ended, else its state; `stopping` if somebody asked it to stop and it is not over."""
+        """The ending, else the state; `stopping` if somebody asked the run to stop and it is not over."""
         return "stopping" if self.stop_requested and not self.over else self.ending or self.state
 
     @property
     def state_words(self) -> str:
-        """Its state and how it ended, as in `ended, failed (code 3)` or `running, asked to stop`."""
+        """The state and the ending, as in `ended, failed (code 3)` or `running, asked to stop`."""
         ending = f", {self.ending}" if self.ending not in (None, self.state) else ""
         code = f" (code {self.code})" if self.code else ""
         stop = ", asked to stop" if self.stop_requested and not self.over else ""
@@ -138,13 +139,13 @@ class RunStatus(_Summary, frozen=True, kw_only=True):
     directory: str
     """The run directory."""
     final: bool
-    """Whether nothing but a resubmission can change this."""
+    """Whether only a resubmission can change this status."""
     walltime: int | None
-    """Seconds that each attempt may take; None: no bound, or not known."""
+    """Seconds that each attempt may take; None: no limit, or not known."""
     members: list[MemberStatus]
     """The state of each member; a job without an array has one."""
     set_aside: list[SetAside] = []
-    """Hosts that get no ranks of a job any more, and why."""
+    """Hosts on which the run's jobs start no more ranks, and why."""
 
     def __repr__(self) -> str:
         """One line, even for large arrays, because notebooks print it."""
@@ -154,19 +155,19 @@ class RunStatus(_Summary, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many members have each ending, or each state where they have none yet."""
+        """The number of members with each ending, or with each state if they have no ending."""
         return dict(Counter(member.word for member in self.members))
 
     @property
     def expected_start(self) -> float | None:
-        """When its scheduler expects the first member that waits to begin; None: there is no estimate."""
+        """The earliest expected start of a waiting member; None if there is no estimate."""
         return min((member.expected_start for member in self.members if member.expected_start), default=None)
 
     @property
     def never_begins(self) -> bool:
-        """Whether nothing more happens until somebody cancels it: all that is left waits for ever."""
+        """Whether all members that are left wait for dependencies that can never be satisfied."""
         left = [member for member in self.members if member.state in ("pending", "running")]
-        return bool(left) and not self.unsettled and all(one.dependency_never_satisfied for one in left)
+        return bool(left) and not self.unsettled and all(member.dependency_never_satisfied for member in left)
 
 
 class RunSummary(_Summary, frozen=True, omit_defaults=True, kw_only=True):
@@ -176,53 +177,53 @@ class RunSummary(_Summary, frozen=True, omit_defaults=True, kw_only=True):
     counts: dict[str, Number] = {}
     """As `RunStatus.counts`."""
     attempts: Number = 0
-    """Of all members together."""
+    """The attempts of all members together."""
     started: Seconds | None = None
     ended: Seconds | None = None
-    """Seconds since the epoch, as far as known."""
+    """Seconds since the epoch; None if unknown."""
     expected_start: Seconds | None = None
     """As `RunStatus.expected_start`."""
 
 
-def summary(now: RunStatus) -> RunSummary:
-    """A status in one line."""
-    attempts = [attempt for member in now.members for attempt in member.attempts]
+def summary(status: RunStatus) -> RunSummary:
+    """Summarize a status in one line of a list."""
+    attempts = [attempt for member in status.members for attempt in member.attempts]
     ended = [attempt.ended for attempt in attempts if attempt.ended]
-    alike = {name: getattr(now, name) for name in _Summary.__struct_fields__}
-    alike["stop_requested"] = now.stop_requested and not now.over
+    shared = {name: getattr(status, name) for name in _Summary.__struct_fields__}
+    shared["stop_requested"] = status.stop_requested and not status.over
     return RunSummary(
-        **alike,
-        members=len(now.members),
-        counts=now.counts,
+        **shared,
+        members=len(status.members),
+        counts=status.counts,
         attempts=len(attempts),
         started=min((attempt.started for attempt in attempts if attempt.started), default=None),
-        ended=max(ended, default=None) if now.over else None,
-        expected_start=now.expected_start,
+        ended=max(ended, default=None) if status.over else None,
+        expected_start=status.expected_start,
     )
 
 
 def failed_because(members: Iterable[MemberStatus], ending: str | None) -> str | None:
-    """Why the first member failed that did, or was not started again; None where that is on no record."""
+    """Why the first member with this ending failed or was not started again; None if not recorded."""
     if ending not in EXPLAINED:
         return None
     last = (member.attempts[-1] for member in members if member.ending == ending and member.attempts)
-    return next(("; ".join(found) for one in last if (found := why(one.failure, one.reason))), None)
+    return next(("; ".join(reasons) for one in last if (reasons := why(one.failure, one.reason))), None)
 
 
-def expected_words(at: float) -> str:
-    """The words for a run's expected start, which follow the reason why it waits."""
-    return time.strftime("expected to start at about %Y-%m-%d %H:%M:%S", time.localtime(at))
+def expected_words(start: float) -> str:
+    """The expected start in words, which follow the reason why the run waits."""
+    return time.strftime("expected to start at about %Y-%m-%d %H:%M:%S", time.localtime(start))
 
 
 def members_words(counts: Mapping[str, int]) -> str:
-    """How the members of an array are doing, from a summary's `counts`: `3/8 done, 1 failed, 4 running`."""
+    """The members' endings and states, from a summary's `counts`: `3/8 done, 1 failed, 4 running`."""
     rest = (word for word in (*ENDINGS, "running", "pending") if word != "done")
     facts = [f"{counts.get('done', 0)}/{sum(counts.values())} done"]
     return ", ".join([*facts, *(f"{counts[word]} {word}" for word in rest if word in counts)])
 
 
 def attempt_words(member: int, attempt: int, *, is_array: bool) -> str:
-    """An attempt, as castoff prints it: `1`, and of an array's member 3 `3.1`."""
+    """An attempt as castoff prints it: `1`, or `3.1` for member 3 of an array."""
     return f"{member}.{attempt}" if is_array else str(attempt)
 
 
@@ -232,7 +233,7 @@ def failure_words(first: Failure) -> str:
 
 
 def why(first: Failure | None, reason: str | None) -> list[str]:
-    """Why an attempt ended so, in lines: its first failure, and what else is on record."""
+    """The reasons for an attempt's ending, one a line: its first failure, and what else is recorded."""
     reasons = [reason] if reason else []
     if first is None or (first.reason == failure.HANG and reason):  # the reason names the ranks that hung
         return reasons
@@ -240,7 +241,7 @@ def why(first: Failure | None, reason: str | None) -> list[str]:
 
 
 def aggregate_state(members: Iterable[MemberStatus]) -> str:
-    """A run's state, from its members'."""
+    """Derive a run's state from those of its members."""
     states = {member.state for member in members}
     if len(states) == 1:
         return next(iter(states))
@@ -250,18 +251,18 @@ def aggregate_state(members: Iterable[MemberStatus]) -> str:
 
 
 def known_ending(ending: str) -> str:
-    """The ending; a word that is none of castoff's, from a record that somebody else wrote, says nothing."""
+    """An ending from a record, which others may have written; `unknown` if castoff has no such ending."""
     return ending if ending in ENDINGS else "unknown"
 
 
 def aggregate_ending(endings: Iterable[str | None]) -> str | None:
-    """A run's ending, from its members'."""
+    """Derive a run's ending: the worst of its members'."""
     known = (ending for ending in endings if ending is not None)
     return min(known, key=ENDINGS.index, default=None)
 
 
 def code_of(members: list[MemberStatus]) -> int:
-    """The code of a run that has ended: the first that is not 0."""
+    """The exit code of a run that has ended: the first of a member that is not 0, else 0."""
     for member in members:
         code = (member.attempts[-1].code or 0) if member.attempts else int(member.ending == "failed")
         if member.ending == "resume" and member.attempts:  # it may have ended well, but its work is not done
