@@ -1,1 +1,1 @@
-"""Reading runs' logs: one file that grows, its lines, where a rank failed, and following all of a run."""
+"""Reads the logs of runs: a growing file, its lines, where a rank failed, and all logs of a run at once."""

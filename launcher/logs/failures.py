@@ -1,5 +1,6 @@
-"""The rank of an attempt that failed first, and what its log says about it: its last traceback, whole, or its
-last lines. Where setup or the launcher failed instead, what it printed."""
+"""Finds the rank of an attempt that failed first, and the part of its log that shows why: its last traceback,
+or its last lines. If setup or the launcher failed, finds what that printed.
+"""
 
 from __future__ import annotations
 
@@ -19,28 +20,28 @@ _LOOK_BACK = 4 * 1024 * 1024
 """Number of bytes at the end of a log that are searched."""
 
 _RECENT = 64 * 1024
-"""Number of bytes read at the end of a running script's log: people look again and again."""
+"""Number of bytes read at the end of a running script's log, which may be read again every few seconds."""
 
-_LAST = 40  # lines that are shown where there is no traceback
-_AFTER = (30, 30)  # first and last lines that are shown of what follows the exception's name
-_STACK = 60  # lines that are shown of a rank's stacks
-_WIDE = 4096  # bytes of a line that are shown
+_LAST = 40  # lines shown without a traceback
+_AFTER = (30, 30)  # first and last lines shown after the exception's name
+_STACK = 60  # lines shown of a rank's stacks
+_WIDE = 4096  # bytes shown of a line
 
 _OF_SETUP = "setup ended the job with code "
-"""How the recorded reason of an attempt begins if the script's part `setup` failed."""
+"""Beginning of an attempt's recorded reason if the script's part `setup` failed."""
 _OF_SETUP_LINES = 5
 
 _OF_LAUNCHER = ("the launcher failed with code ", "not all ranks have started")
-"""How the recorded reason of an attempt begins if no rank ended, mostly because none started."""
+"""Beginnings of an attempt's recorded reason if no rank ended, mostly because none started."""
 _OF_LAUNCHER_LINES = 6
 
 _LAUNCHER_SAYS = re.compile(
     r"(?:srun|slurmstepd(?:-\S+)?|mpiexec[.\w]*|mpirun|orterun|prterun|flux[-\w]*|ssh)(?:\[\d+\])?: "
     r"|\[(?:mpiexec|proxy|prterun)\b|\d+\.\d+s: (?:job\.exception|flux-shell)"
 )
-"""How launchers' messages begin. Seen with Slurm 22.05, MPICH 4.0, Intel MPI 2021 and Open MPI 4.1."""
+"""Beginnings of launchers' messages. Seen with Slurm 22.05, MPICH 4.0, Intel MPI 2021 and Open MPI 4.1."""
 _BEFORE_RANKS = re.compile(r"-{20,}$|\S+: line \d+: ")
-"""How further messages of Open MPI and of the script's bash begin; a program may print such lines, too."""
+"""Beginnings of further messages of Open MPI and of the script's bash; programs may print such lines, too."""
 
 _BEGINS = re.compile(r"castoff: attempt (?:\d+ failed: .*; attempt )?(\d+) begins")
 """The line in a script's log that begins every attempt but the first."""
@@ -61,13 +62,13 @@ _CHAINED = (
     b"During handling of the above exception, another exception occurred:",
 )
 _HARMLESS = (b"Exception ignored in", b"Exception in thread")
-"""Words before the traceback of an exception that does not end its process."""
+"""Beginnings of the line before the traceback of an exception that does not end its process."""
 
 _TORCHRUN = b"ChildFailedError"
-"""torchrun's own exception, which says only that some rank had one."""
+"""torchrun's own exception, which reports only that some rank failed."""
 
 _TORCHRUN_SAYS = re.compile(rb"torch[./]distributed[./]elastic[./]multiprocessing[./]api\b")
-"""Words in the lines in which torchrun reports that a rank failed and that it ends the others."""
+"""Text in the lines in which torchrun reports that a rank failed and that it ends the others."""
 _RANK_FAILED = b"failed (exitcode"
 
 _ROOT_CAUSE = re.compile(rb"^Root Cause \(first observed failure\):\n.*?^ *rank +: (\d+)", re.S | re.M)
@@ -79,26 +80,26 @@ class FailedRank(NamedTuple):
 
     failure: Failure
     log: Path | None
-    """Its log; None if it is unknown which rank it was, or if it has no log."""
+    """The rank's log; None if it is unknown which rank failed, or if it has no log."""
     reason: str | None = None
-    """The reason that its attempt has recorded."""
+    """The reason that the attempt's record gives."""
     stacks: Path | None = None
     """The folder with the stacks of all ranks, if none failed and all hung."""
 
     @property
     def time(self) -> float:
-        """When it failed, in seconds since the epoch."""
+        """When the rank failed, in seconds since the epoch."""
         return self.failure.time or 0.0
 
     @property
     def stack(self) -> Path | None:
-        """Its stack, if it hung and wrote one; that of rank 0 if no rank differs."""
+        """The file with the stack of a rank that hung, if it wrote one; that of rank 0 if no rank differs."""
         stack = None if self.stacks is None else self.stacks / f"rank-{self.failure.rank or 0:05d}.txt"
         return stack if stack is not None and stack.is_file() and stack.stat().st_size else None
 
     def excerpt(self) -> list[bytes]:
-        """The lines that show why it failed: of its log, or of its stack if it hung and wrote one. A stopped
-        rank wrote no stack; then the other ranks' stacks tell what they wait for.
+        """The lines that show why the rank failed: from its log, or from its stack if it hung and wrote one.
+        A stopped process writes no stack; then the stacks of the other ranks show what they wait for.
         """
         if self.stack is not None:
             lines = _stack_lines(self.stack)
@@ -110,7 +111,7 @@ class FailedRank(NamedTuple):
 
 
 def failed_rank(run: RunDirectory, member: int, attempt: AttemptStatus) -> FailedRank | None:
-    """The rank of an attempt that failed first, or that differs if all hang; None if it is not known."""
+    """The rank of an attempt that failed first, or that differs if all hang; None if unknown."""
     failure = attempt.failure
     if failure is None:
         return None
@@ -125,7 +126,8 @@ def failed_rank(run: RunDirectory, member: int, attempt: AttemptStatus) -> Faile
 
 def script_output(run: RunDirectory, member: int, attempt: AttemptStatus) -> list[str]:
     """The last lines of setup or of the launcher, for an attempt whose ranks did not start, did not meet, or
-    did not end; empty otherwise, or if the script's log is elsewhere."""
+    did not end; else empty.
+    """
     reason = attempt.reason or ""
     if reason.startswith(_OF_SETUP):
         return _of_setup(_script_lines(run, member))
@@ -139,13 +141,14 @@ def script_output(run: RunDirectory, member: int, attempt: AttemptStatus) -> lis
 
 
 def script_headline(run: RunDirectory, member: int, attempt: AttemptStatus) -> str | None:
-    """The line at the end of the script's log that says best why an attempt failed, if no reason is recorded;
-    None if there is none."""
+    """The line of the script's log that best explains a failed attempt without a recorded reason; None if
+    there is none.
+    """
     return None if attempt.reason else _of_failed(run, member, attempt, _RECENT).headline
 
 
 class _Printed(NamedTuple):
-    """What a script has printed about its attempt's failure."""
+    """What a script has printed about the failure of its attempt."""
 
     lines: list[str]
     headline: str | None
@@ -153,7 +156,7 @@ class _Printed(NamedTuple):
 
 
 def _of_failed(run: RunDirectory, member: int, attempt: AttemptStatus, most: int) -> _Printed:
-    """The output of an attempt that no rank has ended, from the last bytes of its script's log."""
+    """The output about a failure that no rank caused, from the last `most` bytes of the script's log."""
     if attempt.ending != "failed" or attempt.failure:
         return _Printed([], None)
     is_newest = not (run.path / "attempts" / f"{member}.{attempt.attempt + 1}").exists()
@@ -176,12 +179,13 @@ def _of_setup(lines: list[str]) -> list[str]:
     if not ends:
         return []
     before = lines[: ends[-1]]
-    own = [number for number, line in enumerate(before) if line.startswith("castoff: ")]
-    return [line for line in before[own[-1] + 1 if own else 0 :] if line.strip()][-_OF_SETUP_LINES:]
+    messages = [number for number, line in enumerate(before) if line.startswith("castoff: ")]
+    begin = messages[-1] + 1 if messages else 0
+    return [line for line in before[begin:] if line.strip()][-_OF_SETUP_LINES:]
 
 
 def _of_waiting(lines: list[str]) -> list[str]:
-    """What a launcher waits for that has not yet started all ranks, in its words and castoff's."""
+    """The messages of the launcher and of castoff about ranks that have not started yet."""
     begins = [number for number, line in enumerate(lines) if _WAITS.match(line)]
     if not begins or any(_WAITED.match(line) for line in lines[begins[-1] :]):
         return []
@@ -193,47 +197,46 @@ def _of_waiting(lines: list[str]) -> list[str]:
 
 
 def _of_ranks(lines: list[str]) -> list[str]:
-    """What castoff has noticed about running ranks: each is an MPI world of its own, or a lone rank waits."""
-    said = [line for line in lines if line.strip()]
-    found = [line for line in said if _WORLDS.match(line)] or [
-        line for line in said[-1:] if _ALONE.match(line)
+    """castoff's last message about running ranks: each is an MPI world of its own, or the only rank waits."""
+    printed = [line for line in lines if line.strip()]
+    messages = [line for line in printed if _WORLDS.match(line)] or [
+        line for line in printed[-1:] if _ALONE.match(line)
     ]
-    return [line.removeprefix("castoff: ") for line in found[-1:]]
+    return [line.removeprefix("castoff: ") for line in messages[-1:]]
 
 
 def _of_attempt(lines: list[str], attempt: int, *, is_newest: bool) -> list[str]:
     """The lines of one attempt: from the line that begins it to the line that begins the next."""
-    begins = [(at, int(found[1])) for at, line in enumerate(lines) if (found := _BEGINS.match(line))]
-    own = [at + 1 for at, which in begins if which == attempt]
-    if own:
-        return lines[own[-1] : next((at for at, _ in begins if at >= own[-1]), len(lines))]
-    if begins:  # its own line is not there: it is the first, or the log is longer than what was read of it
+    begins = [(number, int(match[1])) for number, line in enumerate(lines) if (match := _BEGINS.match(line))]
+    starts = [number + 1 for number, begun in begins if begun == attempt]
+    if starts:
+        return lines[starts[-1] : next((number for number, _ in begins if number >= starts[-1]), len(lines))]
+    if begins:  # no line begins this attempt: it is the first, or only the log's end was read
         return lines[: begins[0][0]] if begins[0][1] == attempt + 1 else []
     return lines if is_newest else []
 
 
 def _of_launcher(lines: list[str], *, began: bool) -> _Printed:
-    """The launcher's messages, from its first one on; if ranks wrote too, only the lines that look like a
-    launcher's."""
+    """The launcher's messages. If ranks have written, too, only lines that look like a launcher's."""
     if began:
-        its = [line for line in lines if _LAUNCHER_SAYS.match(line)][:_OF_LAUNCHER_LINES]
-        return _Printed(its, next(iter(its), None))
-    said = [line for line in lines if line.strip()]
+        messages = [line for line in lines if _LAUNCHER_SAYS.match(line)][:_OF_LAUNCHER_LINES]
+        return _Printed(messages, next(iter(messages), None))
+    texts = [line for line in lines if line.strip()]
     first = next(
-        (n for n, line in enumerate(said) if _LAUNCHER_SAYS.match(line) or _BEFORE_RANKS.match(line)), None
+        (n for n, line in enumerate(texts) if _LAUNCHER_SAYS.match(line) or _BEFORE_RANKS.match(line)), None
     )
     if first is None:
-        last = said[-_OF_LAUNCHER_LINES:]
+        last = texts[-_OF_LAUNCHER_LINES:]
         return _Printed(last, last[-1].removeprefix("castoff: ") if last else None)
-    # Its first line says most, and castoff's own come last, but for what is the attempt's reason anyway.
-    own = [line for line in said if line.startswith("castoff: ") and not line.startswith("castoff: not ")]
-    its = [line for line in said[first:] if line.strip("- ") and not line.startswith("castoff: ")]
-    found = its[:_OF_LAUNCHER_LINES] + [line.removeprefix("castoff: ") for line in own[-3:]]
-    return _Printed(found, next(iter(found), None))
+    # The launcher's first line explains most. castoff's come last, except the attempt's reason, shown anyway.
+    own = [line for line in texts if line.startswith("castoff: ") and not line.startswith("castoff: not ")]
+    messages = [line for line in texts[first:] if line.strip("- ") and not line.startswith("castoff: ")]
+    shown = messages[:_OF_LAUNCHER_LINES] + [line.removeprefix("castoff: ") for line in own[-3:]]
+    return _Printed(shown, next(iter(shown), None))
 
 
 def _ranks_wrote(logs: Path) -> bool:
-    """Whether any rank wrote something. The script creates the log of the first rank."""
+    """Whether any rank wrote something: the script itself creates the first rank's log, empty."""
     names = [name for name in names_in(logs) if name.startswith(("rank-", "node-"))]
     return any((logs / name).stat().st_size for name in names if (logs / name).is_file())
 
@@ -257,15 +260,15 @@ def excerpt_of(log: Path, rank: int | None = None) -> list[bytes]:
 
 
 def excerpt(text: bytes, path: str, *, cut: bool = False, rank: int | None = None) -> list[bytes]:
-    """The lines to show of `text`, the end of a log; a first line tells what was left out, with the log's
-    `path`. `cut`: whether `text` is not the whole log. `rank`: the rank whose failure is to be shown, if
+    """The lines to show of `text`, the end of a log; a first line counts the lines left out and gives the
+    log's `path`. `cut`: whether `text` is not the whole log. `rank`: the rank whose failure to show, if
     known.
     """
     lines = [_narrow(line) for line in text.split(b"\n")]
     if not lines[-1]:
         lines.pop()
-    writers = {found[0] for line in lines if (found := _WHO.match(line))}
-    tracebacks = sorted((*found, who) for who in writers for found in _tracebacks(lines, who))
+    writers = {prefix[0] for line in lines if (prefix := _WHO.match(line))}
+    tracebacks = sorted((*numbers, writer) for writer in writers for numbers in _tracebacks(lines, writer))
     if not tracebacks:
         lines = _before_torchrun(lines)
         left = len(lines) - _LAST
@@ -278,13 +281,13 @@ def excerpt(text: bytes, path: str, *, cut: bool = False, rank: int | None = Non
     of_rank = [
         traceback for traceback in tracebacks if rank is not None and traceback[2] == b"[rank%d]: " % rank
     ]
-    name, begin, who = (of_rank or tracebacks)[-1]
-    own = [line for line in lines[begin : name + 1] if line.startswith(who) or not line.strip()]
-    after = [line for line in lines[name + 1 :] if line.startswith(who) or not line.strip()]
+    name, begin, writer = (of_rank or tracebacks)[-1]
+    shown = [line for line in lines[begin : name + 1] if line.startswith(writer) or not line.strip()]
+    after = [line for line in lines[name + 1 :] if line.startswith(writer) or not line.strip()]
     first, last = _AFTER
     if len(after) > first + last:
         after = [*after[:first], _note(f"{len(after) - first - last}", path), *after[-last:]]
-    return own + after
+    return shown + after
 
 
 def _before_torchrun(lines: list[bytes]) -> list[bytes]:
@@ -297,14 +300,15 @@ def _before_torchrun(lines: list[bytes]) -> list[bytes]:
     return lines[: next(number for number in says if number > before)] or lines
 
 
-def _tracebacks(lines: list[bytes], who: bytes) -> Iterator[tuple[int, int]]:
-    """Each traceback that may have ended its process, as two line numbers: of the line that names the
-    exception (the first that is not indented), and of the first line of all exceptions it was raised from."""
+def _tracebacks(lines: list[bytes], writer: bytes) -> Iterator[tuple[int, int]]:
+    """Each traceback that may have ended its process, as two line numbers: the line that names the exception
+    (the first that is not indented), and the first line of the chain of exceptions that led to it.
+    """
     begin, harmless, unnamed, before = 0, False, False, b""
     for number, line in enumerate(lines):
-        if not line.strip() or not line.startswith(who):
+        if not line.strip() or not line.startswith(writer):
             continue
-        words = line[len(who) :]
+        words = line[len(writer) :]
         if unnamed and words[:1] not in (b" ", b"\t"):
             unnamed = False
             if _TORCHRUN not in words:
@@ -322,7 +326,7 @@ def _tracebacks(lines: list[bytes], who: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _narrow(line: bytes) -> bytes:
-    """A line as a terminal would show it, cut to a readable length."""
+    """A line as a terminal would show it, limited to `_WIDE` bytes."""
     line = line.rstrip(b"\r").rpartition(b"\r")[2]
     return line if len(line) <= _WIDE else line[:_WIDE] + f" … ({len(line)} bytes)".encode()
 

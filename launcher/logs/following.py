@@ -1,8 +1,8 @@
-"""Following a run: every log of every attempt as it grows, until the run is over.
+"""Follows a run: shows every log of every attempt as it grows, until the run is over.
 
-Nobody tells us of a change, since a network file system would not: files are looked at, the less often the
-more there are. What became of the run is read from its records, which is dearer and hence rarer, and asked of
-Slurm, which is rarer still.
+Network file systems do not notify readers of changes, so files are polled, less often if there are many. The
+run's state is read from its records, which costs more and is done less often; Slurm is queried even less
+often.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ from castoff.launcher.status.poller import Poller
 from castoff.launcher.status.watch import status
 
 _LOOKS = 200
-"""Looks at files per second, however many files there are, within the next two bounds."""
+"""Number of files that are checked per second at most, within the next two bounds."""
 _OFTEN, _SELDOM = 0.1, 2.0
-"""Shortest and longest time between two looks at all files, in seconds."""
+"""Shortest and longest time between two checks of all files, in seconds."""
 _SURVEY = 0.5
-"""Seconds between two looks at the records."""
+"""Seconds between two readings of the records."""
 _SURVEY_SHARE = 20
-"""The pause after a look at the records, as a multiple of the time that the look took."""
+"""The pause after reading the records, as a multiple of the time that the reading took."""
 _SURVEY_MOST = 10.0
-"""Longest time between two looks at the records, in seconds: a scheduler that was slow once may answer the
-next time."""
+"""Longest time between two readings of the records, in seconds: a scheduler may be slow only once."""
 _SETTLE = 0.3
-"""Seconds after an ending in which lines written before may still become visible."""
+"""Seconds after an ending in which lines that were written before may still appear."""
 
 
 @dataclass(eq=False)
 class Follower:
-    """Shows a run's lines as they are written, and the rank that failed first before the others' noise."""
+    """Shows the lines of a run's logs as they are written, and the first failed rank before others'
+    lines.
+    """
 
     run: RunDirectory
     selection: Selection
@@ -48,7 +49,7 @@ class Follower:
     write: Callable[[bytes], None]
     """Writes the output."""
     report: Callable[[str], None]
-    """Writes messages about it."""
+    """Writes messages to the user."""
     pause: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
 
@@ -57,24 +58,24 @@ class Follower:
         self._merged = is_merged(self.run) and not self.selection.ranks
         self._watches: list[Log] = []
         self._over: set[tuple[int, int | None]] = set()
-        """The attempts that have ended, as pairs of member and attempt; members whose attempt is None are
-        over."""
+        """The attempts that have ended, as pairs of member and attempt; (member, None) if the
+        member is over.
+        """
         self._retired: set[tuple[int, int | None]] = set()
         """The attempts whose logs have been read to the end."""
         self._failed: dict[tuple[int, int], FailedRank] = {}
         self._tried: set[tuple[int, int]] = set()
-        """The attempts whose failure record was looked for since the last survey; it may have been half
-        written."""
+        """The attempts whose failure record was read since the last survey; it may have been incomplete."""
         self._reported: set[str] = set()
         self._next_survey = self._next_round = 0.0
         self._surveyed = False
         self._read_records()
 
     def follow(self) -> End:
-        """Follow to the end.
+        """Follow the run to its end.
 
         Raises:
-            CastoffError: the run's records cannot be read, or its directory has gone.
+            CastoffError: the run's records cannot be read, or its directory is gone.
         """
         while True:
             now = self.clock()
@@ -88,7 +89,7 @@ class Follower:
                 self._round()
             self.pause(max(0.0, min(self._next_survey, self._next_round) - self.clock()))
 
-    # The records, and which logs there are
+    # Reading records and finding logs
 
     def _survey(self, now: float) -> None:
         self._tried.clear()
@@ -115,25 +116,24 @@ class Follower:
         else:
             local = is_own(self._status.scheduler) and self.run.submission() is not None
             self._is_seen = local and other_host(self.run) is None
-        """Whether castoff knows if the run is active: from a queue, or from its own scheduler on this
-        host."""
+        """Whether a queue, or castoff's scheduler on this host, shows if the run is active."""
 
     def _report_state(self) -> None:
-        """Report, once each, what a reader may wonder about while no lines come."""
-        now = self._status
-        if not self._is_seen and now.state == "unknown":
+        """Report why no lines come, each reason once."""
+        run = self._status
+        if not self._is_seen and run.state == "unknown":
             self._report_once(
-                f"{now.id}: castoff cannot see its scheduler; Ctrl-C ends this before its ending"
+                f"{run.id}: castoff cannot see its scheduler; Ctrl-C ends this before its ending"
             )
-        elif now.state == "running" and not any(member.attempts for member in self._members):
-            self._report_once(f"{now.id} is running, and its script has written nothing yet; waiting for it")
-        elif not now.over and not any(member.attempts for member in self._members):
-            self._report_once(f"{now.id} has not begun{_because(now)}; waiting for it")
-        elif now.state == "pending" and now.reason:
-            begins = "" if now.reason.startswith("its next attempt") else "its next attempt has not begun: "
-            self._report_once(f"{now.id}: {begins}{now.reason}{_expected(now)}; waiting for it")
-        elif now.over and not all(map(self._member_over, self._members)):
-            self._report_once(f"{now.id}: stopped early; waiting for its next attempt")
+        elif run.state == "running" and not any(member.attempts for member in self._members):
+            self._report_once(f"{run.id} is running, and its script has written nothing yet; waiting for it")
+        elif not run.over and not any(member.attempts for member in self._members):
+            self._report_once(f"{run.id} has not begun{_because(run)}; waiting for it")
+        elif run.state == "pending" and run.reason:
+            begins = "" if run.reason.startswith("its next attempt") else "its next attempt has not begun: "
+            self._report_once(f"{run.id}: {begins}{run.reason}{_expected(run)}; waiting for it")
+        elif run.over and not all(map(self._member_over, self._members)):
+            self._report_once(f"{run.id}: stopped early; waiting for its next attempt")
 
     def _report_once(self, text: str) -> None:
         if text not in self._reported:
@@ -142,26 +142,25 @@ class Follower:
 
     def _find_logs(self) -> None:
         """Start watching the logs that have appeared since the last survey."""
-        run, known = self.run, {log.path for log in self._watches}
-        # What comes later is shown from its beginning.
+        run, watched = self.run, {log.path for log in self._watches}
+        # Logs that appear later are shown from their beginning.
         wanted = self.selection._replace(tail=None) if self._surveyed else self.selection
         self._surveyed = True
         for member in self._members:
             key: tuple[int, int | None] = (member.member, None)
             path = run.script_log(member.member)
-            if not wanted.ranks and key not in self._retired and path not in known and path.exists():
+            if not wanted.ranks and key not in self._retired and path not in watched and path.exists():
                 self._watches.append(ScriptLog(run, member.member, wanted, self.show))
             for number in [] if self._merged else [attempt.attempt for attempt in member.attempts]:
                 if wanted.has(member.member, number) and (member.member, number) not in self._retired:
-                    found = rank_logs(run, member.member, number, wanted.ranks)
-                    new = [(source, path) for source, path in found if path not in known]
+                    logs = rank_logs(run, member.member, number, wanted.ranks)
+                    new = [(source, path) for source, path in logs if path not in watched]
                     self._watches += [rank_log(source, path, wanted, self.show) for source, path in new]
 
-    # What is over
+    # Ended attempts and members
 
     def _retire(self) -> None:
-        """Read the logs of attempts to the end that the last survey saw to be over, and stop watching
-        them."""
+        """Read to the end the logs of attempts that were over at the last survey, and stop watching them."""
         for key in self._over - self._retired:
             for log in [watch for watch in self._watches if watch.of == key]:
                 self._watches.remove(log)
@@ -190,14 +189,15 @@ class Follower:
         return member.state == "ended" and member.ending != "resume"
 
     def _end(self) -> End:
-        now = self._status
+        run = self._status
         last = [(member.member, one) for member in self._members if (one := self._newest(member))]
-        failed = [failed_rank(self.run, member, one) for member, one in last]  # by now with the reason
+        # Again, since reasons may have been recorded meanwhile.
+        failed = [failed_rank(self.run, member, one) for member, one in last]
         first = min(filter(None, failed), key=lambda one: one.time, default=None)
-        ending, code, reason = now.ending, now.code, now.reason
-        if now.never_begins:
-            reason = f"{reason}; `castoff cancel {now.id}` takes it out of the queue"
-            return End(now.id, "never begins", 1, reason, None)
+        ending, code, reason = run.ending, run.code, run.reason
+        if run.never_begins:
+            reason = f"{reason}; `castoff cancel {run.id}` takes it out of the queue"
+            return End(run.id, "never begins", 1, reason, None)
         if self.selection.members or self.selection.attempt is not None:
             worst = next((one for _, one in last if one.code), last[0][1] if last else None)
             if worst is not None:
@@ -206,20 +206,20 @@ class Follower:
         if first is None and reason is None:
             printed = (script_headline(self.run, member, one) for member, one in last)
             reason = next(filter(None, printed), None)
-        return End(now.id, ending or "unknown", code, reason, first)
+        return End(run.id, ending or "unknown", code, reason, first)
 
     def _newest(self, member: MemberStatus) -> AttemptStatus | None:
-        """The newest of the wanted attempts of a member."""
-        wanted = [
+        """The newest attempt of a member among the selected ones."""
+        selected = [
             attempt for attempt in member.attempts if self.selection.has(member.member, attempt.attempt)
         ]
-        return wanted[-1] if wanted else None
+        return selected[-1] if selected else None
 
-    # What is shown
+    # Showing lines and failures
 
     def _round(self) -> None:
-        """Look at every log and show its new lines; a recorded failure comes first."""
-        # Before they are looked at: what is shown of it is then left out of the lines.
+        """Show the new lines of every log, after any newly recorded failure."""
+        # Failures first, since lines shown with a failure are left out of the logs' lines.
         if self._has_failed({log.of[0] for log in self._watches}):
             self._read_records()
             self._show_failures()
@@ -234,7 +234,7 @@ class Follower:
         self._next_round = self.clock() + pause
 
     def _has_failed(self, members: set[int]) -> bool:
-        """Whether one of these attempts has a failure record that is new since the last survey."""
+        """Whether a member has a failure record that is new since the last survey."""
         for member in (one for one in self._members if one.member in members):
             newest = member.attempts[-1].attempt if member.attempts else -1
             for attempt in (newest, newest + 1):
@@ -246,22 +246,22 @@ class Follower:
         return False
 
     def _show_failures(self) -> None:
-        """Show the failures that were not shown yet, the earliest first; not those of attempts long past."""
+        """Show the failures of newest attempts that were not shown yet, the earliest first."""
         new = []
         for member in self._members:
-            for one in member.attempts:
-                key = (member.member, one.attempt)
-                if key not in self._failed and (failed := failed_rank(self.run, member.member, one)):
+            for attempt in member.attempts:
+                key = (member.member, attempt.attempt)
+                if key not in self._failed and (failed := failed_rank(self.run, member.member, attempt)):
                     self._failed[key] = failed
-                    if one is self._newest(member) and not self.selection.ranks:
+                    if attempt is self._newest(member) and not self.selection.ranks:
                         new.append((key, failed))
-        for key, failed in sorted(new, key=lambda one: one[1].time):
+        for key, failed in sorted(new, key=lambda item: item[1].time):
             self.write(self.show.failure(Source(*key), failed, failed.excerpt()))
 
 
-def _expected(now: RunStatus) -> str:
-    return f"; {expected_words(now.expected_start)}" if now.expected_start else ""
+def _expected(run: RunStatus) -> str:
+    return f"; {expected_words(run.expected_start)}" if run.expected_start else ""
 
 
-def _because(now: RunStatus) -> str:
-    return f": {now.reason}{_expected(now)}" if now.reason else f", it is {now.state}"
+def _because(run: RunStatus) -> str:
+    return f": {run.reason}{_expected(run)}" if run.reason else f", it is {run.state}"

@@ -1,4 +1,4 @@
-"""Prints the logs of attempts as they are now: the rank that failed first, then all ranks' lines."""
+"""Prints the existing logs of attempts: the rank that failed first, then the lines of all ranks."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def write_logs(
     terminal: bool = False,
     colours: bool = False,
 ) -> None:
-    """Write the lines of attempts, given as pairs of member and attempt; None means the newest attempt.
+    """Write the lines of attempts, given as pairs of member and attempt.
 
-    A single rank's log is written byte for byte, unless a person watches a `terminal`.
+    A single rank's log is written byte for byte, unless the output is a `terminal`.
 
     Raises:
-        CastoffError: a log that was asked for is not there, or cannot be read; all that can be was written.
+        CastoffError: a selected log is missing, or some cannot be read; all others were written.
     """
     for rank in sorted(selection.ranks):
         if not any(rank_logs(run, member, one.attempt, [rank]) for member, one in attempts):
@@ -47,7 +47,7 @@ def write_logs(
 
 
 def _copy(path: Path, tail: int | None, write: Callable[[bytes], None]) -> None:
-    """A log's bytes, unchanged."""
+    """Write a log's bytes unchanged."""
     with path.open("rb") as file:
         file.seek(0 if tail is None else tail_start(path, tail))
         while block := file.read(READ):
@@ -78,8 +78,8 @@ def _write_lines(
 
 
 def _logs(run: RunDirectory, of: Source, selection: Selection, show: Show) -> Iterator[Log]:
-    """The logs that hold an attempt's lines: the merged log, or each rank's log and the script's."""
-    # Its last lines may be another attempt's.
+    """The logs with an attempt's lines: the merged log, or each rank's log and the script's."""
+    # The last lines of the script's log may belong to another attempt.
     tail = selection.tail if selection.attempt is None else None
     script = selection._replace(attempt=of.attempt, tail=tail)
     wants_script = not selection.ranks and run.script_log(of.member).exists()
@@ -91,7 +91,7 @@ def _logs(run: RunDirectory, of: Source, selection: Selection, show: Show) -> It
 
 
 def _last(blocks: Iterable[bytes], count: int | None) -> Iterable[bytes]:
-    """Blocks of whole lines; with `count`, only that many lines at the end."""
+    """Limit blocks of whole lines to the last `count` lines; None: all."""
     if count is None:
         return blocks
     lines = deque((line for block in blocks for line in block.split(b"\n")[:-1]), count)

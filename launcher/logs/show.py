@@ -21,9 +21,9 @@ _COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 _FAILURE = b"\x1b[1;31m"
 
 LINE_PATIENCE = 2.0
-"""Seconds that an unfinished line may stand before it is shown as it is.
+"""Seconds after which an unfinished line is shown as it is.
 
-More than in castoff's launcher, which sees a program's writes: a file's end may be where a buffer ended.
+It is longer than in castoff's launcher, which sees each write: a file may end in the middle of a buffer.
 """
 
 
@@ -36,7 +36,7 @@ class End(NamedTuple):
     code: int | None
     """Its exit code; None if unknown."""
     reason: str | None
-    """Why it ended that way, if more is known than the ending."""
+    """Why it ended that way, if more is known than `ending`."""
     failed: FailedRank | None
     """The rank that failed first."""
 
@@ -46,19 +46,19 @@ class Show(ABC):
 
     @abstractmethod
     def lines(self, source: Source, block: bytes) -> bytes:
-        """Whole lines of one source."""
+        """Format whole lines of one source."""
 
     def merged(self, source: Source, block: bytes) -> bytes:
-        """Whole lines of an attempt; the launcher has put `[rank] ` before the ranks' lines."""
+        """Format whole lines of an attempt, in which `[rank] ` precedes the ranks' lines."""
         parts = by_rank(block)
         return b"".join(self.lines(source._replace(rank=rank), part) for rank, part in parts)
 
     @abstractmethod
     def failure(self, source: Source, failed: FailedRank, excerpt: list[bytes]) -> bytes:
-        """The rank that failed first, with the lines of its log that show why."""
+        """Format the rank that failed first, with the lines of its log that show why."""
 
     def end(self, end: End) -> bytes:
-        """That the run is over; people read it on standard error."""
+        """Format the end of the run; empty for people, who read it on standard error."""
         return b""
 
     def whole_lines(self, member: int, whose: str | None = None) -> RankLines:
@@ -71,7 +71,7 @@ class Text(Show):
     shown."""
 
     def __init__(self, *, several: bool, terminal: bool, colours: bool, labels: bool = True):
-        """`terminal`: remove control characters. `labels`: False if a single rank is shown."""
+        """`terminal`: remove control characters. `labels`: False if only one rank is shown."""
         self._several = several
         self._terminal = terminal
         self._colours = colours
@@ -91,7 +91,7 @@ class Text(Show):
         return label + block[:-1].replace(b"\n", b"\n" + label) + b"\n" if label else block
 
     def merged(self, source: Source, block: bytes) -> bytes:
-        """See `Show`; all lines at once, since a rank's part is a single one where ranks take turns."""
+        """See `Show`. Formats all lines at once, which is faster if ranks take turns line by line."""
         if not block or (self._is_plain and not is_zero_padded(block)):
             return block
         ranks, texts = ranks_and_texts(block)
@@ -105,7 +105,7 @@ class Text(Show):
         """See `Show`."""
         where = f"{source.member}.{source.attempt}: " if self._several else ""
         if self._failed.setdefault(source.member, source.attempt) != source.attempt:
-            self._seen[source.member].forget()  # a restart that fails alike is read by itself
+            self._seen[source.member].forget()  # show a restart's failure in full even if it is the same
         self._failed[source.member] = source.attempt
         words = "; ".join(why(failed.failure, failed.reason))
         header = f"--- {where}{words} ---".encode(errors="surrogateescape")
@@ -157,7 +157,7 @@ class Json(Show):
 
 
 def failure_facts(failed: FailedRank, excerpt: list[bytes]) -> dict[str, Any]:
-    """A failure as JSON fields."""
+    """A failure as the fields of a JSON object."""
     text = b"".join(line + b"\n" for line in excerpt).decode(errors="replace")
     log = None if failed.log is None else str(failed.log)
     stacks = None if failed.stacks is None else str(failed.stacks)

@@ -1,4 +1,4 @@
-"""When the ranks of an attempt last wrote a line or made progress: silence may mean a hang."""
+"""When the ranks of an attempt last wrote a line or reported progress: a long silence may mean a hang."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 from castoff.launcher.runs.states import AttemptStatus
 
 LONG = 60.0
-"""Seconds of silence that are reported."""
+"""Seconds without output or progress after which the silence is reported."""
 
 _PROGRESS = ("progress", "metrics.jsonl")
-"""The files in which a program reports its progress, in its attempt's folder."""
+"""The files in an attempt's folder in which a program reports progress."""
 
 
 def last_sign(attempt: AttemptStatus) -> float | None:
@@ -20,11 +20,11 @@ def last_sign(attempt: AttemptStatus) -> float | None:
     logs = Path(attempt.logs)
     folder = logs.parents[1] / "attempts" / logs.name
     times = []
-    with contextlib.suppress(OSError), os.scandir(logs) as found:
-        for one in found:
-            if one.name.startswith(("rank-", "node-")):
+    with contextlib.suppress(OSError), os.scandir(logs) as entries:
+        for entry in entries:
+            if entry.name.startswith(("rank-", "node-")):
                 with contextlib.suppress(OSError):
-                    times.append(one.stat().st_mtime)
+                    times.append(entry.stat().st_mtime)
     if times:
         for name in _PROGRESS:
             with contextlib.suppress(OSError):

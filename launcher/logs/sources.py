@@ -1,8 +1,8 @@
-"""Which logs a run has, and each of them as lines to show, whole and once.
+"""Finds the logs of a run, and reads each as whole lines, of which none is shown twice.
 
-On one machine castoff's launcher merges the ranks' lines, in the order in which they come, into the
-log of the member's script: that one is shown. Elsewhere each rank, or node, has its own, and the
-script's log repeats the first one's (`tail -f`): there the script's own lines are shown beside them.
+On one machine, castoff's launcher merges the ranks' lines in order of arrival into the log of the member's
+script, and this log is shown. On clusters, each rank or node has a log, and the script's log repeats the
+first rank's (`tail -f`). Then all of these logs are shown, and the script's without the repeated lines.
 """
 
 from __future__ import annotations
@@ -32,21 +32,22 @@ READ = 1024 * 1024
 
 _REPEATS = re.compile(rb"castoff: .* failed(?: first)?: .*; see .*/([^/]+\.log)$")
 _REPEATED = 40
-"""The line after which a script on a cluster repeats a number of lines of that log:
-templates/machinery/start.sh."""
+"""The line after which a script on a cluster repeats `_REPEATED` lines of the log that it names, as written
+by templates/machinery/start.sh.
+"""
 
 _RANK_LOG = re.compile(r"(?P<kind>rank|node)-(?P<number>\d{5,})\.log")
 
 
 class Selection(NamedTuple):
-    """The lines of a run that the user wants."""
+    """Which lines of a run the user wants to see."""
 
     members: frozenset[int] = frozenset()
     """The members; empty: all."""
     attempt: int | None = None
     """The attempt; None: all."""
     ranks: frozenset[int] = frozenset()
-    """The ranks, whose own logs alone are shown; empty: all ranks, and the script's output."""
+    """The ranks whose logs to show, without the script's; empty: all ranks and the script."""
     tail: int | None = None
     """Number of lines at the end of each log; None: all."""
     since: int = 0
@@ -57,12 +58,12 @@ class Selection(NamedTuple):
         return self.has_member(member) and self.attempt in (None, attempt) and attempt >= self.since
 
     def has_member(self, member: int) -> bool:
-        """Whether a member is selected."""
+        """Whether the member is selected."""
         return not self.members or member in self.members
 
 
 class Log:
-    """A log that grows, as lines to show."""
+    """A growing log, read as lines to show."""
 
     def __init__(
         self,
@@ -72,14 +73,12 @@ class Log:
         lines: RankLines,
         start: int,
     ):
-        """`shown`: formats whole lines. `lines`: splits the text into lines. `start`: the offset to begin
-        at."""
+        """`shown`: formats whole lines. `lines`: splits bytes into lines. `start`: the offset to begin at."""
         self.path = path
         self.of: tuple[int, int | None] = (source.member, source.attempt)
-        """The member and attempt it belongs to; without an attempt it belongs to all of the member's
-        attempts."""
+        """The member and attempt of the log; (member, None) if it has the lines of all attempts."""
         self.grown = 0
-        """Number of bytes that the last look has brought."""
+        """Number of bytes that the last `poll` read."""
         self._tail = Tail(path, start)
         self._shown = shown
         self._lines = lines
@@ -90,8 +89,7 @@ class Log:
         return self._tail.trouble and f"{self.path}: cannot be read: {self._tail.trouble}"
 
     def poll(self, now: float) -> bytes:
-        """The output for up to `READ` new bytes, and for an unfinished line that has been waiting too
-        long."""
+        """The output for up to `READ` new bytes, and for an unfinished line older than `LINE_PATIENCE`."""
         data = self._tail.read(READ)
         self.grown = len(data)
         shown = [self.finish()] if self._tail.restarted else []
@@ -113,14 +111,15 @@ class Log:
 
 
 class ScriptLog(Log):
-    """The script's log of all attempts: merged with all ranks' lines, or without the lines that it repeats
-    from a rank's log."""
+    """The script's log of all attempts, merged with the ranks' lines, or without lines repeated
+    from these.
+    """
 
     def __init__(self, run: RunDirectory, member: int, selection: Selection, show: Show):
         path = run.script_log(member)
         start = _start(path, selection.tail)
         self._merged = is_merged(run)
-        # Lines that another log repeats are compared when they are whole.
+        # Lines are compared with those of another log, so they must be whole.
         lines = show.whole_lines(member) if self._merged else RankLines(b"", math.inf)
         super().__init__(Source(member, 0), path, self._of_attempts, lines, start)
         self.of = (member, None)
@@ -128,14 +127,14 @@ class ScriptLog(Log):
         self._member = member
         self._selection = selection
         self._show = show
-        known = [number for of, number, _ in run.attempts() if of == member] or [0]
+        numbers = [number for number_of, number, _ in run.attempts() if number_of == member] or [0]
         following = ATTEMPT_BEGINS.search(Tail(path, start).read(READ))
-        self._enter(int(following[1]) - 1 if following else known[-1 if start else 0])
+        self._enter(int(following[1]) - 1 if following else numbers[-1 if start else 0])
         if start and not self._merged:
             self._look_before(start)
 
     def _look_before(self, start: int) -> None:
-        """Find which lines are repeated at the starting offset: an earlier line announces them."""
+        """Find the lines that are repeated at the starting offset, which an earlier line announces."""
         above = tail_start(self.path, (self._selection.tail or 0) + _REPEATED + 1)
         block = Tail(self.path, above).read(max(0, start - above))
         *_, (_, lines) = [(0, b""), *by_attempt(block, self._attempt)]
@@ -143,7 +142,7 @@ class ScriptLog(Log):
             self._expect_repeats(line)
 
     def _expect_repeats(self, line: bytes) -> None:
-        """Count the lines of the log that the script repeats after this line, if it announces any."""
+        """If this line announces repeated lines, read these from the rank's log and count them."""
         if repeats := _REPEATS.search(line):
             list(self._repeated(os.fsdecode(repeats[1]), _REPEATED).rest(0.0))
 
@@ -171,13 +170,14 @@ class ScriptLog(Log):
         self._copies = Counter[bytes]()
         first = "rank-00000.log" if self._run.facts().per_rank_logs else "node-00000.log"
         self._first = self._repeated(first, self._selection.tail)
-        self._ahead = 0  # bytes of this log that have been read and not yet of the first rank's
+        self._ahead = 0  # bytes read of this log minus those of the first rank's
 
     def _own(self, block: bytes) -> bytes:
-        """The lines without those that it repeats. They are counted, so that a torn line costs only
-        itself."""
+        """The script's own lines: those that do not repeat a rank's. Repeats are counted line by line, so
+        that an incomplete line affects only itself.
+        """
         self._ahead += len(block)
-        # Read on in the first rank's log, but not much further than in this one.
+        # Read the first rank's log up to the same point, but not much further.
         while self._ahead > -READ:
             self._first.poll(0.0)
             if not self._first.grown:
@@ -194,7 +194,7 @@ class ScriptLog(Log):
         return b"".join(own)
 
     def _repeated(self, name: str, tail: int | None) -> Log:
-        """The log of the attempt whose lines the script's log repeats."""
+        """A log of the attempt whose lines the script's log repeats."""
         path = self._logs / name
         lines = RankLines(b"", LINE_PATIENCE)
         return Log(Source(self._member, self._attempt), path, self._count, lines, _start(path, tail))
@@ -215,12 +215,14 @@ def rank_logs(
     """The logs of an attempt's nodes and ranks, in order; with `ranks`, only those ranks' logs."""
     folder = run.log_folder / f"{member}.{attempt}"
     logs = filter(None, map(_RANK_LOG.fullmatch, sorted(names_in(folder))))
-    found = [(Source(member, attempt, **{log["kind"]: int(log["number"])}), folder / log[0]) for log in logs]
-    return [(source, path) for source, path in found if not ranks or source.rank in ranks]
+    all_logs = [
+        (Source(member, attempt, **{log["kind"]: int(log["number"])}), folder / log[0]) for log in logs
+    ]
+    return [(source, path) for source, path in all_logs if not ranks or source.rank in ranks]
 
 
 def rank_log(source: Source, path: Path, selection: Selection, show: Show) -> Log:
-    """One of `rank_logs`, to be read from where the selection begins."""
+    """A log of `rank_logs`, read from the beginning of the selection."""
     whose = f"node {source.node}" if source.rank is None else f"rank {source.rank}"
     lines = show.whole_lines(source.member, whose)
     return Log(source, path, partial(show.lines, source), lines, _start(path, selection.tail))
@@ -230,20 +232,20 @@ def _start(path: Path, tail: int | None) -> int:
     return 0 if tail is None else tail_start(path, tail)
 
 
-def members_of(run: RunDirectory, now: RunStatus, selection: Selection) -> list[MemberStatus]:
-    """The members that the user named.
+def members_of(run: RunDirectory, status: RunStatus, selection: Selection) -> list[MemberStatus]:
+    """The members that the selection names.
 
     Raises:
-        CastoffError: one of them is none of the run's.
+        CastoffError: the run has no such member.
     """
-    known = [one.member for one in now.members]
-    for member in sorted(selection.members - {*known}):
-        raise CastoffError(f"{run.id}: no member {member}; members are {members_range(known)}")
-    return [one for one in now.members if selection.has_member(one.member)]
+    numbers = [one.member for one in status.members]
+    for member in sorted(selection.members - {*numbers}):
+        raise CastoffError(f"{run.id}: no member {member}; members are {members_range(numbers)}")
+    return [one for one in status.members if selection.has_member(one.member)]
 
 
 def check_ranks(run: RunDirectory, selection: Selection) -> str | None:
-    """Check that each rank the user named exists and has a log of its own; returns why one has not, or None.
+    """Check that each selected rank exists. Returns why a rank may have no log of its own, else None.
 
     Raises:
         CastoffError: there is no such rank.
@@ -257,17 +259,18 @@ def check_ranks(run: RunDirectory, selection: Selection) -> str | None:
     return None
 
 
-def attempts_of(run: RunDirectory, now: RunStatus, selection: Selection) -> list[tuple[int, AttemptStatus]]:
-    """The attempts that the user named, each with its member; the newest attempt of each member if none was
-    named.
+def attempts_of(
+    run: RunDirectory, status: RunStatus, selection: Selection
+) -> list[tuple[int, AttemptStatus]]:
+    """The selected attempts, or else the newest attempt of each member, as pairs of member and attempt.
 
     Raises:
-        CastoffError: there is none, or a member that was named has none.
+        CastoffError: there is no such attempt, or a named member has none.
     """
     chosen, problems = [], []
-    for member in members_of(run, now, selection):
+    for member in members_of(run, status, selection):
         try:
-            chosen.append((member.member, _attempt(run, now, member, selection.attempt)))
+            chosen.append((member.member, _attempt(run, status, member, selection.attempt)))
         except CastoffError as error:
             problems.append(error)
     if problems and (selection.members or not chosen):
@@ -275,17 +278,19 @@ def attempts_of(run: RunDirectory, now: RunStatus, selection: Selection) -> list
     return chosen
 
 
-def _attempt(run: RunDirectory, now: RunStatus, member: MemberStatus, attempt: int | None) -> AttemptStatus:
+def _attempt(
+    run: RunDirectory, status: RunStatus, member: MemberStatus, attempt: int | None
+) -> AttemptStatus:
     number = member.member
-    which = f"member {number} " if len(now.members) > 1 else ""
-    known = {one.attempt: one for one in member.attempts}
-    if not known:
-        because = f": {now.reason}" if now.reason else f", it is {member.state}"
-        raise CastoffError(f"{run.id}: {which}has not begun, so it has no logs{because}")
-    chosen = known.get(max(known) if attempt is None else attempt)
+    whose = f"member {number} " if len(status.members) > 1 else ""
+    attempts = {one.attempt: one for one in member.attempts}
+    if not attempts:
+        because = f": {status.reason}" if status.reason else f", it is {member.state}"
+        raise CastoffError(f"{run.id}: {whose}has not begun, so it has no logs{because}")
+    chosen = attempts.get(max(attempts) if attempt is None else attempt)
     if chosen is None:
-        listed = ", ".join(map(str, known))
-        raise CastoffError(f"{run.id}: {which}has no attempt {attempt}; there is {listed}")
+        listed = ", ".join(map(str, attempts))
+        raise CastoffError(f"{run.id}: {whose}has no attempt {attempt}; there is {listed}")
     if chosen.ended and not run.script_log(number).exists() and not Path(chosen.logs).exists():
         because = f": {chosen.reason}" if chosen.reason else ""
         raise CastoffError(f"{run.id}: {chosen.ending} before it began, so it has no logs{because}")

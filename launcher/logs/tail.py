@@ -1,4 +1,4 @@
-"""One log file that grows, read from where the last read ended."""
+"""A log file that grows, read from where the last read ended."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from pathlib import Path
 
 
 class Tail:
-    """A file that grows, may not exist yet, and may be emptied meanwhile.
+    """A file that grows, may not exist yet, and may be truncated.
 
-    It is opened for every look and never held open. So a thousand logs need one descriptor, and a
-    network file system is asked for the file's true size, which it knows at an opening and not before.
+    It is opened for each read and not kept open. A thousand logs thus need only one descriptor, and network
+    file systems, which update a file's size when it is opened, give the true size.
     """
 
     def __init__(self, path: Path, offset: int = 0):
         """`offset`: the byte to begin at."""
         self.path = path
         self.trouble: str | None = None
-        """Why the last look failed, in the system's words; None if it did not fail, or if the file is
-        missing."""
+        """The error of the last read; None if it succeeded, or if the file is missing."""
         self.restarted = False
-        """Whether the last look found the file shorter than before, and started again from its beginning."""
+        """Whether the file was shorter at the last read than before, so that it was read from
+        its beginning.
+        """
         self._offset = offset
 
     def read(self, limit: int) -> bytes:
-        """The bytes added since the last look, up to `limit`; empty if the file cannot be read."""
+        """Read up to `limit` bytes that were added since the last read; none if the file cannot be read."""
         self.trouble = None
         try:
             with _opened(self.path) as file:
@@ -47,16 +48,16 @@ def _opened(path: Path | str) -> FileIO:
     """Open a file for reading; a pipe in its place does not block.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     return FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
 
 def tail_start(path: Path, lines: int) -> int:
-    """The offset at which the last lines of a file begin, counted as by tail(1); 0 if there is no file.
+    """The offset at which the last `lines` of a file begin, counted as by tail(1); 0 if there is no file.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     if not path.exists() or not path.stat().st_size:
         return 0

@@ -56,7 +56,7 @@ scripts use the same number.
 """
 
 STOP = "stop"
-"""The file that requests a stop: in a run directory, to start nothing more; in an attempt's, to stop early."""
+"""The file that requests a stop. In a run directory: start nothing more. In an attempt's: stop early."""
 
 
 class RunDirectory:
