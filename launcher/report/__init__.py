@@ -1,1 +1,1 @@
-"""What a run has come to, for people: its page, and the table of its members' results."""
+"""Reports on runs for people: a run's page, and the table of its members' results."""

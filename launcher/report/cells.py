@@ -1,4 +1,4 @@
-"""Tables of a page and what their cells hold: states, points in time, and anybody's text. Pure."""
+"""Tables of a page and the text of their cells: states, times, and text from programs. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Cell = str | Markup
 
 
 class Table(NamedTuple):
-    """A table; `numbers`: which columns hold numbers."""
+    """A table; `numbers`: the indices of the columns with numbers."""
 
     caption: str
     headings: Sequence[str]
@@ -22,38 +22,38 @@ class Table(NamedTuple):
 
 
 def table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[Cell]], *numbers: str) -> Table:
-    """A table without its empty columns; `numbers`: the headings of those that hold numbers."""
-    kept = [at for at in range(len(headings)) if at == 0 or any(row[at] for row in rows)]
+    """Make a table without empty columns; `numbers`: the headings of the columns with numbers."""
+    kept = [column for column in range(len(headings)) if column == 0 or any(row[column] for row in rows)]
     return Table(
         caption,
-        [headings[at] for at in kept],
-        [[row[at] for at in kept] for row in rows],
-        [place for place, at in enumerate(kept) if headings[at] in numbers],
+        [headings[column] for column in kept],
+        [[row[column] for column in kept] for row in rows],
+        [index for index, column in enumerate(kept) if headings[column] in numbers],
     )
 
 
 def ended(word: str) -> Markup:
-    """How something ended, in its colour."""
+    """A state or an ending, in its colour."""
     return Markup('<span class="state {}">{}</span>').format(
         word if word.replace("-", "").isalpha() else "", word
     )
 
 
 class Moments:
-    """Writes points in time; `at`: when the page is made, in seconds since the epoch."""
+    """Formats times; `at`: when the page is made, in seconds since the epoch."""
 
     def __init__(self, at: float):
         self._at = at
 
     @property
     def zone(self) -> str:
-        """`CET (UTC+01:00)`."""
+        """The local time zone, as `CET (UTC+01:00)`."""
         local = _local(self._at)
         offset = f"{local:%z}"
         return f"{local.tzname()} (UTC{offset[:3]}:{offset[3:5]})"
 
     def date(self, at: float | None) -> str | Markup:
-        """A date and a time of day, to the second; empty for None."""
+        """Format a date and time of day, to the second; empty for None."""
         if at is None:
             return ""
         local = _local(at)
@@ -66,36 +66,36 @@ def _local(at: float) -> datetime:
 
 
 _CONTROL = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # CSI: colours, moves
-    r"|[\]PX^_].*?(?:\x07|\x1b\\|$)"  # OSC, DCS and their like: titles, links
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movements
+    r"|[\]PX^_].*?(?:\x07|\x1b\\|$)"  # OSC, DCS and the like: titles, links
     r"|[ -/]*[0-Z\\^-~])",  # character sets and modes
     re.DOTALL,
 )
-"""Control sequences as ECMA-48 (5th edition, 5.3 to 5.6) has them."""
+"""Control sequences of terminals, by ECMA-48 (5th edition, 5.3 to 5.6)."""
 
 _KEPT = frozenset("\n\t\u00a0\u202f\u3000")
 
 
 def without_colours(text: str) -> str:
-    """Text of a log without a terminal's control sequences."""
+    """Remove a terminal's control sequences from the text of a log."""
     return _CONTROL.sub("", text)
 
 
 def visible(text: str) -> str:
-    """Text with what cannot be seen, or reorders what can, written as an escape: `\\u202e`."""
+    """Write invisible characters, and those that reorder text, as escapes: `\\u202e`."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in _KEPT else _escaped(c) for c in text)
 
 
 def log_text(lines: list[bytes]) -> str:
-    """Lines of a log."""
+    """Format lines of a log."""
     texts = (without_colours(line.decode(errors="replace")).expandtabs() for line in lines)
     return "\n".join(visible(text.rstrip("\r\n")) for text in texts)
 
 
 def cut(text: str, most: int, where: str) -> str:
-    """The first lines of a text; a last one says how many more there are `where`."""
+    """Cut a text to `most` lines; a last line gives the number of further lines and `where` they are."""
     lines = text.splitlines()
     if len(lines) <= most:
         return text

@@ -1,4 +1,4 @@
-"""Curves to draw: which metrics share a plot, and as few points of each as show its shape. Pure."""
+"""Curves to draw: which metrics share a plot, and the fewest points that show each curve's shape. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from castoff.launcher.history.metrics import Metrics, Point
 from castoff.launcher.report.results import Column, Values, columns, summarised
 
 POINTS = 100_000
-"""Of all curves of a page together: about two megabytes."""
+"""The maximum number of points of all curves of a page: about two megabytes."""
 
 _FEWEST, _MOST = 200, 2_000
-"""Points of a curve; a screen has no more columns than these."""
+"""The minimum and maximum number of points of a curve; screens have no more columns."""
 
 _IN_A_PLOT = 8
-"""Curves that colours can distinguish."""
+"""The maximum number of curves in a plot: as many as colours can distinguish."""
 
 _PARTS = ("val", "valid", "validation", "eval", "dev", "test", "train", "training", "train_epoch")
-"""Parts of the data: the same measure of two of them belongs into one plot. Those of validation lead."""
+"""Parts of the data, as prefixes of metrics: the same metric of several parts shares a plot."""
 
 _PART = re.compile(rf"({'|'.join(sorted(_PARTS, key=len, reverse=True))})[/_.-](.+)", re.DOTALL)
 
@@ -31,43 +31,45 @@ class Curve(NamedTuple):
     label: str
     points: Sequence[Point]
     values: Values
-    """In brief, of all values."""
+    """A summary of all values."""
     thinned: bool
-    """Whether `points` are fewer than there are."""
+    """Whether some of the values are not in `points`."""
 
 
 class Plot(NamedTuple):
-    """Curves over the same step."""
+    """Curves with the same axis of steps."""
 
     title: str
     curves: Sequence[Curve]
 
 
 def plots(metrics: Metrics) -> list[Plot]:
-    """A member's metrics as plots, in the order in which people look at them: losses of validation first."""
-    found = {name: column for name, column in columns(metrics).items() if column.finite.values}
-    limit = points_of_each(len(found))
+    """A member's metrics as plots, in the order of their interest: losses first, then metrics
+    of validation.
+    """
+    finite = {name: column for name, column in columns(metrics).items() if column.finite.values}
+    limit = points_of_each(len(finite))
     return [
-        Plot(title, [curve(name, found[name], limit) for name in names]) for title, names in grouped(found)
+        Plot(title, [curve(name, finite[name], limit) for name in names]) for title, names in grouped(finite)
     ]
 
 
 def curve(label: str, column: Column, limit: int) -> Curve:
-    """A line with at most about `limit` points, through the finite values."""
+    """Draw a curve through the finite values, with at most about `limit` points."""
     good = column.finite
     shown = thin(good, limit)
     return Curve(label, shown, summarised(column), len(shown) < len(good.values))
 
 
 def points_of_each(curves: int) -> int:
-    """How many points each of so many curves may have."""
+    """The number of points that each curve may have."""
     return max(_FEWEST, min(_MOST, POINTS // max(curves, 1)))
 
 
 def thin(column: Column, limit: int) -> list[Point]:
-    """The smallest and the largest value of each of `limit // 2` stretches of a curve, and its ends.
+    """The smallest and the largest value in each of `limit // 2` equally long stretches, and the ends.
 
-    So no peak is lost. The stretches have as many points each.
+    No peak is lost thereby.
     """
     steps, values = column
     last = len(values) - 1
@@ -78,36 +80,36 @@ def thin(column: Column, limit: int) -> list[Point]:
     for begin in range(0, len(values), size):
         part = values[begin : begin + size]
         kept |= {begin + part.index(min(part)), begin + part.index(max(part))}
-    return [Point(steps[at], values[at]) for at in sorted(kept)]
+    return [Point(steps[index], values[index]) for index in sorted(kept)]
 
 
 def grouped(names: Iterable[str]) -> list[tuple[str, list[str]]]:
-    """Which metrics share a plot, and its title.
+    """Group metrics into plots, each with its title.
 
-    `train/loss` and `val/loss` share one, since both are losses; of the other names with a part before a
-    slash, those whose part is no part of the data, as `gradients/first` and `gradients/last`.
+    Metrics of several parts of the data share a plot, as `train/loss` and `val/loss`, and so do metrics with
+    the same other prefix, as `gradients/first` and `gradients/last`.
     """
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(_title(name), []).append(name)
-    found = sorted(groups.items(), key=lambda group: _order(*group))
+    ordered = sorted(groups.items(), key=lambda group: _order(*group))
     return [
-        (title if at == 0 else f"{title} ({at // _IN_A_PLOT + 1})", part[at : at + _IN_A_PLOT])
-        for title, some in found
-        for part in [sorted(some, key=_part_order)]
-        for at in range(0, len(part), _IN_A_PLOT)
+        (title if first == 0 else f"{title} ({first // _IN_A_PLOT + 1})", part[first : first + _IN_A_PLOT])
+        for title, metrics in ordered
+        for part in [sorted(metrics, key=_part_order)]
+        for first in range(0, len(part), _IN_A_PLOT)
     ]
 
 
 def _title(name: str) -> str:
     part = _PART.fullmatch(name)
-    own = part[2] if part else name
-    prefix, _, _ = own.rpartition("/")
-    return prefix or own
+    base = part[2] if part else name
+    prefix, _, _ = base.rpartition("/")
+    return prefix or base
 
 
 def _order(title: str, names: Sequence[str]) -> int:
-    """Losses first, then what is known of validation, then the rest; each in its own order."""
+    """The rank of a plot: losses, metrics of validation, metrics of other parts of the data, the rest."""
     of_data = [part[1] for name in names if (part := _PART.fullmatch(name))]
     if title == "loss":
         return 0

@@ -1,4 +1,4 @@
-"""What a page shows of a run, as data: `gathering` reads it, `page` writes it down."""
+"""The content of a run's page, as data: `gathering` reads it, and `page` renders it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class AttemptFacts:
     """One attempt of a member."""
 
     words: str
-    """`1`, and of an array's member 3 `3.1`."""
+    """Member and attempt, as `3.1`; only the attempt, as `1`, without an array."""
     status: AttemptStatus
     phases: Sequence[Phase] = ()
     hosts: Sequence[HostRanks] = ()
     usage: Usage | None = None
-    """What its job used; at the job's last attempt only."""
+    """What its job used; only at the job's last attempt."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class MemberFacts:
     result: Result
     attempts: Sequence[AttemptFacts] = ()
     waiting: Phase | None = None
-    """The time that it has waited in a queue by now, if it does."""
+    """The time in the queue until now, if the member is waiting."""
 
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Lines of a log, and what they are."""
+    """Lines of a log, under a title."""
 
     title: str
     text: str
@@ -55,11 +55,11 @@ class FailureFacts:
     attempt: str
     why: Sequence[str]
     text: str
-    """What the rank that failed first, or setup, wrote last."""
+    """The last output of the rank that failed first, or of setup."""
     log: str | None
     """The path of that log."""
     others: Sequence[Excerpt] = ()
-    """What the other ranks wrote last, or their stacks if all hung."""
+    """The last output of the other ranks, or their stacks if all hung."""
     others_left_out: int = 0
     hung: bool = False
     """Whether `others` are stacks."""
@@ -67,14 +67,14 @@ class FailureFacts:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """A run at a time."""
+    """A run at one moment."""
 
     now: RunStatus
     at: float
-    """When it was looked at, in seconds since the epoch."""
+    """The time of its state, in seconds since the epoch."""
     planned: Facts
     plan: Plan | None
-    """None: the script stood alone, or an older castoff planned it."""
+    """None: the script was submitted by hand, or an older castoff planned it."""
     job_text: str
     script_head: str
     code: Code | None
@@ -83,13 +83,15 @@ class RunFacts:
     failures: Sequence[FailureFacts] = ()
     failures_left_out: int = 0
     metrics: Metrics = field(default_factory=Metrics)
-    """Of the only member; of an array's first that has any: its packages and its device."""
+    """The metrics of the only member; for an array, those of the first member that has any, of which only
+    packages, device and common parameters are shown.
+    """
     rule: Rule | None = None
     plots: Sequence[Plot] = ()
     compared: int = 0
-    """How many members the plots of an array show."""
+    """The number of members in the plots of an array."""
 
     @property
     def is_array(self) -> bool:
-        """Whether it has several members."""
+        """Whether the run has several members."""
         return len(self.now.members) > 1

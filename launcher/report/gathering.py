@@ -1,4 +1,4 @@
-"""Reads all that a run's page shows: from its directory, and what its scheduler's accounting knows."""
+"""Reads the content of a run's page from its directory and from its scheduler's accounting."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ from castoff.launcher.status.watch import status
 from castoff.launcher.text.failure import HANG
 
 _FAILURES = 5
-"""Failures that are shown; of the newest attempts, and of an array's first members that failed."""
+"""The maximum number of failures that are shown, the newest of the first members."""
 
 _OTHER_RANKS = 16
-"""Ranks beside the first that failed of which something is shown."""
+"""The maximum number of other ranks whose output is shown with a failure."""
 
 _LINES_OF_OTHERS = 15
 
 _COMPARED = 20
-"""Members whose curves one plot can show."""
+"""The maximum number of members whose curves share a plot."""
 
 _Busy = dict[tuple[int, int], float]
-"""By member and a job's last attempt: the fraction of the time in which devices computed, as reported."""
+"""By member and a job's last attempt: the fraction of time in which devices computed, as reported."""
 
 
 class Wish(NamedTuple):
-    """How members are to be ordered; None: as the metrics' names suggest."""
+    """The order of members: by which metric, and whether the largest is first. None: as the name suggests."""
 
     by: str | None = None
     largest: bool | None = None
 
 
 def gather(run: RunDirectory, wish: Wish, poller: Poller | None = None) -> RunFacts:
-    """All that the page of a run shows, at this moment.
+    """Read the content of a run's page.
 
     Raises:
-        CastoffError: something in its directory cannot be read, or no member has reported `wish.by`.
+        CastoffError: the run's directory cannot be read, or no member has reported `wish.by`.
     """
     now, planned = status(run, poller), run.facts()
     at = time.time()
@@ -85,15 +85,15 @@ def gather(run: RunDirectory, wish: Wish, poller: Poller | None = None) -> RunFa
 
 
 def _results(run: RunDirectory, now: RunStatus, at: float) -> tuple[Metrics, list[Result], _Busy]:
-    """The metrics of the first member that has any, all members' results, and how busy devices were."""
+    """The metrics of the first member that has any, the results of all members, and how busy devices were."""
     first, results, busy = Metrics(), list[Result](), _Busy()
     for member in now.members:
         metrics = metrics_of(run, member.member)
         metrics.parameters = masked_parameters(metrics.parameters)
         results.append(result_of(run, now, member, metrics, at))
         for start in starts_of(member):
-            if start.began and (found := device_use(metrics, start.began, start.last.ended)) is not None:
-                busy[member.member, start.last.attempt] = found
+            if start.began and (fraction := device_use(metrics, start.began, start.last.ended)) is not None:
+                busy[member.member, start.last.attempt] = fraction
         if not (first.reports or first.packages):
             first = metrics
     return first, results, busy
@@ -124,33 +124,33 @@ def _members(run: RunDirectory, now: RunStatus, results: Sequence[Result], busy:
 
 
 def _compared(run: RunDirectory, results: Sequence[Result], chosen: Rule | None) -> list[Plot]:
-    """One plot: the chosen metric of the best members."""
+    """One plot, with the chosen metric of the best members."""
     if chosen is None:
         return []
-    best = [one for one in ranked(results, chosen) if chosen.metric in one.metrics][:_COMPARED]
+    best = [result for result in ranked(results, chosen) if chosen.metric in result.metrics][:_COMPARED]
     (paths, _), limit = for_a_table(results), points_of_each(len(best))
     curves = []
-    for one in best:
-        words = parameters_words(one.parameters, paths)
-        label = f"{one.member}: {words}" if words else f"member {one.member}"
-        # Again: to keep the curves of all members would take much memory.
-        column = columns(metrics_of(run, one.member)).get(chosen.metric)
+    for result in best:
+        words = parameters_words(result.parameters, paths)
+        label = f"{result.member}: {words}" if words else f"member {result.member}"
+        # Read again, since keeping the curves of all members would take much memory.
+        column = columns(metrics_of(run, result.member)).get(chosen.metric)
         if column is not None and column.finite.values:
             curves.append(curve(label, column, limit))
     return [Plot(chosen.metric, curves)]
 
 
 def _failures(run: RunDirectory, now: RunStatus) -> tuple[list[FailureFacts], int]:
-    """The failures of a run, the newest of each member first, and how many more there are."""
-    found = [
+    """The failures to show, the newest of each member first, and the number of further ones."""
+    failed = [
         (member, attempt)
         for member in now.members
         for attempt in reversed(member.attempts)
         if attempt.failure or (attempt.state == "ended" and script_output(run, member.member, attempt))
     ]
     is_array = len(now.members) > 1
-    shown = [_failure(run, member, attempt, is_array=is_array) for member, attempt in found[:_FAILURES]]
-    return shown, len(found) - len(shown)
+    shown = [_failure(run, member, attempt, is_array=is_array) for member, attempt in failed[:_FAILURES]]
+    return shown, len(failed) - len(shown)
 
 
 def _failure(
@@ -172,23 +172,23 @@ def _failure(
 
 
 def _others(run: RunDirectory, member: int, attempt: AttemptStatus) -> Iterator[Path]:
-    """The logs of the ranks that did not fail first; the stacks, if all hung."""
+    """The logs of the ranks other than the first failed; their stacks if all hung."""
     assert attempt.failure is not None
     logs = run.log_folder / f"{member}.{attempt.attempt}"
     hung = attempt.failure.reason == HANG
     folder, ending = (logs / "stacks", ".txt") if hung else (logs, ".log")
-    own = None if attempt.failure.rank is None else f"rank-{attempt.failure.rank:05d}{ending}"
+    failed_name = None if attempt.failure.rank is None else f"rank-{attempt.failure.rank:05d}{ending}"
     for name in sorted(names_in(folder)):
         if (
             name.startswith(("rank-", "node-"))
             and name.endswith(ending)
-            and name not in (own, attempt.failure.log)
+            and name not in (failed_name, attempt.failure.log)
         ):
             yield folder / name
 
 
 def _last_lines(path: Path) -> str:
-    """A stack whole; of a log its last traceback, or its last lines."""
+    """A whole stack, or a log's last traceback or last lines."""
     lines = excerpt_of(path)
     return log_text(lines if path.suffix == ".txt" else lines[-_LINES_OF_OTHERS:])
 

@@ -1,4 +1,4 @@
-"""Texts of a run without the values whose names look like secrets: a page is sent to others. Pure."""
+"""Hides values whose names look like secrets, since pages are sent to other people. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ MASK = "***"
 _QUOTED = r"""(?:'[^']*'|"(?:[^"\\]|\\.)*")"""
 _BARE = r"""(?:\\.|[^\\\s'"`;&|(),\]}])"""
 _WORD = rf"(?:\$?{_QUOTED}(?:{_QUOTED}|{_BARE})*|{_BARE}+)"
-"""A word of a shell; one that begins without a quote ends at one, which may be that around it."""
+"""A word of a shell. One that begins without a quote ends at a quote, which may enclose the
+whole assignment.
+"""
 
 _NAME = r"(?<![\w.-])(?P<name>[\w.-]+)"
-"""Only from its beginning: a long word would be looked through from each of its letters."""
+"""A name, matched only from its beginning, or else a long word would be searched from each letter."""
 
 _ASSIGNED = re.compile(rf"{_NAME}(?P<is>=){_WORD}", re.DOTALL)
 _OPTION = re.compile(
@@ -35,26 +37,26 @@ _IN_ADDRESS = re.compile(r"(://[^\s/:@]*:)[^\s/@]+(?=@)")
 
 
 def masked_script(text: str) -> str:
-    """A shell's text."""
+    """Mask secrets in the text of a shell script."""
     return _IN_ADDRESS.sub(rf"\1{MASK}", _OPTION.sub(_masked, _ASSIGNED.sub(_masked, text)))
 
 
 def masked_job(text: str) -> str:
-    """A job file's text: YAML, with lines of a shell in it."""
+    """Mask secrets in a job file: YAML with lines of shell."""
     try:
         root = compose(text, "", CoreLoader)
-    except InvalidInput:  # nothing that castoff submits
+    except InvalidInput:  # castoff submits no such job file
         return masked_script(_FIELD.sub(_masked, text))
-    places = [] if root is None else sorted({*_secret(root)})
-    for begin, end in reversed(places):
-        ending = "\n" if text[begin:end].endswith("\n") else ""  # of a block
+    secrets = [] if root is None else sorted({*_secret(root)})
+    for begin, end in reversed(secrets):
+        ending = "\n" if text[begin:end].endswith("\n") else ""  # a block's end
         text = f"{text[:begin]}{MASK}{ending}{text[end:]}"
-    comments = re.sub(r"(?m)(?<!\S)#.*$", lambda found: _FIELD.sub(_masked, found.group()), text)
+    comments = re.sub(r"(?m)(?<!\S)#.*$", lambda comment: _FIELD.sub(_masked, comment.group()), text)
     return masked_script(comments)
 
 
 def masked_words(words: Sequence[str]) -> list[str]:
-    """The words of a command with secrets masked, even where an option's value is the next word."""
+    """Mask secrets in the words of a command, even if an option's value is the next word."""
     before = ["", *words]
     return [
         MASK if _is_value(option, word) else masked_script(word)
@@ -63,28 +65,28 @@ def masked_words(words: Sequence[str]) -> list[str]:
 
 
 def masked_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What a program was started with; a number is no secret."""
+    """Mask secrets in a program's parameters. Numbers are kept."""
     return {
         path: MASK if isinstance(value, str) and value and is_secret_name(path) else value
         for path, value in parameters.items()
     }
 
 
-def _masked(found: re.Match[str]) -> str:
-    if not is_secret_name(found["name"]):
-        return found.group()
-    return f"{found['name']}{found['is']}{MASK}"
+def _masked(match: re.Match[str]) -> str:
+    if not is_secret_name(match["name"]):
+        return match.group()
+    return f"{match['name']}{match['is']}{MASK}"
 
 
 def _is_value(option: str, word: str) -> bool:
-    """Whether a word is the secret value of the option before it."""
+    """Whether a word is the value of the option before it, and secret."""
     takes = option.startswith("--") and "=" not in option and not word.startswith("-")
-    takes = takes and not re.fullmatch("[0-9.]+", word)  # as that of --key-dim
+    takes = takes and not re.fullmatch("[0-9.]+", word)  # numbers are not secret, as in --key-dim 64
     return takes and is_secret_name(option)
 
 
 def _secret(node: yaml.Node) -> Iterator[tuple[int, int]]:
-    """Where the values of such names begin and end."""
+    """The beginning and end of each secret value."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and is_secret_name(key.value):

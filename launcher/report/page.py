@@ -1,4 +1,4 @@
-"""The page of a run: one HTML file, which loads nothing and runs its own script alone. Pure but for files."""
+"""Renders a run's page: one HTML file, which loads nothing and runs only its own script."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from castoff.launcher.report.facts import RunFacts
 
 
 def page(facts: RunFacts) -> str:
-    """The page, as text in UTF-8's alphabet: without lone surrogates."""
+    """The page as text, without lone surrogates, so that it can be encoded in UTF-8."""
     folder = template_folder() / "report"
     files = ["page.css"], list[str]()
     if facts.plots:
         files = ["uplot/uPlot.min.css", "page.css"], ["uplot/uPlot.iife.min.js", "curves.js"]
     styles, scripts = ([_inline(folder / name) for name in names] for names in files)
     moments = Moments(facts.at)
-    found = _environment(folder).get_template("page.html.j2")
-    return found.render(
+    template = _environment(folder).get_template("page.html.j2")
+    return template.render(
         policy=_policy(styles, scripts),
         styles=styles,
         scripts=scripts,
@@ -55,17 +55,19 @@ def _environment(folder: Path) -> jinja2.Environment:
 
 
 def _shown(value: Any) -> Any:
-    """What an expression of the template becomes, before it is escaped."""
+    """Make invisible characters of an expression's value visible, before it is escaped."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _inline(path: Path) -> Markup:
-    """A file that stands in the page as it is."""
-    return Markup(path.read_text(encoding="utf-8"))  # ours, not the run's
+    """A file's text, to be inserted in the page unescaped."""
+    return Markup(path.read_text(encoding="utf-8"))  # trusted: castoff's file, not the run's
 
 
 def _policy(styles: list[Markup], scripts: list[Markup]) -> str:
-    """A Content-Security-Policy that allows these parts and nothing else, whatever stands in the page."""
+    """A Content-Security-Policy that allows only these styles and scripts, whatever else the
+    page contains.
+    """
     allowed = {"style-src": styles, "script-src": scripts}
     rules = ["default-src 'none'", "base-uri 'none'", "form-action 'none'", "img-src data:"]
     for name, parts in allowed.items():
@@ -79,8 +81,8 @@ def _hash(part: str) -> str:
 
 
 def _data(plots: Sequence[Plot]) -> Markup:
-    """The points of all curves as JSON: numbers alone, so nothing in them can end the script element."""
-    held = [
+    """The points of all curves as JSON: only numbers, so nothing in them can end the script element."""
+    points = [
         [
             {
                 "x": [_number(point.step) for point in curve.points],
@@ -90,9 +92,9 @@ def _data(plots: Sequence[Plot]) -> Markup:
         ]
         for plot in plots
     ]
-    return Markup(json.dumps(held, separators=(",", ":")))
+    return Markup(json.dumps(points, separators=(",", ":")))
 
 
 def _number(value: float) -> float | int:
-    """As many digits as a plot can show."""
+    """Round a value to as many digits as a plot can show."""
     return int(value) if value.is_integer() and abs(value) < 1e15 else float(f"{value:.6g}")

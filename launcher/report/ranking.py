@@ -1,4 +1,4 @@
-"""Which of several members is best: by which metric, and whether smaller or larger is better. Pure."""
+"""Which of several members is best: by which metric, and whether small or large values are better. Pure."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _LARGER = re.compile(
 _VALIDATION = ("val", "valid", "validation", "eval", "dev")
 
 _COLUMNS = 8
-"""Parameters that a table has room for."""
+"""The maximum number of parameters in a table."""
 
 _LONGEST_VALUE = 40
-"""Characters of a value in a table."""
+"""The maximum number of characters of a value in a table."""
 
 _WORDS = re.compile(r"[^a-z0-9]+")
 
@@ -37,20 +37,22 @@ class Rule(NamedTuple):
     largest: bool
     """Whether the largest value is the best."""
     because: str
-    """Why, as the end of a sentence."""
+    """The reason for `largest`, as the end of a sentence."""
     is_guess: bool = False
-    """Whether nothing says which values are better."""
+    """Whether nothing indicates which values are better."""
 
     @property
     def words(self) -> str:
-        """The rule, to follow on what it orders."""
+        """The rule in words, to follow a noun: `by val/loss, smallest first`."""
         return f"by {self.metric}, {'largest' if self.largest else 'smallest'} first{self.because}"
 
 
 def larger_is_better(name: str) -> bool | None:
-    """What a metric's name says of its direction; None: nothing. The last word that says something counts.
+    """Guess from a metric's name whether larger values are better; None if the name does not show it. Its
+    last such word counts.
 
-    `val/loss` and `dimension_error` are better small, `accuracy` and `f1_of_class` large.
+    Small values of `val/loss` and `dimension_error` are better, and large ones of `accuracy` and
+    `f1_of_class`.
     """
     for word in reversed(_split(name)):
         if _SMALLER.fullmatch(word):
@@ -61,10 +63,10 @@ def larger_is_better(name: str) -> bool | None:
 
 
 def rule(names: Sequence[str], by: str | None = None, largest: bool | None = None) -> Rule | None:
-    """The rule for members with metrics of these names; None: there are none.
+    """The rule for members with these metrics; None without metrics.
 
     Raises:
-        CastoffError: `by` is not among them.
+        CastoffError: `by` is not among `names`.
     """
     if by is not None and by not in names:
         listed = ", ".join(map(printable, names)) or "none"
@@ -90,35 +92,37 @@ def metric_names(results: Iterable[Result]) -> list[str]:
 
 
 def best(result: Result, rule: Rule | None) -> Point | None:
-    """A member's best value; None: it has none."""
-    held = result.metrics.get(rule.metric) if rule else None
-    return held.best(largest=rule.largest) if held and rule else None
+    """A member's best value; None if it has none."""
+    values = result.metrics.get(rule.metric) if rule else None
+    return values.best(largest=rule.largest) if values and rule else None
 
 
 def ranked(results: Iterable[Result], rule: Rule | None) -> list[Result]:
-    """Members, the best first; those without a value last, in their own order."""
+    """Sort members, the best first and those without a value last."""
 
-    def place(one: Result) -> tuple[bool, float]:
+    def order(one: Result) -> tuple[bool, float]:
         point = best(one, rule)
         if point is None or rule is None:
             return True, 0.0
         return False, -point.value if rule.largest else point.value
 
-    return sorted(results, key=place)
+    return sorted(results, key=order)
 
 
 def differing(results: Sequence[Result]) -> list[str]:
-    """The parameters in which members differ that have any, in the order in which they first appear."""
-    found = [result for result in results if result.parameters]
-    paths = list(dict.fromkeys(path for one in found for path in one.parameters))
-    values = {path: [one.parameters.get(path) for one in found] for path in paths}
+    """The parameters in which members differ, in the order of their first appearance. Members without
+    parameters are ignored.
+    """
+    with_parameters = [result for result in results if result.parameters]
+    paths = list(dict.fromkeys(path for one in with_parameters for path in one.parameters))
+    values = {path: [one.parameters.get(path) for one in with_parameters] for path in paths}
     return [path for path in paths if any(value != values[path][0] for value in values[path])]
 
 
 def for_a_table(results: Sequence[Result]) -> tuple[list[str], int]:
-    """The parameters that a table shows of those in which members differ, and how many more there are.
+    """The parameters to show in a table, of those in which members differ, and the number of further ones.
 
-    Of programs that have different ones, those that all have.
+    If programs have different parameters, only those that all of them have are shown.
     """
     paths = differing(results)
     shared = [
@@ -129,12 +133,14 @@ def for_a_table(results: Sequence[Result]) -> tuple[list[str], int]:
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:
-    """Paths by the fewest of their last parts that no other shares: `lr` for `training.optimizer.lr`."""
+    """Shorten each path to the fewest last parts that no other path ends in: `lr` for
+    `training.optimizer.lr`.
+    """
     return {path: _shortest(path, paths) for path in paths}
 
 
 def value_words(value: Any) -> str:
-    """A parameter's value, on a line; a long one is cut short."""
+    """A parameter's value on one line, shortened if long."""
     if value is None:
         return ""
     text = printable(f"{value:.6g}" if isinstance(value, float) else str(value))
@@ -142,13 +148,13 @@ def value_words(value: Any) -> str:
 
 
 def parameters_words(parameters: Mapping[str, Any], paths: Sequence[str]) -> str:
-    """Parameters of a member in a line: `lr=0.1, width=8`."""
+    """A member's parameters on one line: `lr=0.1, width=8`."""
     names = short_names(paths)
     return ", ".join(f"{names[path]}={value_words(parameters[path])}" for path in paths if path in parameters)
 
 
 def _main(names: Sequence[str]) -> str | None:
-    """The metric that says most: val/loss, else one of validation, else a loss, else the first."""
+    """The most telling metric: val/loss, another loss or metric of validation, a loss, or the first."""
     if "val/loss" in names:
         return "val/loss"
     of_validation = [name for name in names if _split(name)[0] in _VALIDATION]

@@ -1,4 +1,4 @@
-"""The results of runs' members: their parameters, and the last and best values of metrics."""
+"""The results of members: their parameters, and the last and best values of their metrics."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ from castoff.launcher.runs.states import MemberStatus, RunStatus, why
 
 
 class Values(NamedTuple):
-    """One metric of a member, in brief."""
+    """A summary of the values of one metric of a member."""
 
     number: int
-    """How many there are."""
+    """The number of values."""
     last: Point
-    """It may not be finite."""
+    """The last value, which may not be finite."""
     smallest: Point | None
-    """Of the finite ones, the earliest of equal ones; None: none is finite."""
+    """The smallest finite value, the earliest if several are equal; None if no value is finite."""
     largest: Point | None
     odd: int = 0
-    """How many are not finite."""
+    """The number of values that are not finite."""
     first_odd: Point | None = None
 
     def best(self, *, largest: bool) -> Point | None:
-        """The best of its finite values; None: it has none."""
+        """The best finite value; None if there is none."""
         return self.largest if largest else self.smallest
 
 
 @dataclass(frozen=True)
 class Result:
-    """One member of a run."""
+    """The result of one member of a run."""
 
     run: str
     """The run's id."""
     directory: str
     member: int
     state: str
-    """How it ended, or the state that it is in."""
+    """Its ending, or its state if it has not ended."""
     code: int | None
     attempts: int
     seconds: float | None
-    """What its attempts took together, by now; None: it never began."""
+    """The time of all its attempts together, until now; None if it never began."""
     why: str
-    """Why it failed; empty: it has not, or nobody knows."""
+    """Why it failed; empty if it did not, or if that is unknown."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """What it was started with, by path."""
+    """The parameters that it was started with, by path."""
     metrics: Mapping[str, Values] = field(default_factory=dict)
 
 
 def result_of(run: RunDirectory, now: RunStatus, member: MemberStatus, metrics: Metrics, at: float) -> Result:
-    """A member's result; `at`: now, in seconds since the epoch."""
+    """A member's result; `at`: the current time in seconds since the epoch."""
     last = member.attempts[-1] if member.attempts else None
     return Result(
         run=now.id,
@@ -71,7 +71,7 @@ def result_of(run: RunDirectory, now: RunStatus, member: MemberStatus, metrics: 
 
 
 def results(runs: Iterable[tuple[RunDirectory, RunStatus]], at: float) -> list[Result]:
-    """The results of all members of runs, in the order of these.
+    """The results of all members of these runs, in order.
 
     Raises:
         CastoffError: a run directory cannot be read.
@@ -84,54 +84,54 @@ def results(runs: Iterable[tuple[RunDirectory, RunStatus]], at: float) -> list[R
 
 
 class Column(NamedTuple):
-    """One metric: its steps, and the value at each, which may not be finite."""
+    """The values of one metric, which may not be finite, and the step of each."""
 
     steps: list[float]
     values: list[float]
 
     @property
     def finite(self) -> Column:
-        """The same without what cannot be drawn or compared."""
+        """The column without values that are not finite."""
         if all(map(math.isfinite, self.values)):
             return self
-        kept = [at for at, value in enumerate(self.values) if math.isfinite(value)]
-        return Column([self.steps[at] for at in kept], [self.values[at] for at in kept])
+        kept = [index for index, value in enumerate(self.values) if math.isfinite(value)]
+        return Column([self.steps[index] for index in kept], [self.values[index] for index in kept])
 
 
 def columns(metrics: Metrics) -> dict[str, Column]:
-    """All metrics, in the order in which they first appeared. There may be millions of values."""
-    found: dict[str, Column] = {}
+    """The columns of all metrics, in the order of their first appearance. There may be millions of values."""
+    columns_by_name: dict[str, Column] = {}
     for report in metrics.reports:
         step = report.step
         for name, value in report.values.items():
-            column = found.get(name)
+            column = columns_by_name.get(name)
             if column is None:
-                column = found[name] = Column([], [])
+                column = columns_by_name[name] = Column([], [])
             column.steps.append(step)
             column.values.append(value)
-    return found
+    return columns_by_name
 
 
 def summarised(column: Column) -> Values:
-    """A metric in brief."""
-    good, number = column.finite, len(column.values)
+    """Summarize the values of a metric."""
+    finite, number = column.finite, len(column.values)
 
     def point(value: float) -> Point:
-        return Point(good.steps[good.values.index(value)], value)
+        return Point(finite.steps[finite.values.index(value)], value)
 
     return Values(
         number=number,
         last=Point(column.steps[-1], column.values[-1]),
-        smallest=point(min(good.values)) if good.values else None,
-        largest=point(max(good.values)) if good.values else None,
-        odd=number - len(good.values),
+        smallest=point(min(finite.values)) if finite.values else None,
+        largest=point(max(finite.values)) if finite.values else None,
+        odd=number - len(finite.values),
         first_odd=next((one for one in map(Point, *column) if not math.isfinite(one.value)), None)
-        if len(good.values) < number
+        if len(finite.values) < number
         else None,
     )
 
 
 def _seconds(member: MemberStatus, at: float) -> float | None:
-    """What its attempts took together: not the hours or days between two submissions."""
+    """The time of all attempts together, without the hours or days between submissions."""
     known = [seconds for attempt in member.attempts if (seconds := attempt.seconds(at)) is not None]
     return sum(known) if known else None

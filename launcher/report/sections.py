@@ -1,4 +1,4 @@
-"""The parts of a page as rows of words: what is asked for, what happened, and what it came to. Pure."""
+"""The parts of a page as rows of text: the request, what happened, and the results. Pure."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ from castoff.launcher.runs.states import members_words, why
 from castoff.launcher.text.words import brief
 
 _LINES = 500
-"""Of a job file or a script's head."""
+"""The maximum number of lines shown of a job file or a script's head."""
 
 FIRST_ROWS = 20
-"""Rows of a table that are not folded."""
+"""The number of rows of a table that are shown unfolded."""
 
 _LINED = 40
-"""Members that have a line each in the timeline; more are counted."""
+"""The maximum number of members with a line each in the timeline; of more, the number in each
+phase is shown.
+"""
 
 
 class Line(NamedTuple):
@@ -45,17 +47,17 @@ class Line(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """The timeline: its lines, or how many members were in which phase."""
+    """The timeline: a line for each member, or a census, which counts the members in each phase."""
 
     begin: Cell
     end: Cell
     lines: Sequence[Line]
     most: int = 0
-    """Of a census: the most members at a time; 0: it is none."""
+    """The largest number of members at a time in a census; 0: it is not a census."""
 
 
 class Shown(NamedTuple):
-    """A plot, and the same in words."""
+    """A plot, and a table of its values."""
 
     title: str
     curves: Sequence[Curve]
@@ -89,15 +91,17 @@ def sections(facts: RunFacts, moments: Moments) -> dict[str, Any]:
 
 
 def plot(one: Plot, facts: RunFacts) -> Shown:
-    """A plot, with its values for those who do not see it."""
+    """A plot with a table of its values, for people who cannot see it."""
     rows = []
     for curve in one.curves:
         name = facts.rule.metric if facts.is_array and facts.rule else curve.label
         largest = facts.rule.largest if facts.rule and name == facts.rule.metric else larger_is_better(name)
-        held = curve.values
-        point = held.best(largest=largest) if largest is not None else None
-        cells = (curve.label, _value(held.last), _value(point))
-        rows.append((*cells, *map(_value, (held.smallest, held.largest)), f"{held.number - held.odd:,}"))
+        values = curve.values
+        point = values.best(largest=largest) if largest is not None else None
+        cells = (curve.label, _value(values.last), _value(point))
+        rows.append(
+            (*cells, *map(_value, (values.smallest, values.largest)), f"{values.number - values.odd:,}")
+        )
     headings = ("curve", "last", "best", "smallest", "largest", "points")
     words = table(f"Values of {one.title}", headings, rows, *headings[1:])
     return Shown(one.title, one.curves, words, any(curve.thinned for curve in one.curves))
@@ -108,18 +112,20 @@ def _value(point: Point | None) -> str:
 
 
 def _odd(facts: RunFacts) -> Table | None:
-    """Metrics of which some values are not finite, which no plot can show; an array's members say so."""
+    """Metrics with values that are not finite, which no plot can show; None for arrays."""
     if facts.is_array:
         return None
-    found = facts.members[0].result.metrics.items()
+    metrics = facts.members[0].result.metrics.items()
     rows = [
-        (name, _value(held.first_odd), f"{held.odd:,} of {held.number:,}") for name, held in found if held.odd
+        (name, _value(values.first_odd), f"{values.odd:,} of {values.number:,}")
+        for name, values in metrics
+        if values.odd
     ]
     headings = ("metric", "first", "values")
     return table("Values that are not finite numbers", headings, rows, *headings[1:]) if rows else None
 
 
-# What stands at the top
+# The summary at the top
 
 
 def _summary(facts: RunFacts) -> Iterator[tuple[str, str]]:
@@ -192,7 +198,7 @@ def _nodes(count: int) -> str:
 
 
 def _phases(facts: RunFacts) -> list[list[Any]]:
-    """The phases of each member, those of its attempts one after the other."""
+    """The phases of each member: those of all its attempts in order."""
     return [
         [
             *(phase for attempt in member.attempts for phase in attempt.phases),
@@ -207,15 +213,15 @@ def _sums(facts: RunFacts) -> dict[str, float]:
 
 
 def _strip(facts: RunFacts, moments: Moments) -> Strip | None:
-    """The timeline; None: nothing has taken a second."""
+    """The timeline; None if no phase took a second."""
     some = _phases(facts)
     whole = timeline.span(some, facts.at)
     if whole is None or not _sums(facts):
         return None
     ends = moments.date(whole.begin), moments.date(whole.end)
     if len(some) > _LINED:
-        found, most = timeline.census(some, whole, facts.at)
-        return Strip(*ends, [Line("members", f"at most {most} members at a time", found)], most)
+        stacked, most = timeline.census(some, whole, facts.at)
+        return Strip(*ends, [Line("members", f"at most {most} members at a time", stacked)], most)
     lines = [
         Line(
             f"member {one.result.member}" if facts.is_array else "",
@@ -228,7 +234,7 @@ def _strip(facts: RunFacts, moments: Moments) -> Strip | None:
 
 
 def _attempts(facts: RunFacts, moments: Moments) -> Table | None:
-    """The attempts of a run that is not an array; of one the members' table says enough."""
+    """The attempts of a run; None for arrays, whose table of members has enough."""
     if facts.is_array or not facts.members[0].attempts:
         return None
     rows = [_attempt(attempt, facts, moments) for attempt in facts.members[0].attempts]
@@ -252,15 +258,15 @@ def _attempt(one: AttemptFacts, facts: RunFacts, moments: Moments) -> Sequence[C
     )
 
 
-# Where it ran, and what it used
+# Hosts, cores and devices
 
 
 def _placements(facts: RunFacts) -> Iterator[Table]:
-    """The hosts of attempts, each list of hosts once."""
-    found: dict[tuple[HostRanks, ...], list[int]] = {}
+    """The hosts of attempts; attempts on the same hosts share a table."""
+    attempts_on: dict[tuple[HostRanks, ...], list[int]] = {}
     for one in (attempt for member in facts.members for attempt in member.attempts if attempt.hosts):
-        found.setdefault(tuple(one.hosts), []).append(one.status.attempt)
-    for hosts, attempts in found.items():
+        attempts_on.setdefault(tuple(one.hosts), []).append(one.status.attempt)
+    for hosts, attempts in attempts_on.items():
         numbers = f"attempt{'s' * (len(attempts) > 1)} {cpulist(attempts)}"
         rows = [(str(number), one.host, _ranks(one.ranks)) for number, one in enumerate(hosts)]
         yield table(f"Hosts of {numbers}", ("node", "host", "ranks"), rows, "node")
@@ -271,7 +277,7 @@ def _ranks(ranks: range | None) -> str:
 
 
 def _local_ranks(facts: RunFacts) -> Table | None:
-    """Cores and devices of each local rank, as planned; None: castoff does not choose them."""
+    """The planned cores and devices of each local rank; None if castoff does not choose them."""
     plan = facts.plan
     if plan is None or not (plan.cpu_lists or plan.devices.per_rank):
         return None
@@ -298,9 +304,9 @@ def _code(facts: RunFacts) -> Iterator[tuple[str, str]]:
             yield "Branch", code.branch or "none"
         if code.remote:
             yield "Remote", code.remote
-        for name, held in (("Changed files", code.changed), ("New files", code.untracked)):
-            if held.count:
-                yield name, f"{held.count}: {', '.join(held.first[:10])}{' …' if held.count > 10 else ''}"
+        for name, files in (("Changed files", code.changed), ("New files", code.untracked)):
+            if files.count:
+                yield name, f"{files.count}: {', '.join(files.first[:10])}{' …' if files.count > 10 else ''}"
         if code.diff_bytes:
             yield "Differences", "code.diff in the run directory"
         if code.castoff:
@@ -319,11 +325,11 @@ def _packages(versions: Mapping[str, str]) -> Table | None:
 
 
 def _parameters(facts: RunFacts) -> Table | None:
-    """What the program was started with; an array's members say in their own table where they differ."""
+    """The program's parameters; for arrays only those that all members share."""
     if facts.is_array:
-        found = facts.metrics.parameters
+        parameters = facts.metrics.parameters
         paths = set(differing([member.result for member in facts.members]))
-        rows = [(path, value_words(value)) for path, value in found.items() if path not in paths]
+        rows = [(path, value_words(value)) for path, value in parameters.items() if path not in paths]
     else:
         rows = [(path, value_words(value)) for path, value in facts.metrics.parameters.items()]
     caption = "Parameters that all members share" if facts.is_array else "Parameters"

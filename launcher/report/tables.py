@@ -1,4 +1,4 @@
-"""The tables of a page: an array's members side by side, and what jobs used of what they had. Pure."""
+"""Tables of a page: an array's members side by side, and the resources that jobs used. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from castoff.launcher.runs.records import Usage
 from castoff.launcher.text.words import brief, size_words
 
 _FURTHER = 8
-"""Metrics of members that are shown beside the one that decides."""
+"""The maximum number of metrics that are shown besides the deciding one."""
 
 
 def members(facts: RunFacts) -> Table | None:
@@ -37,17 +37,19 @@ def members(facts: RunFacts) -> Table | None:
     for one in ranked(results, rule):
         values: Sequence[str] = ()
         if rule is not None:
-            point, held = best(one, rule), one.metrics.get(rule.metric)
-            place = (f"{point.value:.6g}", step_words(point.step)) if point else ("", "")
-            values = (*place, f"{held.last.value:.6g}" if held else "")
+            point, summary = best(one, rule), one.metrics.get(rule.metric)
+            best_cells = (f"{point.value:.6g}", step_words(point.step)) if point else ("", "")
+            values = (*best_cells, f"{summary.last.value:.6g}" if summary else "")
         took = "" if one.seconds is None else brief(one.seconds)
-        own = [value_words(one.parameters.get(path)) for path in paths]
-        rows.append((str(one.member), *own, *values, ended(one.state), str(one.attempts), took, one.why))
+        parameters = [value_words(one.parameters.get(path)) for path in paths]
+        rows.append(
+            (str(one.member), *parameters, *values, ended(one.state), str(one.attempts), took, one.why)
+        )
     return table("Members, best first", headings, rows, *metric, "attempts", "took")
 
 
 def further(facts: RunFacts) -> Table | None:
-    """Other metrics of an array's members: first those whose names say which values are better."""
+    """Other metrics of an array's members; those whose names show which values are better come first."""
     if not facts.is_array or facts.rule is None:
         return None
     results = ranked([member.result for member in facts.members], facts.rule)
@@ -64,22 +66,22 @@ def further(facts: RunFacts) -> Table | None:
 
 
 def _best_and_last(one: Result, name: str) -> tuple[str, str]:
-    """Cells of a metric; where its name does not say what is better, only the last value."""
-    held, largest = one.metrics.get(name), larger_is_better(name)
-    if held is None:
+    """A metric's best and last value; only the last if the name does not show which is better."""
+    values, largest = one.metrics.get(name), larger_is_better(name)
+    if values is None:
         return "", ""
-    point = None if largest is None else held.best(largest=largest)
-    return f"{point.value:.6g}" if point else "", f"{held.last.value:.6g}"
+    point = None if largest is None else values.best(largest=largest)
+    return f"{point.value:.6g}" if point else "", f"{values.last.value:.6g}"
 
 
 class Use(NamedTuple):
-    """What one job used, or several together. None: it is not known."""
+    """What one job or several jobs together used. None: not known."""
 
     elapsed: float | None
     """In seconds."""
     cpus: int | None
     cpu_use: float | None
-    """The part of their CPUs' time in which they computed."""
+    """The fraction of the CPUs' time in which they computed."""
     memory: int | None
     """In bytes."""
     memory_requested: int | None
@@ -88,9 +90,9 @@ class Use(NamedTuple):
 
 
 def resources(facts: RunFacts) -> Table | None:
-    """What jobs used of what they had; of several, what they come to together first."""
+    """The resources that each job used and had, after those of all jobs together if there are several."""
     used = [
-        # `1.0` would read as a number in a table of numbers.
+        # Not `1.0`, which looks like a number in a table of numbers.
         (
             f"member {member.result.member}, attempt {attempt.status.attempt}"
             if facts.is_array
@@ -111,7 +113,7 @@ def resources(facts: RunFacts) -> Table | None:
 
 
 def misses_ranks(facts: RunFacts) -> bool:
-    """Whether what reports the resources may not see all ranks, as PBS without its cgroups hook."""
+    """Whether the numbers may leave out ranks, as those of PBS without its cgroups hook may."""
     return any(
         attempt.usage and attempt.usage.source == "qstat"
         for member in facts.members
@@ -120,12 +122,14 @@ def misses_ranks(facts: RunFacts) -> bool:
 
 
 def together(used: Sequence[Usage]) -> Use:
-    """What jobs used: the sum of their times, the most memory, and means by time of the rest where known."""
+    """Add up what jobs used: the sum of their times, the largest memory, and time-weighted
+    means of the rest.
+    """
     elapsed = [one.elapsed for one in used if one.elapsed is not None]
-    had = [(one.elapsed, one.cpus, one.cpu_seconds) for one in used if one.elapsed and one.cpus]
-    cpus = _mean((time, count) for time, count, _ in had)
+    jobs = [(one.elapsed, one.cpus, one.cpu_seconds) for one in used if one.elapsed and one.cpus]
+    cpus = _mean((time, count) for time, count, _ in jobs)
     computed = [
-        (time * count, seconds / (time * count)) for time, count, seconds in had if seconds is not None
+        (time * count, seconds / (time * count)) for time, count, seconds in jobs if seconds is not None
     ]
     busy = ((one.elapsed or 1.0, one.device_utilization) for one in used)
     fullest = max(used, key=lambda one: one.memory or 0)
@@ -141,9 +145,11 @@ def together(used: Sequence[Usage]) -> Use:
 
 
 def _mean(parts: Iterable[tuple[float, float]]) -> float | None:
-    """The mean of values by their weights; None: there are none."""
-    held = [*parts]
-    return sum(weight * value for weight, value in held) / sum(weight for weight, _ in held) if held else None
+    """The weighted mean of (weight, value) pairs; None if there are none."""
+    pairs = [*parts]
+    return (
+        sum(weight * value for weight, value in pairs) / sum(weight for weight, _ in pairs) if pairs else None
+    )
 
 
 def _row(words: str, use: Use) -> Sequence[str]:

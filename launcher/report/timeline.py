@@ -1,4 +1,4 @@
-"""When attempts waited, started and ran, as bars between 0 and 1000. Pure."""
+"""When attempts waited, started and ran, as bars between 0 and `WIDTH`. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from castoff.launcher.text.words import brief
 ORDER = (QUEUED, SETUP, START_UP, RUNNING)
 
 MARK = "mark"
-"""What a bar between two attempts is."""
+"""The kind of a bar that marks the beginning of another attempt."""
 
 WIDTH = 1000.0
 
 _MARKED = 30
-"""Marks that a line can hold without hiding what it shows."""
+"""The maximum number of marks in a line; more would hide its bars."""
 
 _BINS = 125
-"""Columns of a census."""
+"""The number of columns of a census."""
 
 
 class Bar(NamedTuple):
-    """A part of a line; `y` and `height` are of the line's own, 0 to 100."""
+    """A part of a line; `y` and `height` are percentages of the line's height."""
 
     kind: str
     x: float
@@ -33,75 +33,75 @@ class Bar(NamedTuple):
 
 
 class Span(NamedTuple):
-    """From when to when a timeline is, in seconds since the epoch."""
+    """The beginning and end of a timeline, in seconds since the epoch."""
 
     begin: float
     end: float
 
 
 def span(some: Iterable[Sequence[Phase]], at: float) -> Span | None:
-    """The time of all phases; `at`: now, for those that last. None: there are none."""
-    found = [one for each in some for one in each]
-    if not found:
+    """The span of all phases; `at`: the end of those that still last. None if there are none."""
+    phases = [phase for member in some for phase in member]
+    if not phases:
         return None
-    begin = min(one.start for one in found)
-    end = max(at if one.end is None else one.end for one in found)
+    begin = min(phase.start for phase in phases)
+    end = max(at if phase.end is None else phase.end for phase in phases)
     return Span(begin, max(end, begin + 1.0))
 
 
 def bars(some: Sequence[Phase], whole: Span, at: float) -> list[Bar]:
-    """Phases as bars of one line, each wide enough to be seen, and a mark where a few attempts begin."""
+    """Phases as bars of one line, each wide enough to be seen, with marks where a few attempts begin."""
     scale = WIDTH / (whole.end - whole.begin)
-    found: list[Bar] = []
+    shown: list[Bar] = []
     marks: list[Bar] = []
-    place = -1
-    for one in some:
-        begin = round(min((one.start - whole.begin) * scale, WIDTH - 1.0), 1)
-        if ORDER.index(one.name) <= place:
+    index = -1
+    for phase in some:
+        begin = round(min((phase.start - whole.begin) * scale, WIDTH - 1.0), 1)
+        if ORDER.index(phase.name) <= index:
             marks.append(Bar(MARK, begin, 2.0))
-        place = ORDER.index(one.name)
-        if one.seconds(at) > 0:
-            found.append(Bar(one.name, begin, round(max(one.seconds(at) * scale, 1.0), 1)))
-    return [*found, *(marks if len(marks) <= _MARKED else ())]
+        index = ORDER.index(phase.name)
+        if phase.seconds(at) > 0:
+            shown.append(Bar(phase.name, begin, round(max(phase.seconds(at) * scale, 1.0), 1)))
+    return [*shown, *(marks if len(marks) <= _MARKED else ())]
 
 
 def census(some: Sequence[Sequence[Phase]], whole: Span, at: float) -> tuple[list[Bar], int]:
-    """How many members were in each phase over the time, as stacked bars; and the most at a time."""
+    """The number of members in each phase over time, as stacked bars, and the largest number at a time."""
     width = (whole.end - whole.begin) / _BINS
     counts = [dict.fromkeys(ORDER, 0) for _ in range(_BINS)]
-    for one in (one for each in some for one in each):
-        end = at if one.end is None else one.end
-        first = int((one.start - whole.begin) / width)
+    for phase in (phase for member in some for phase in member):
+        end = at if phase.end is None else phase.end
+        first = int((phase.start - whole.begin) / width)
         for column in range(max(first, 0), _BINS):
             middle = whole.begin + (column + 0.5) * width
             if middle >= end:
                 break
-            if middle >= one.start:
-                counts[column][one.name] += 1
+            if middle >= phase.start:
+                counts[column][phase.name] += 1
     most = max(sum(count.values()) for count in counts)
-    found = []
-    for column, held in enumerate(counts):
+    stacked = []
+    for column, numbers in enumerate(counts):
         top = 100.0
         for kind in reversed(ORDER):
-            height = held[kind] * 100.0 / max(most, 1)
+            height = numbers[kind] * 100.0 / max(most, 1)
             top -= height
             if height:
-                found.append(
+                stacked.append(
                     Bar(kind, column * WIDTH / _BINS, WIDTH / _BINS, round(top, 2), round(height, 2))
                 )
-    return found, most
+    return stacked, most
 
 
 def sums(some: Iterable[Sequence[Phase]], at: float) -> dict[str, float]:
-    """The seconds of each phase, of all attempts together; those that never took any are left out."""
-    found = dict.fromkeys(ORDER, 0.0)
-    for one in (one for each in some for one in each):
-        found[one.name] += one.seconds(at)
-    return {name: seconds for name, seconds in found.items() if seconds}
+    """The seconds of each phase, over all attempts, without phases that took none."""
+    seconds_of = dict.fromkeys(ORDER, 0.0)
+    for phase in (phase for member in some for phase in member):
+        seconds_of[phase.name] += phase.seconds(at)
+    return {name: seconds for name, seconds in seconds_of.items() if seconds}
 
 
 def words(some: Sequence[Phase], at: float) -> str:
     """Phases in words: `queued 3m, setup 5s, running 2h05m so far`."""
     return ", ".join(
-        f"{one.name} {brief(one.seconds(at))}{' so far' if one.end is None else ''}" for one in some
+        f"{phase.name} {brief(phase.seconds(at))}{' so far' if phase.end is None else ''}" for phase in some
     )
