@@ -1,1 +1,1 @@
-"""The live screen of `castoff top`: what is looked at, how it is laid out, and the keys."""
+"""The live screen of `castoff top`: reading runs, laying them out, and the keys."""

@@ -1,4 +1,4 @@
-"""The application: its screens show what a `Looker` has seen, and keys act on the chosen run."""
+"""The application: its screens show what a `Looker` has read, and keys act on the chosen run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from castoff.launcher.screen.widgets import Help, Question
 from castoff.launcher.submission.cancel import end, stop
 
 _TICK = 0.25
-"""Seconds between two looks at what the looker has seen."""
+"""Seconds between two updates of the screen from the looker."""
 
 _HELP = """\
 ↑ ↓ PgUp PgDn  choose a run
@@ -72,38 +72,38 @@ class TopApp(App[int]):
         super().__init__(ansi_color=True)
         self.looker = looker
         self.message = ""
-        """What the last action came to."""
+        """The result of the last action."""
         self._said: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
         self._busy: set[str] = set()
-        """What is under way, in words."""
+        """The actions that are not finished, in words."""
         self._warned = False
         self._shown: tuple[object, ...] = ()
 
     def on_mount(self) -> None:
-        """Begin."""
-        for number in (signal.SIGTERM, signal.SIGHUP):  # the terminal should be left as it was
+        """Start reading runs."""
+        for number in (signal.SIGTERM, signal.SIGHUP):  # exit in order, which restores the terminal
             asyncio.get_running_loop().add_signal_handler(number, self.exit, 128 + number)
         self.push_screen(RunsScreen(self, self.looker))
         self.looker.start()
         self.set_interval(_TICK, self.tick)
 
     def on_unmount(self) -> None:
-        """Look no more."""
+        """Stop reading runs."""
         self.looker.stop()
 
     def tick(self) -> None:
-        """Show what is new."""
+        """Show new results."""
         while not self._said.empty():
             words, self.message = self._said.get()
             self._busy.discard(words)
             self.looker.look_now()
-        what = (self.looker.seen, int(time.time()), self.message, self.screen)
-        if what != self._shown and isinstance(self.screen, RunsScreen | RunScreen):
-            self._shown = what
+        state = (self.looker.seen, int(time.time()), self.message, self.screen)
+        if state != self._shown and isinstance(self.screen, RunsScreen | RunScreen):
+            self._shown = state
             self.screen.show()
 
     def notices(self) -> list[str]:
-        """What a person should know now, the most pressing first."""
+        """Notices for the user, the most urgent first."""
         lasts, silence = self.looker.look_lasts(), self.looker.unanswered()
         slow = f"reading the files of runs has taken {lasts:.0f} s so far: a file system may hang"
         return [*([slow] if lasts > _LATE else []), *([silence] if silence else []), *self.looker.seen.notes]
@@ -121,7 +121,7 @@ class TopApp(App[int]):
     # Keys
 
     def action_leave(self) -> None:
-        """Quit; while something is under way, only if the key comes twice."""
+        """Quit; while an action is not finished, only at the second press of the key."""
         if self._busy and not self._warned:
             self._warned = True
             self.message = f"{', '.join(sorted(self._busy))}: not finished; q again quits without waiting"
@@ -129,7 +129,7 @@ class TopApp(App[int]):
         self.exit(0)
 
     def action_interrupt(self) -> None:
-        """Quit as other verbs do."""
+        """Quit with code 130, as other verbs do at Ctrl-C."""
         self.exit(130)
 
     def action_help(self) -> None:
@@ -144,14 +144,14 @@ class TopApp(App[int]):
             self._step_aside(lambda: show_logs(path, over=over, member=member))
 
     def action_shell(self) -> None:
-        """Open a shell beside the chosen run."""
+        """Open a shell next to the chosen run's ranks."""
         item, member = self._chosen()
         if item is not None:
             path = item.path
             self._step_aside(lambda: open_shell(path, member=member))
 
     def action_stop_run(self) -> None:
-        """Ask the chosen run to stop, if the reader means it."""
+        """Ask the chosen run to stop, after the user has confirmed it."""
         item, _ = self._chosen()
         if item is None:
             return
@@ -159,7 +159,7 @@ class TopApp(App[int]):
         self._act(item, "stopping", text, _stopped)
 
     def action_cancel_run(self) -> None:
-        """Cancel the chosen run, if the reader means it."""
+        """Cancel the chosen run, after the user has confirmed it."""
         item, _ = self._chosen()
         if item is None:
             return
@@ -171,7 +171,7 @@ class TopApp(App[int]):
         return screen.chosen() if isinstance(screen, RunsScreen | RunScreen) else (None, None)
 
     def _act(self, item: Item, verb: str, question: str, work: Callable[[RunDirectory], str]) -> None:
-        """Do something to a run in a thread, once the reader has said yes; the screen lives on."""
+        """Ask the user, then do something to a run in a thread, while the screen stays responsive."""
         if item.row.summary.state == "ended":
             self.message = f"{item.row.entry.id} is over already"
             return
@@ -180,10 +180,10 @@ class TopApp(App[int]):
 
         def do() -> None:
             try:
-                said = work(item.row.run)
+                result = work(item.row.run)
             except (CastoffError, OSError) as error:
-                said = str(error)
-            self._said.put((words, f"{name}: {' '.join(said.split())}"))
+                result = str(error)
+            self._said.put((words, f"{name}: {' '.join(result.split())}"))
 
         def answered(yes: bool | None) -> None:
             if yes and words not in self._busy:
@@ -195,7 +195,9 @@ class TopApp(App[int]):
         self.push_screen(Question(question), answered)
 
     def _step_aside(self, work: Callable[[], int]) -> None:
-        """Leave the terminal to another command, which gives its exit code."""
+        """Suspend the screen while another command uses the terminal. `work` returns the
+        command's exit code.
+        """
         try:
             with self.suspend():
                 code = work()
@@ -209,7 +211,7 @@ class TopApp(App[int]):
 
 
 _LATE = 15.0
-"""Seconds that a look at files may take before a person should know."""
+"""Seconds of reading files after which a notice appears."""
 
 
 def _stopped(run: RunDirectory) -> str:
@@ -222,5 +224,5 @@ def _cancelled(run: RunDirectory) -> str:
     (request,) = end([run])
     if request.problem:
         return request.problem
-    now = request.after
-    return f"{now.state}, {now.ending}" if now and now.ending else "cancelled"
+    status = request.after
+    return f"{status.state}, {status.ending}" if status and status.ending else "cancelled"

@@ -1,4 +1,4 @@
-"""castoff's own verbs, as they are run on the terminal while the screen steps aside."""
+"""castoff's verbs as commands that use the terminal while the screen is suspended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BY_PAGER = '"$@" 2>&1 | '
 _INTERRUPTED = 130
 
 ENDED_FROM_OUTSIDE = (128 + signal.SIGHUP, 128 + signal.SIGTERM)
-"""Codes of a command to which such a signal was passed on, because this process had got it."""
+"""Exit codes of a command to which this process passed on a SIGHUP or SIGTERM."""
 
 
 def castoff_command(*words: str) -> list[str]:
@@ -23,18 +23,18 @@ def castoff_command(*words: str) -> list[str]:
 
 
 def pager(environ: Mapping[str, str]) -> str | None:
-    """What shows a long text: PAGER, else less; None: nothing does, or `PAGER=cat` says so."""
+    """The command that shows long texts: PAGER, else less; None if there is none, or if PAGER is cat."""
     chosen = environ.get("PAGER") or ("less" if shutil.which("less") else "cat")
     return None if chosen == "cat" else chosen
 
 
 def show_logs(run: str, *, over: bool, member: int | None) -> int:
-    """Show a run's logs by a pager; those of a run that is not over are followed until it is, or Ctrl-C.
+    """Show a run's logs in a pager; if the run is not over, follow them until it is, or until Ctrl-C.
 
-    Returns the exit code of what has shown them.
+    Returns the exit code of the command that shows them.
 
     Raises:
-        CastoffError: nothing can be started.
+        CastoffError: the command cannot be started.
     """
     words = castoff_command("logs", *([] if over else ["-f"]), *_of_member(member), run)
     through = pager(os.environ) if over else None
@@ -45,10 +45,10 @@ def show_logs(run: str, *, over: bool, member: int | None) -> int:
 
 
 def open_shell(run: str, *, member: int | None) -> int:
-    """Open a shell beside a run's ranks, wait until it ends, and return its exit code.
+    """Open a shell next to a run's ranks, wait for its end, and return its exit code.
 
     Raises:
-        CastoffError: nothing can be started.
+        CastoffError: the command cannot be started.
     """
     return _run(castoff_command("shell", *_of_member(member), run), silent=(0, _INTERRUPTED))
 
@@ -58,7 +58,7 @@ def _of_member(member: int | None) -> list[str]:
 
 
 def _run(words: list[str], *, silent: Sequence[int]) -> int:
-    """Run a command; unless it ends with a `silent` code, what it wrote stays until a person has read it."""
+    """Run a command. Its output stays until the user presses Enter, unless it ends with a `silent` code."""
     code = run_attached(words, os.environ).code
     if code not in (*silent, *ENDED_FROM_OUTSIDE):
         try:

@@ -1,4 +1,4 @@
-"""All that is shown of one run: read from its directory, as of now."""
+"""Reads all that the screen shows of one run from its directory."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from castoff.launcher.runs.states import FAILED, AttemptStatus, MemberStatus, Ru
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 
 _LAST = 40
-"""Lines at the end of a log that are read."""
+"""Number of lines that are read at the end of a log."""
 
 
 class Excerpt(NamedTuple):
     """The last lines of a log."""
 
     title: str
-    """Whose they are."""
+    """Whose lines they are."""
     lines: Sequence[str] = ()
 
 
 class Detail(NamedTuple):
-    """One run, and one of its members."""
+    """A run, and one of its members."""
 
     status: RunStatus
     member: MemberStatus
     progress: Progress
     phases: Sequence[Phase] = ()
-    """Of the member's newest attempt."""
+    """The phases of the member's newest attempt."""
     hosts: Sequence[HostRanks] = ()
     excerpt: Excerpt = Excerpt("")
     trouble: str | None = None
-    """Why something of it could not be read."""
+    """Why some of the files could not be read."""
 
     @property
     def attempt(self) -> AttemptStatus | None:
@@ -51,43 +51,43 @@ class Detail(NamedTuple):
 
 
 def detail_of(now: RunStatus, member: int | None, progress: Callable[[str, float, int], Progress]) -> Detail:
-    """All that is shown of a run's member; None: of the one that matters most.
+    """Read the details of a run's member; None: the most interesting one.
 
-    `progress` reads what a member has reported since a time.
+    `progress` reads a member's reports since a time.
     """
     chosen = chosen_member(now, member)
     try:
         run = RunDirectory(Path(now.directory))
-    except CastoffError as error:  # it was there a moment ago, and now others may write to it
+    except CastoffError as error:  # since the last look, others have become able to write to it
         return Detail(now, chosen, Progress(), trouble=str(error))
     attempt = chosen.attempts[-1] if chosen.attempts else None
     if attempt is None:
         queued = waiting(run, chosen)
         return Detail(now, chosen, Progress(), [queued] if queued else [])
-    found = Detail(now, chosen, progress(now.directory, attempt.started or 0.0, chosen.member))
+    detail = Detail(now, chosen, progress(now.directory, attempt.started or 0.0, chosen.member))
     try:
-        return found._replace(
+        return detail._replace(
             phases=phases(run, now, chosen, attempt),
             hosts=hosts(run, chosen.member, attempt.attempt),
             excerpt=_excerpt(run, chosen.member, attempt),
         )
     except (CastoffError, OSError) as error:
-        return found._replace(trouble=str(error))
+        return detail._replace(trouble=str(error))
 
 
 def chosen_member(now: RunStatus, number: int | None) -> MemberStatus:
-    """The member of that number; else the first that failed, else the first that runs, else the first."""
+    """The member with this number; else the first that failed, the first that is running, or the first."""
     tests: list[Callable[[MemberStatus], bool]] = [
         lambda one: one.member == number,
         lambda one: one.ending in FAILED,
         lambda one: one.state == "running",
     ]
-    found = (next(filter(test, now.members), None) for test in tests)
-    return next(filter(None, found), now.members[0])
+    members = (next(filter(test, now.members), None) for test in tests)
+    return next(filter(None, members), now.members[0])
 
 
 def _excerpt(run: RunDirectory, member: int, attempt: AttemptStatus) -> Excerpt:
-    """What says why a rank or setup failed; else the end of rank 0's log."""
+    """The lines that show why a rank or setup failed; else the end of rank 0's log."""
     if attempt.failure is not None and (failed := failed_rank(run, member, attempt)):
         return Excerpt(failure_words(attempt.failure), _texts(failed.excerpt()))
     if printed := script_output(run, member, attempt):
@@ -107,7 +107,7 @@ def _end_of(path: Path) -> list[str]:
 
 
 def _texts(lines: Sequence[bytes]) -> list[str]:
-    """Lines without what does more to a terminal than show text."""
+    """Lines without colours, control sequences and empty lines."""
     harmless = (for_terminal(line).decode(errors="replace") for line in lines)
     plain = (_COLOUR.sub("", line).expandtabs() for line in harmless)
     return [line for line in plain if line.strip()]

@@ -1,4 +1,4 @@
-"""The list of runs as lines of text: which are shown, in which order, and what of each. Pure."""
+"""The list of runs as lines of text: which runs are shown, in which order, and their columns. Pure."""
 
 from __future__ import annotations
 
@@ -21,45 +21,45 @@ FILTERS: Mapping[str, Callable[[RunSummary], bool]] = {
     "active": lambda summary: not summary.over,
     "failed": lambda summary: summary.ending in FAILED,
 }
-"""Which runs are shown, by the filter's name, in the order in which a key changes it."""
+"""The filters by name, in the order in which the key `f` selects them."""
 
 _HEADINGS = ("run", "state", "progress", "loss", "left", "age")
 _DISPENSABLE = ("age", "loss", "left")
-"""What a narrow screen goes without."""
+"""Columns that a narrow screen omits, the first one first."""
 
 _FLEXIBLE = {"run": 12, "progress": 24}
-"""Characters of them that stay."""
+"""Columns that can be cut, and the minimum number of their characters."""
 
 _BAR = 8
 _BESIDE = 60
-"""Characters that the columns beside a run's id take."""
+"""The characters of all columns other than a run's id."""
 _ORDER = ("running", "pending", "unknown")
 _DATE = re.compile(r"-\d{8}-\d{6}-(?=\w+$)")
 
 
 class Item(NamedTuple):
-    """A run, and what is known of how far it is."""
+    """A run and its progress."""
 
     row: Row
     progress: Progress | None = None
     deadline: float | None = None
-    """When the walltime of its attempt is over, in seconds since the epoch."""
+    """When the walltime of its attempt ends, in seconds since the epoch."""
 
     @property
     def path(self) -> str:
-        """Its directory."""
+        """The run directory."""
         return self.row.entry.path
 
 
 def shown(items: Iterable[Item], filter_name: str, search: str) -> list[Item]:
-    """The runs that are shown: those that run first, then those that wait, the newest of each first."""
+    """Select the runs to show: running ones first, then waiting ones, the newest of each first."""
     wanted = FILTERS[filter_name]
-    found = [
+    selected = [
         item
         for item in items
         if wanted(item.row.summary) and search.casefold() in item.row.entry.id.casefold()
     ]
-    return sorted(found, key=lambda item: (_place(item.row.summary), -item.row.submitted))
+    return sorted(selected, key=lambda item: (_place(item.row.summary), -item.row.submitted))
 
 
 def _place(summary: RunSummary) -> int:
@@ -69,7 +69,7 @@ def _place(summary: RunSummary) -> int:
 
 
 def heading(items: Sequence[Item], filter_name: str, search: str, left_out: int) -> str:
-    """How many runs there are of each kind, and which are shown."""
+    """The number of runs in each state, and the filters that apply."""
     counts = Counter(item.row.summary.state for item in items)
     words = [f"{counts[state]} {state}" for state in (*_ORDER, "ended") if counts[state]]
     if left_out:
@@ -82,10 +82,10 @@ def heading(items: Sequence[Item], filter_name: str, search: str, left_out: int)
 
 
 def lines(items: Sequence[Item], now: float, width: int) -> list[Line]:
-    """The headings, and a line for each run, as wide as the screen."""
+    """The headings, and a line for each run, both `width` wide."""
     ids = [printable(item.row.entry.id) for item in items]
-    if max(map(len, ids), default=0) > width - _BESIDE:  # the age tells the date
-        ids = [_DATE.sub("…", one) for one in ids]
+    if max(map(len, ids), default=0) > width - _BESIDE:  # leave out the date, since the age is shown
+        ids = [_DATE.sub("…", run_id) for run_id in ids]
     rows = [_cells(item, now, name) for item, name in zip(items, ids, strict=True)]
     return table(_HEADINGS, rows, width, dispensable=_DISPENSABLE, flexible=_FLEXIBLE)
 
@@ -103,7 +103,7 @@ def _cells(item: Item, now: float, name: str) -> tuple[Cell, ...]:
 
 
 def _progress(words: RunWords) -> str:
-    """How far a run is, with a bar; instead of steps, why it waits, failed or is unknown."""
+    """The progress of a run, with a bar; or instead of steps, why it waits, failed or is unknown."""
     drawn = "" if words.part is None else f"{bar(words.part, _BAR)} "
     if words.members:
         return "; ".join(filter(None, (drawn + words.members, words.why)))
@@ -111,21 +111,21 @@ def _progress(words: RunWords) -> str:
 
 
 def steps_with_bar(steps: str, part: float | None, width: int) -> str:
-    """The steps, with a bar if their number is known."""
+    """The steps, with a bar if their total is known."""
     if part is None:
         return steps and f"step {steps}"
     return f"{bar(part, width)} {min(part, 1):4.0%} {steps}"
 
 
 def _loss_cell(loss: Metric | None) -> Cell:
-    """The newest loss; one that is not finite stands out."""
+    """The newest loss, highlighted if it is not finite."""
     if loss is None:
         return Cell("", right=True)
     return Cell(number(loss.value), "" if math.isfinite(loss.value) else "bold red", right=True)
 
 
 def _left(left: Left | None) -> str:
-    """The time that is left, in a narrow column: `wall` if the walltime ends it before its last step."""
+    """The time left, for a narrow column: with `wall` if the walltime ends before the last step."""
     if left is None:
         return ""
     return f"wall {brief(left.seconds)}" if left.is_walltime else brief(left.seconds)

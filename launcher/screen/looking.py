@@ -1,7 +1,7 @@
-"""Looks at runs again and again, in threads of its own: what they bring is the newest `Seen`.
+"""Reads the states of runs repeatedly, in its own threads, into the newest `Seen`.
 
-One thread reads files, the other asks schedulers: one that hangs for half a minute holds up nothing but the
-news of its own runs.
+One thread reads files, the other asks schedulers, so that a scheduler that hangs for half a minute delays
+only the states of its own runs.
 """
 
 from __future__ import annotations
@@ -27,48 +27,50 @@ from castoff.launcher.status.overview import Overview, Row
 from castoff.launcher.status.poller import LOOK_INTERVAL, Poller
 
 _SHARE = 20
-"""Times longer than a look takes, the next one waits at least."""
+"""The minimum pause after a look, as a multiple of its duration."""
 
 _READS = 1.0
-"""Seconds of a look for what programs report: a file of hundreds of megabytes takes several looks."""
+"""Seconds of a look in which programs' reports are read: a file of hundreds of megabytes takes
+several looks.
+"""
 
 _TURN = 0.05
-"""Seconds of that which every run has at least."""
+"""The minimum share of these seconds for each run."""
 
 _KEPT = 10_000
-"""Reports of a run that are kept."""
+"""The maximum number of a run's reports that are kept."""
 
 _FIRST_READS = 0.3
-"""Seconds of a look for the metrics of runs that are over, each of which is read once."""
+"""Seconds of a look in which metrics of runs that are over are read; each is read once."""
 
 NEWEST = 20
-"""Runs that are over and shown, unless all are wanted."""
+"""The number of runs that are over and shown, unless all are requested."""
 
 
 class Opened(NamedTuple):
-    """The run that is shown by itself."""
+    """The run whose details are shown."""
 
     path: str
     member: int | None = None
-    """None: the one that a reader most likely wants to see."""
+    """None: the most interesting member."""
 
 
 class Seen(NamedTuple):
-    """What the looks so far have brought."""
+    """The results of all looks so far."""
 
     items: Sequence[Item] = ()
     left_out: int = 0
-    """Runs that are over and not among them."""
+    """The number of runs that are over and not in `items`."""
     detail: Detail | None = None
-    """Of the run that is opened."""
+    """The details of the opened run."""
     notes: Sequence[str] = ()
-    """What a person should know."""
+    """Notices for the user."""
     time: float | None = None
-    """When the files were looked at, in seconds since the epoch; None: not yet."""
+    """When the files were read, in seconds since the epoch; None: not yet."""
 
 
 class _Answer(NamedTuple):
-    """What a scheduler has said of a run, when it had begun so often."""
+    """A scheduler's last answer about a run, and the number of the run's starts that it was for."""
 
     begun: int
     status: RunStatus
@@ -78,7 +80,7 @@ class Looker:
     """Keeps `seen` up to date from `start` to `stop`."""
 
     def __init__(self, index: Index, interval: float = LOOK_INTERVAL, poller: Poller | None = None):
-        """`interval`: seconds between two looks at files; `poller` knows when a scheduler is asked."""
+        """`interval`: seconds between two looks at files; `poller`: decides when a scheduler is asked."""
         self.seen = Seen()
         self.poller = poller or Poller()
         self._index = index
@@ -87,12 +89,12 @@ class Looker:
         self._everything = False
         self._readers: dict[str, MetricsReader] = {}
         self._give_up = 0.0
-        """When this look reads no more of what programs report, by `time.monotonic`."""
+        """When this look stops reading programs' reports, by `time.monotonic`."""
         self._behind = False
-        """Whether something of that was left to the next look."""
+        """Whether some reports were left to the next look."""
         self._over: dict[tuple[str, int], Progress] = {}
         self._reasons: dict[tuple[str, int], str | None] = {}
-        """Why runs failed, by the logs of their scripts."""
+        """Why runs failed, according to their scripts' logs."""
         self._answers: dict[str, _Answer] = {}
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._to_ask: Overview | None = None
@@ -102,41 +104,41 @@ class Looker:
         self._silence: str | None = None
         self._answered: float | None = None
 
-    # For the screen: each returns at once
+    # Methods for the screen, which return at once
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the threads."""
         for work in (self._look_again, self._ask_again):
             threading.Thread(target=work, daemon=True, name=work.__name__).start()
 
     def stop(self) -> None:
-        """Look no more; what is under way is left to itself."""
+        """Let the threads end after what they are doing, without waiting for them."""
         self._stopped.set()
         self._wake.set()
         with self._asks:
             self._asks.notify_all()
 
     def open(self, opened: Opened | None) -> None:
-        """Look also at all that is shown of one run, from now on."""
+        """Read the details of one run as well, from now on; None: of none."""
         self._opened = opened
         self._wake.set()
 
     def show_everything(self, everything: bool) -> None:
-        """Whether all runs that are over are wanted, or only the newest."""
+        """Set whether all runs that are over are shown, or only the newest."""
         self._everything = everything
         self._wake.set()
 
     def look_now(self) -> None:
-        """Look at once, as after something was done."""
+        """Look at once, because something has changed."""
         self._wake.set()
 
     def look_lasts(self) -> float:
-        """For how many seconds files are being read by now; 0: they are not."""
+        """Seconds for which the current look has been reading files; 0 if there is none."""
         begun = self._begun
         return 0.0 if begun is None else time.monotonic() - begun
 
     def unanswered(self) -> str | None:
-        """What to say of a scheduler that has not answered for a while; None: each has."""
+        """A notice about schedulers that have not answered for a while; None if all have."""
         words = [
             f"{title} has not answered for {seconds:.0f} s"
             for title, seconds in self.poller.unanswered().items()
@@ -168,34 +170,34 @@ class Looker:
         opened = self._opened
         self._give_up, self._behind = time.monotonic() + _READS, False
         overview = Overview(self._index, also=[opened.path] if opened else [])
-        known = dict(overview.statuses)
+        statuses = dict(overview.statuses)
         asking = {entry.path: self._last_known(entry.path, entry.begun) for entry, _ in overview.doubtful}
         rows = [row for row in overview.rows if row.entry.path not in asking]
         for entry, records in overview.doubtful:
             answer = asking[entry.path]
             rows.append(Row(entry, summary(answer) if answer else _not_yet(records.plan.site, entry.name)))
-        known |= {path: one for path, one in asking.items() if one is not None}
+        statuses |= {path: one for path, one in asking.items() if one is not None}
         self._hand_over(overview)
         chosen, left_out = _chosen(rows, None if self._everything else NEWEST)
-        items = self._items(chosen, known)
-        found = self._detail(opened, known) if opened else None
-        return Seen(items, left_out, found, [*overview.notes, *self._notes], time.time())
+        items = self._items(chosen, statuses)
+        detail = self._detail(opened, statuses) if opened else None
+        return Seen(items, left_out, detail, [*overview.notes, *self._notes], time.time())
 
     def _last_known(self, path: str, begun: int) -> RunStatus | None:
         answer = self._answers.get(path)
         return answer.status if answer and answer.begun == begun else None
 
-    def _items(self, rows: Sequence[Row], known: Mapping[str, RunStatus]) -> list[Item]:
+    def _items(self, rows: Sequence[Row], statuses: Mapping[str, RunStatus]) -> list[Item]:
         give_up = time.monotonic() + _FIRST_READS
-        found = []
+        items = []
         for row in rows:
-            path, now = row.entry.path, known.get(row.entry.path)
+            path, now = row.entry.path, statuses.get(row.entry.path)
             row = self._explained(row, now)
             if row.summary.members > 1:
-                found.append(Item(row, None, None))
+                items.append(Item(row, None, None))
             elif row.summary.state == "running":
                 progress = self._progress(path, _started(now) or 0.0)
-                found.append(Item(row, progress, deadline_of(now) if now else None))
+                items.append(Item(row, progress, deadline_of(now) if now else None))
             else:
                 key = (path, row.entry.begun)
                 if row.summary.over and key not in self._over and time.monotonic() < give_up:
@@ -203,11 +205,13 @@ class Looker:
                     if not self._readers[path].behind:
                         self._over[key] = progress
                         self._readers.pop(path)
-                found.append(Item(row, self._over.get(key)))
-        return found
+                items.append(Item(row, self._over.get(key)))
+        return items
 
     def _explained(self, row: Row, status: RunStatus | None) -> Row:
-        """A row that says why its run failed, if the log of its script alone knows: it is read once."""
+        """Add the reason of a failure to a row if only the log of the run's script has it. It
+        is read once.
+        """
         key = (row.entry.path, row.entry.begun)
         if row.summary.ending == "failed" and not row.summary.reason and key not in self._reasons:
             self._reasons[key] = explained(row.summary, row.entry.path, status).reason
@@ -215,10 +219,10 @@ class Looker:
         return row._replace(summary=msgspec.structs.replace(row.summary, reason=reason))
 
     def _progress(self, directory: str, since: float, member: int = 0) -> Progress:
-        """How far a member is; nothing is known where its files cannot be read, or are not read yet."""
+        """The progress of a member; empty if its files cannot be read, or not within this look."""
         name = f"{directory}/{member}" if member else directory
         reader = self._readers.setdefault(name, MetricsReader(_KEPT))
-        # Each gets its turn, also beside one that has much to read.
+        # Each run gets some time, even if another has much to read.
         give_up = max(self._give_up, time.monotonic() + _TURN)
         try:
             metrics = reader.look(metrics_files(RunDirectory(Path(directory)), member), give_up)
@@ -229,8 +233,8 @@ class Looker:
             return Progress()
         return progress_of(metrics, since)
 
-    def _detail(self, opened: Opened, known: Mapping[str, RunStatus]) -> Detail | None:
-        now = known.get(opened.path)
+    def _detail(self, opened: Opened, statuses: Mapping[str, RunStatus]) -> Detail | None:
+        now = statuses.get(opened.path)
         if now is None:
             return None
         return detail_of(now, opened.member, self._progress)
@@ -238,7 +242,7 @@ class Looker:
     # Schedulers
 
     def _hand_over(self, overview: Overview) -> None:
-        """Have the other thread ask about the runs whose records leave a doubt, unless it is still asking."""
+        """Have the other thread ask about the runs whose state the records leave in doubt."""
         if overview.doubtful:
             with self._asks:
                 self._to_ask = overview
@@ -262,11 +266,11 @@ class Looker:
         answers, silence = dict(self._answers), None
         for entry, records in overview.doubtful:
             now, last = overview.statuses[entry.path], answers.get(entry.path)
-            own_silence = self.poller.silence_on(records.run)
-            silence = own_silence or silence
-            if not (now.unsettled and last and own_silence):
+            why_unanswered = self.poller.silence_on(records.run)
+            silence = why_unanswered or silence
+            if not (now.unsettled and last and why_unanswered):
                 answers[entry.path] = _Answer(entry.begun, now)
-            # Else what was known of it is more than nothing.
+            # Otherwise, keep the last answer, which is better than none.
         self._silence, self._notes = silence, []
         if not self.poller.unanswered():
             self._answered, self._notes = time.monotonic(), list(overview.notes[before:])
@@ -276,7 +280,7 @@ class Looker:
 
 
 def _chosen(rows: Sequence[Row], newest: int | None) -> tuple[list[Row], int]:
-    """The runs whose directories are there, and how many that are over are left out."""
+    """The runs with directories, of which at most `newest` are over, and the number of those left out."""
     chosen, left_out, room = [], 0, newest
     for row in sorted(rows, key=lambda row: -row.entry.added):
         if row.summary.over and room == 0:
@@ -300,6 +304,6 @@ def _not_yet(site: str, name: str) -> RunSummary:
 
 
 def _started(now: RunStatus | None) -> float | None:
-    """When the newest attempt of a run without an array began."""
+    """When the newest attempt of the first member began."""
     attempts = now.members[0].attempts if now and now.members else []
     return attempts[-1].started if attempts else None

@@ -1,4 +1,4 @@
-"""One run as lines of text, for a screen of some width. Pure."""
+"""The details of a run as lines of text, for a screen of a given size. Pure."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from castoff.launcher.text.layout import (
 from castoff.launcher.text.words import brief, moment
 
 _ATTEMPTS = 5
-"""Attempts that are shown: the newest."""
+"""The number of newest attempts that are shown."""
 
 _HOSTS = 8
-"""Hosts that are named."""
+"""The maximum number of hosts that are named."""
 
 _METRICS = 24
-"""Other metrics that are shown."""
+"""The maximum number of metrics that are shown besides the loss."""
 
 _NAME = 10
-"""Characters of what a line begins with."""
+"""The width of the names at the beginning of lines."""
 
 _FEWEST_LINES = 8
-"""Lines of a log that are shown at least."""
+"""The minimum number of a log's lines that are shown."""
 
 
 def lines(detail: Detail, now: float, width: int, height: int) -> list[Line]:
-    """The page; as many of a log's last lines as fit the height, and some at least."""
-    found = [
+    """All lines, with as many of the log's last lines as fit the height, but at least `_FEWEST_LINES`."""
+    page = [
         *_head(detail, now, width),
         *_attempts(detail, now, width),
         *_fields("phases", [_phase(phase, now) for phase in detail.phases], width, " · "),
@@ -57,30 +57,30 @@ def lines(detail: Detail, now: float, width: int, height: int) -> list[Line]:
         *_progress(detail, now, width),
     ]
     if detail.trouble:
-        found += _fields("trouble", [detail.trouble], width)
+        page += _fields("trouble", [detail.trouble], width)
     if excerpt := detail.excerpt.lines:
         title = f"── {printable(detail.excerpt.title)} "
-        found.append([Span(cut(title, width).ljust(width, "─"), "dim")])
-        left = max(height - len(found), _FEWEST_LINES)
-        found += [[Span(cut(printable(line), width))] for line in excerpt[-left:]]
-    return found
+        page.append([Span(cut(title, width).ljust(width, "─"), "dim")])
+        left = max(height - len(page), _FEWEST_LINES)
+        page += [[Span(cut(printable(line), width))] for line in excerpt[-left:]]
+    return page
 
 
 def _fields(name: str, words: Sequence[str], width: int, between: str = " ", style: str = "") -> list[Line]:
-    """Words behind a name, on as many lines as they need; none where there are none."""
-    found: list[Line] = []
+    """A name, and words on as many lines as they need; no lines if there are no words."""
+    shown: list[Line] = []
     text = ""
     room = max(width - _NAME, 10)
     for word in [printable(word) for word in words if word]:
         joined = f"{text}{between}{word}" if text else word
         if text and len(joined) > room:
-            found.append(_field(name if not found else "", text, style))
+            shown.append(_field(name if not shown else "", text, style))
             joined = word
         while len(joined) > room:
-            found.append(_field(name if not found else "", joined[:room], style))
+            shown.append(_field(name if not shown else "", joined[:room], style))
             joined = joined[room:]
         text = joined
-    return [*found, _field(name if not found else "", text, style)] if text else found
+    return [*shown, _field(name if not shown else "", text, style)] if text else shown
 
 
 def _field(name: str, text: str, style: str) -> Line:
@@ -94,13 +94,13 @@ def _head(detail: Detail, now: float, width: int) -> Iterator[Line]:
     of_attempt = detail.attempt and " ".join(why(detail.attempt.failure, detail.attempt.reason))
     if run.reason and not (of_attempt and run.state == "ended"):
         yield from _fields("why", run.reason.split(), width)
-    if at := run.expected_start:
-        yield from _fields("starts", [start_words(at, now)], width)
+    if start := run.expected_start:
+        yield from _fields("starts", [start_words(start, now)], width)
     yield from _fields("site", [_site(run, now)], width)
     if is_array:
         yield from _fields("members", [members_words(run.counts)], width)
-        place = f"{member.member} of {run.members[0].member}-{run.members[-1].member}"
-        yield from _fields("member", [f"{place}: {member.word}; ← → show others"], width)
+        position = f"{member.member} of {run.members[0].member}-{run.members[-1].member}"
+        yield from _fields("member", [f"{position}: {member.word}; ← → show others"], width)
         if member.reason and member.reason != run.reason:
             yield from _fields("", member.reason.split(), width)
 
@@ -128,16 +128,16 @@ def _attempts(detail: Detail, now: float, width: int) -> Iterator[Line]:
 
 
 def _attempt_cells(
-    member: MemberStatus, one: AttemptStatus, now: float, *, is_array: bool
+    member: MemberStatus, attempt: AttemptStatus, now: float, *, is_array: bool
 ) -> tuple[Cell, ...]:
-    took = one.seconds(now)
+    took = attempt.seconds(now)
     return (
-        Cell(attempt_words(member.member, one.attempt, is_array=is_array)),
-        state_cell(one.word),
-        Cell("" if one.code is None else str(one.code)),
-        Cell(moment(one.started) if one.started else "never"),
+        Cell(attempt_words(member.member, attempt.attempt, is_array=is_array)),
+        state_cell(attempt.word),
+        Cell("" if attempt.code is None else str(attempt.code)),
+        Cell(moment(attempt.started) if attempt.started else "never"),
         Cell("" if took is None else brief(took)),
-        Cell(printable(one.host or "")),
+        Cell(printable(attempt.host or "")),
     )
 
 
@@ -197,20 +197,20 @@ def _left(detail: Detail, now: float, width: int) -> Iterator[Line]:
 
 
 def _speed(progress: Progress) -> list[str]:
-    found = []
+    words = []
     if progress.speed:
-        found.append(f"{number(progress.speed.value)} {speed_unit(progress.speed.name)}")
+        words.append(f"{number(progress.speed.value)} {speed_unit(progress.speed.name)}")
     if progress.slowest_rank is not None:
         lag = f", {progress.slowest_lag:.0%} of a step behind" if progress.slowest_lag is not None else ""
-        found.append(f"slowest rank {number(progress.slowest_rank)}{lag}")
-    return found
+        words.append(f"slowest rank {number(progress.slowest_rank)}{lag}")
+    return words
 
 
 def _devices(progress: Progress) -> list[str]:
-    found = []
+    words = []
     if progress.utilization is not None:
         share = progress.utilization if progress.utilization <= 1 else progress.utilization / 100
-        found.append(f"in use {share:.0%}")
+        words.append(f"in use {share:.0%}")
     if progress.memory_gb is not None:
-        found.append(f"{number(progress.memory_gb)} GB")
-    return found
+        words.append(f"{number(progress.memory_gb)} GB")
+    return words

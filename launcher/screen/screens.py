@@ -1,4 +1,4 @@
-"""The two screens of `castoff top`, the list of runs and one run, and what they ask of the application."""
+"""The two screens of `castoff top`, the list of runs and one run, and their interface to the application."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from castoff.launcher.text.layout import Span
 
 
 class Host(Protocol):
-    """The application, as its screens see it."""
+    """The application, as the screens use it."""
 
     message: str
-    """What the last action came to."""
+    """The result of the last action."""
 
     def notices(self) -> list[str]:
-        """What a person should know now, the most pressing first."""
+        """Notices for the user, the most urgent first."""
 
     def open(self, item: Item) -> None:
         """Show one run."""
@@ -50,7 +50,7 @@ _KEYS = {
 
 
 class RunsScreen(Screen[None]):
-    """All runs, one a line; the chosen one stays chosen wherever its line moves."""
+    """All runs, one a line. The chosen run stays chosen when its line moves."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open_run", show=False),
@@ -69,7 +69,7 @@ class RunsScreen(Screen[None]):
         self._everything = False
         self._items: list[Item] = []
         self._path: str | None = None
-        """The directory of the chosen run; None: nobody has chosen, so it is the first."""
+        """The directory of the chosen run; None: the first run, as the user has chosen none."""
 
     def compose(self) -> ComposeResult:
         """See textual."""
@@ -82,26 +82,26 @@ class RunsScreen(Screen[None]):
         yield OneLine(id="keys")
 
     def on_mount(self) -> None:
-        """Show what is known."""
+        """Show the results so far."""
         self.query_one(Input).display = False
         self.query_one(Lines).focus()
         self.show()
 
     def chosen(self) -> tuple[Item | None, int | None]:
-        """The run at the cursor; no member of it."""
-        at = self.query_one(Lines).cursor or 0
-        return (self._items[at] if at < len(self._items) else None), None
+        """The run at the cursor, and None for its member."""
+        index = self.query_one(Lines).cursor or 0
+        return (self._items[index] if index < len(self._items) else None), None
 
     def show(self) -> None:
-        """Show what was seen last."""
-        if not (self.is_attached and self.query("#keys")):  # it is being made, or taken away
+        """Show the newest results."""
+        if not (self.is_attached and self.query("#keys")):  # it is being composed or removed
             return
         seen, width, now = self._looker.seen, self.app.size.width, time.time()
         self._items = shown(seen.items, self._filter, self._search)
         headings, *rows = lines(self._items, now, width)
         paths = [item.path for item in self._items]
-        at = paths.index(self._path) if self._path in paths else 0
-        self.query_one(Lines).show(rows, at)
+        index = paths.index(self._path) if self._path in paths else 0
+        self.query_one(Lines).show(rows, index)
         words = heading(seen.items, self._filter, self._search, 0 if self._everything else seen.left_out)
         clock = time.strftime("%H:%M:%S")
         self._say("title", f"{words[: width - 10].ljust(width - 9)} {clock}", "bold")
@@ -119,7 +119,7 @@ class RunsScreen(Screen[None]):
         self.query_one(f"#{id}", OneLine).say(text, style)
 
     def on_lines_moved(self, event: Lines.Moved) -> None:
-        """Remember which run is chosen."""
+        """Remember the chosen run."""
         if event.at < len(self._items):
             self._path = self._items[event.at].path
             self._host.message = ""
@@ -129,46 +129,46 @@ class RunsScreen(Screen[None]):
         self.action_open_run()
 
     def on_resize(self, _: events.Resize) -> None:
-        """Lay out anew."""
+        """Lay out again."""
         self.show()
 
     # Keys
 
     def action_open_run(self) -> None:
-        """Show the chosen run by itself."""
+        """Show the details of the chosen run."""
         item, _ = self.chosen()
         if item is not None:
             self._path = item.path
             self._host.open(item)
 
     def action_filter(self) -> None:
-        """Show others."""
+        """Select the next filter."""
         names = [*FILTERS]
         self._filter = names[(names.index(self._filter) + 1) % len(names)]
         self.show()
 
     def action_everything(self) -> None:
-        """Show all runs that are over, or the newest alone."""
+        """Switch between all runs that are over and only the newest."""
         self._everything = not self._everything
         self._looker.show_everything(self._everything)
 
     def action_search(self) -> None:
-        """Let the reader type what to search for."""
+        """Show the field for a search."""
         self.query_one(Input).display = True
         self.set_focus(self.query_one(Input))  # at once: the next key is part of the text
 
     def action_clear(self) -> None:
-        """Search for nothing any more."""
+        """End the search and show all runs."""
         self.query_one(Input).value = ""
         self._end_search()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Search as the reader types."""
+        """Search while the user types."""
         self._search = event.value
         self.show()
 
     def on_input_submitted(self) -> None:
-        """Keep what was found."""
+        """Keep the search, and hide its field."""
         self._end_search()
 
     def _end_search(self) -> None:
@@ -181,7 +181,7 @@ _NONE = "no runs yet; castoff submit starts one, and castoff list --scan FOLDER 
 
 _RUN_KEYS = {"Esc": "back", "l": "logs", "s": "stop", "c": "cancel", "x": "shell", "?": "help", "q": "quit"}
 _ABOVE = 3
-"""Lines of the screen that are not the page's."""
+"""The number of lines of the screen other than the page's."""
 
 
 class RunScreen(Screen[None]):
@@ -209,12 +209,12 @@ class RunScreen(Screen[None]):
         yield OneLine(id="keys")
 
     def on_mount(self) -> None:
-        """Show what is known."""
+        """Show the results so far."""
         self.query_one(Lines).focus()
         self.show()
 
     def chosen(self) -> tuple[Item | None, int | None]:
-        """The run, and its member, where it is an array."""
+        """The run, and the number of the shown member if it is an array."""
         detail = self._detail()
         self._item = next(
             (item for item in self._looker.seen.items if item.path == self._item.path), self._item
@@ -222,8 +222,8 @@ class RunScreen(Screen[None]):
         return self._item, detail.member.member if detail and len(detail.status.members) > 1 else None
 
     def show(self) -> None:
-        """Show what was seen last."""
-        if not (self.is_attached and self.query("#keys")):  # it is being made, or taken away
+        """Show the newest results."""
+        if not (self.is_attached and self.query("#keys")):  # it is being composed or removed
             return
         detail, width = self._detail(), self.app.size.width
         if detail is not None:
@@ -244,12 +244,12 @@ class RunScreen(Screen[None]):
         self.query_one(f"#{id}", OneLine).say(text, style)
 
     def _detail(self) -> Detail | None:
-        """What was seen of this run; None: nothing yet."""
+        """The newest details of this run; None if there are none yet."""
         detail = self._looker.seen.detail
         return detail if detail and detail.status.directory == self._item.path else None
 
     def on_resize(self, _: events.Resize) -> None:
-        """Lay out anew."""
+        """Lay out again."""
         self.show()
 
     # Keys
@@ -264,7 +264,7 @@ class RunScreen(Screen[None]):
         if detail is None:
             return
         numbers = [member.member for member in detail.status.members]
-        now = detail.member.member if self._member is None else self._member
-        at = min(max(numbers.index(now) + by, 0), len(numbers) - 1)
-        self._member = numbers[at]
+        current = detail.member.member if self._member is None else self._member
+        index = min(max(numbers.index(current) + by, 0), len(numbers) - 1)
+        self._member = numbers[index]
         self._looker.open(Opened(self._item.path, self._member))

@@ -1,4 +1,4 @@
-"""The parts of the screens: lines with a cursor, single lines, questions, the help, and the line of keys."""
+"""The widgets of the screens: lines with a cursor, single lines, questions, help, and the keys."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from castoff.launcher.text.layout import Line, cut
 
 
 class Lines(ScrollView, can_focus=True, inherit_bindings=False):
-    """Lines of which a screen shows those that fit; with a cursor, one of them is chosen.
+    """Lines, of which as many are shown as fit. With a cursor, one of them is chosen.
 
-    It is not textual's DataTable, because that fits no columns to a width, opens a row at the first click in
-    textual 1.0, and takes 0.4 s of a processor to show 2,000 other rows, where this takes 0.06 s.
+    textual's DataTable does not fit columns to a width, opens a row at the first click (textual 1.0), and
+    takes 0.4 s of CPU time to show 2,000 other rows; this widget takes 0.06 s.
     """
 
     DEFAULT_CSS = """
@@ -43,28 +43,28 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
     ]
 
     class Opened(Message):
-        """The line at the cursor is meant: by Enter, or by a click on it."""
+        """The line at the cursor was opened, by Enter or by a click on it."""
 
         def __init__(self, at: int):
             super().__init__()
             self.at = at
 
     class Moved(Message):
-        """The cursor is on another line."""
+        """The cursor has moved to another line."""
 
         def __init__(self, at: int):
             super().__init__()
             self.at = at
 
     def __init__(self, *, cursor: bool, id: str | None = None):
-        """`cursor`: whether a line is chosen; else the keys scroll."""
+        """`cursor`: whether a line is chosen; otherwise the keys scroll."""
         super().__init__(id=id)
         self.lines: Sequence[Line] = ()
         self.cursor: int | None = 0 if cursor else None
-        """The line that is chosen."""
+        """The index of the chosen line."""
 
     def show(self, lines: Sequence[Line], cursor: int | None = None) -> None:
-        """Show other lines, and put the cursor on one of them."""
+        """Show these lines, and put the cursor on one of them."""
         if lines == self.lines and cursor == self.cursor:
             return
         self.lines = lines
@@ -76,38 +76,38 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
 
     def render_line(self, y: int) -> Strip:
         """See textual's line API."""
-        at, width = y + self.scroll_offset.y, self.size.width
-        if at >= len(self.lines):
+        index, width = y + self.scroll_offset.y, self.size.width
+        if index >= len(self.lines):
             return Strip.blank(width)
-        segments = [Segment(span.text, style_of(span.style)) for span in self.lines[at]]
+        segments = [Segment(span.text, style_of(span.style)) for span in self.lines[index]]
         strip = Strip(segments).adjust_cell_length(width, Style.null())
-        return strip.apply_style(Style(reverse=True)) if at == self.cursor else strip
+        return strip.apply_style(Style(reverse=True)) if index == self.cursor else strip
 
     def action_move(self, by: int) -> None:
         """Move the cursor, or scroll."""
         if self.cursor is None:
             self.scroll_to(y=self.scroll_offset.y + by, animate=False)
             return
-        at = min(max(self.cursor + by, 0), max(len(self.lines) - 1, 0))
-        if at != self.cursor:
-            self.cursor = at
+        index = min(max(self.cursor + by, 0), max(len(self.lines) - 1, 0))
+        if index != self.cursor:
+            self.cursor = index
             self._keep_in_sight()
             self.refresh()
-            self.post_message(self.Moved(at))
+            self.post_message(self.Moved(index))
 
     def action_page(self, by: int) -> None:
-        """Move or scroll by a screen."""
+        """Move the cursor, or scroll, by a screen."""
         self.action_move(by * max(self.size.height - 1, 1))
 
     def on_click(self, event: events.Click) -> None:
-        """Choose a line; one that is chosen already is opened."""
-        at = event.y + self.scroll_offset.y
-        if self.cursor is None or at >= len(self.lines):
+        """Choose the clicked line, or open it if it is chosen already."""
+        index = event.y + self.scroll_offset.y
+        if self.cursor is None or index >= len(self.lines):
             return
-        if at == self.cursor:
-            self.post_message(self.Opened(at))
+        if index == self.cursor:
+            self.post_message(self.Opened(index))
         else:
-            self.action_move(at - self.cursor)
+            self.action_move(index - self.cursor)
 
     def _keep_in_sight(self) -> None:
         if self.cursor is not None:
@@ -115,21 +115,21 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
 
 
 class OneLine(Static):
-    """One line, cut to the width; without text it takes no room."""
+    """A line of text, cut to the width; hidden while the text is empty."""
 
     DEFAULT_CSS = """
     OneLine { height: 1; background: ansi_default; color: ansi_default; }
     """
 
     def say(self, text: str, style: str = "") -> None:
-        """Show another text."""
+        """Show this text."""
         self.display = bool(text)
         self.update(Text(cut(printable(text), max(self.app.size.width, 1)), style=style, no_wrap=True))
 
 
 @cache
 def style_of(name: str) -> Style:
-    """rich's style of a name."""
+    """The rich style with this name."""
     return Style.parse(name) if name else Style.null()
 
 
@@ -143,7 +143,7 @@ _BOX = """
 
 
 class Question(ModalScreen[bool]):
-    """A question that only y answers with yes."""
+    """A question to which only the key y answers yes."""
 
     DEFAULT_CSS = f"Question {{ {_CSS} }} Question Static {{ {_BOX} }}"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -161,7 +161,7 @@ class Question(ModalScreen[bool]):
 
 
 class Help(ModalScreen[None]):
-    """A text, until a key is pressed."""
+    """A text that is shown until a key is pressed."""
 
     DEFAULT_CSS = f"Help {{ {_CSS} }} Help Static {{ {_BOX} }}"
 
@@ -174,7 +174,7 @@ class Help(ModalScreen[None]):
         yield Static(Text(self._text))
 
     def on_key(self, event: events.Key) -> None:
-        """Go back, whatever the key means elsewhere."""
+        """Go back, whatever the key is."""
         event.stop()
         self.dismiss(None)
 
@@ -183,7 +183,7 @@ _LAST_TO_GO = ("?", "q", "Esc", "Enter")
 
 
 def footer(keys: Mapping[str, str], width: int) -> str:
-    """Keys and what they do, as many as fit; those that a narrow screen goes without are in the help."""
+    """The keys and their actions, as many as fit; the help has those left out."""
     shown = dict(keys)
     others = [key for key in reversed([*keys]) if key not in _LAST_TO_GO]
     while len(_words(shown)) > width and others:
