@@ -1,1 +1,1 @@
-"""`castoff doctor`: what could keep a job from running, and what to do about it."""
+"""`castoff doctor`: finds what could keep a job from running, and remedies."""

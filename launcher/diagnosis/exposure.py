@@ -1,4 +1,4 @@
-"""The accounts that could change what will run: castoff, its configuration, a job's files, the runs."""
+"""Finds the accounts that could change what will run: castoff, its configuration, a job's files, the runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from castoff.launcher.trust.writers import Weakness
 
 
 def unknown_words(kinds: Iterable[str]) -> str:
-    """A message that access lists of some kinds of file systems cannot be read."""
+    """The message that the access lists on these kinds of file systems cannot be read."""
     return f"who may change it by an access list is not known: {', '.join(kinds)} shows none"
 
 
@@ -33,11 +33,11 @@ class Exposed(NamedTuple):
     role: str
     path: Path
     weak: list[Weakness]
-    """The parts of its path that somebody else can change."""
+    """The parts of its path that another user can change."""
     refused: list[Weakness]
     """The weaknesses that the user has not allowed."""
     hidden: list[str]
-    """The kinds of file systems on its path that may have access lists and show none."""
+    """The kinds of file systems on its path that may have access lists but do not show them."""
 
 
 def exposures(
@@ -48,10 +48,10 @@ def exposures(
     runs_dir: Path | None,
     environ: Mapping[str, str],
 ) -> list[Exposed]:
-    """Everything that runs or is read if the job is submitted from this directory; without a job, any job.
+    """All files and folders that run or are read if the job is submitted from this directory; None: any job.
 
     Raises:
-        CastoffError: the list of what the user trusts cannot be used.
+        CastoffError: the file of trusted accounts cannot be used.
     """
     paths = [*_of_castoff(environ), *_of_configuration(environ)]
     if job is not None:
@@ -69,10 +69,10 @@ def exposures(
 
 
 _INSTALLED = ("python", "castoff", "castoff's file", "on PATH", "on PYTHONPATH", "program")
-"""Roles whose files may belong to root, whom a container does not show."""
+"""Roles whose files may belong to root, even where a container does not show root's id."""
 
 _ONLY_IF_WEAK = ("castoff's file", "on PATH", "on PYTHONPATH")
-"""Roles with many files."""
+"""Roles with many files, which are listed only if somebody else can change them."""
 
 
 def _of_castoff(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
@@ -137,8 +137,10 @@ def trust(subject: Subject) -> Findings:
     exposed = exposures(source, spec, site, runs_dir=subject.runs, environ=subject.environ)
     refused_ones = [file for file in exposed if file.refused]
     for file in refused_ones:
-        why = ", and ".join(f"{weakness.path} {weakness.why}" for weakness in file.refused)
-        yield Finding("trust", "problem", f"{file.role} {file.path}: {why}", "; ".join(fixes(file.refused)))
+        reasons = ", and ".join(f"{weakness.path} {weakness.why}" for weakness in file.refused)
+        yield Finding(
+            "trust", "problem", f"{file.role} {file.path}: {reasons}", "; ".join(fixes(file.refused))
+        )
     if not refused_ones:
         yield Finding("trust", "ok", "only you, root and those you trust can change what will run")
     for kind in dict.fromkeys(kind for file in exposed for kind in file.hidden):

@@ -1,4 +1,4 @@
-"""What doctor checks, a subject, and what it finds: facts, whether each is in order, and remedies."""
+"""The subject that doctor checks, a job on a site, and its findings: facts, their status, and remedies."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Finding(NamedTuple):
     """One fact about what a job needs."""
 
     about: str
-    """Its topic in one word: account, queue, quota …"""
+    """Its topic in one word: account, queue, quota, …"""
     status: Status
     fact: str
     remedy: str = ""
-    """A way to mend it, with the user's own values; empty if all is well."""
+    """A remedy, with the user's own values; empty if all is well."""
     values: Mapping[str, Any] | None = None
     """Measurements, for programs."""
 
@@ -41,11 +41,11 @@ def has_problem(findings: Iterable[Finding]) -> bool:
 
 
 class Subject(NamedTuple):
-    """A job on a site, or any job there; and the place of its submission."""
+    """A job on a site, or any job there, and where it is submitted from."""
 
     site: Site
     given: JobSpec
-    """The job as it was written; without a command, it stands for any job."""
+    """The job as it was written; without a command, it represents any job."""
     spec: JobSpec
     """The job with the site's defaults."""
     plan: Plan | None
@@ -57,7 +57,7 @@ class Subject(NamedTuple):
     source: str | None
     """The job file's name."""
     directory: Path
-    """The directory of the submission."""
+    """The directory that the job is submitted from."""
     runs: Path
     """The folder of runs."""
     environ: Mapping[str, str]
@@ -73,7 +73,7 @@ class Subject(NamedTuple):
         runs: Path,
         environ: Mapping[str, str],
     ) -> Subject:
-        """A job on a site, planned if it can be."""
+        """A job on a site, with its plan if it can be planned."""
         plan, script, problems = None, "", []
         if spec.command:
             try:
@@ -91,7 +91,7 @@ class Subject(NamedTuple):
         return f"{visible_word(self.source)} {site}" if self.source else f"{site} …"
 
     def setting(self, field: str, value: str) -> str:
-        """How to give a field another value, which is YAML: in the job file, else by its flag."""
+        """How the user sets a field to a value, in YAML: in the job file, or else by its flag."""
         source = self.given.source
         if self.source and not (source and source.where((field,)).startswith("--")):
             return f"`{field}: {value}` in {self.source}"

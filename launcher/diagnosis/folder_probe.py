@@ -1,7 +1,7 @@
 """`python folder_probe.py FOLDER`: the abilities of a folder's file system, as JSON.
 
-It is a process of its own, because a process that asks a lost file server hangs in the kernel; its parent can
-stop waiting for it. It loads only a few modules of the standard library, and leaves no files behind.
+It runs as a separate process, since a request to a lost file server blocks in the kernel, and the parent can
+stop waiting for it. It imports only a few modules of the standard library, and leaves no files.
 """
 
 import errno
@@ -13,7 +13,7 @@ import time
 
 
 def probe(folder: str) -> dict[str, object]:
-    """The folder at the path, or the nearest above it that exists; its space, its locks, its speed."""
+    """The folder, or the nearest existing folder above it: its space, locks and speed."""
     nearest = os.path.abspath(folder)  # noqa: PTH100 - as everything here: pathlib takes as long to load as the rest
     while not os.path.isdir(nearest) and nearest != "/":  # noqa: PTH112
         if os.path.lexists(nearest):
@@ -31,7 +31,7 @@ def probe(folder: str) -> dict[str, object]:
 
 
 def _written(folder: str) -> dict[str, object]:
-    """The median time to write and remove a small file, and whether locks work; else the error."""
+    """The median time to write and remove a small file, and whether locks work; or the error."""
     took = []
     locks = True
     name = os.path.join(folder, f".castoff-doctor-{os.getpid()}")  # noqa: PTH118

@@ -1,4 +1,4 @@
-"""The job's Python after setup: its version, and whether it has torch and castoff, which are not imported."""
+"""Checks the job's Python after setup: its version, and whether it has torch and castoff, without imports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from castoff.launcher.schedulers.command import SchedulerUnreachable, run_to_end
 from castoff.launcher.text.quoting import visible_word
 
 PATIENCE = 30.0
-"""Seconds for modules to load and an interpreter to start, which take long on a busy file system."""
+"""Seconds for setup and the interpreter, which take long on a busy file system."""
 
 _MARK = "castoff-python"
 
@@ -39,11 +39,11 @@ print(json.dumps({"version": sys.version.split()[0], "torch": version("torch"), 
 """The program that the interpreter runs; find_spec of a name without a dot imports nothing."""
 
 _KEPT = ("HOME", "LANG", "LOGNAME", "SHELL", "TERM", "TMPDIR", "USER")
-"""The variables that a job's login shell has if it inherits none."""
+"""The variables of a job's login shell if the job inherits none."""
 
 
 def findings(subject: Subject) -> Findings:
-    """Whether the job's Python runs and has what the job needs."""
+    """Check that the job's Python runs and has what the job needs."""
     plan = subject.plan
     if plan is None or plan.container or not (_word(subject) or plan.python):
         return
@@ -54,8 +54,8 @@ def findings(subject: Subject) -> Findings:
         return
     try:
         done = run_to_end([*_shell(subject), "-c", _script(subject)], PATIENCE, _environment(subject))
-    except SchedulerUnreachable as why:
-        fact = f"setup and Python: {why}"
+    except SchedulerUnreachable as error:
+        fact = f"setup and Python: {error}"
         yield Finding("python", "unknown", fact, "a job would be delayed as long")
         return
     path, _, answer = done.stdout.rpartition(f"\n{_MARK} ")[2].partition("\n")
@@ -86,7 +86,7 @@ def _judge(path: str, facts: Mapping[str, Any], subject: Subject, fix: str) -> F
 
 
 def _script(subject: Subject) -> str:
-    """The script that asks: the job's setup, its `python:` and `env:`, and its interpreter."""
+    """The script of the check: the job's setup, `python:` and `env:`, and its interpreter with `_ASKS`."""
     plan = subject.plan
     assert plan is not None
     word = _word(subject) or "python"
@@ -105,12 +105,12 @@ def _script(subject: Subject) -> str:
 
 
 def _shell(subject: Subject) -> list[str]:
-    """The shell of the job's script, by its first line: on clusters a login shell."""
+    """The shell of the job's script, from its first line: on clusters a login shell."""
     return subject.script.partition("\n")[0].removeprefix("#!").split()
 
 
 def _environment(subject: Subject) -> dict[str, str]:
-    """The environment in which the job's shell begins."""
+    """The environment in which the job's shell starts."""
     plan = subject.plan
     assert plan is not None
     if plan.inherit == "all":
@@ -121,7 +121,7 @@ def _environment(subject: Subject) -> dict[str, str]:
 
 
 def _word(subject: Subject) -> str:
-    """The word that starts Python in the job's command; empty if none does."""
+    """The word of the job's command that starts Python; empty if there is none."""
     if subject.spec.launcher.torchrun:
         return "python"
     word = subject.spec.command[0] if subject.spec.command else ""
@@ -129,7 +129,7 @@ def _word(subject: Subject) -> str:
 
 
 def _origin(subject: Subject) -> str:
-    """The origin of the interpreter, to be added to its path."""
+    """Where the interpreter comes from, in words to follow its path."""
     plan = subject.plan
     if plan is None or plan.python or "/" in _word(subject):
         return ""
@@ -139,7 +139,7 @@ def _origin(subject: Subject) -> str:
 
 
 def _needs_castoff(subject: Subject) -> bool:
-    """Whether the job's program is a module of castoff, as in `-m castoff…`."""
+    """Whether the job's program is a module of castoff, as in `-m castoff.trainers.gnn`."""
     words = subject.spec.command
     modules = [module for option, module in itertools.pairwise(words) if option == "-m"]
     return any(name.partition(".")[0] == "castoff" for name in modules)

@@ -16,12 +16,12 @@ from castoff.launcher.schedulers.machine_info import Difference, MachineInfo
 from castoff.launcher.schedulers.registry import queued
 
 Compare = Callable[[Site, MachineInfo], Sequence[Difference]]
-"""Lists the values of a profile that its scheduler reports otherwise."""
+"""A function that lists the values of a profile that differ from the scheduler's report."""
 
 
 def findings(subject: Subject, compare: Compare) -> Findings:
-    """The findings on this host, without a job."""
-    with ThreadPoolExecutor(2) as pool:  # so that a check that hangs does not delay the scheduler's
+    """Check this host, without submitting a job."""
+    with ThreadPoolExecutor(2) as pool:  # so that checks of the scheduler do not wait for these
         of_storage = pool.submit(lambda: [*storage.findings(subject)])
         of_python = pool.submit(lambda: [*interpreter.findings(subject)])
         info, of_scheduler = _scheduler(subject)
@@ -53,7 +53,7 @@ def _scheduler(subject: Subject) -> tuple[MachineInfo | None, list[Finding]]:
 
 
 def _files(subject: Subject) -> Iterator[Finding]:
-    """The files that the job names and that do not exist."""
+    """Check that the files that the job names exist."""
     if subject.plan is None:
         return
     problems, warnings = missing(

@@ -31,10 +31,10 @@ from castoff.launcher.submission.cancel import end
 from castoff.launcher.submission.submit import submit
 
 _WALLTIME = 180
-"""Seconds: the job takes some ten, or more if torch comes from a slow file system."""
+"""Seconds: the job takes about ten, or longer if torch is on a slow file system."""
 
 _OVERDUE = 120.0
-"""Seconds after the walltime by which the scheduler should have ended the job."""
+"""Seconds after the walltime at which a running job is cancelled."""
 
 _PROGRAM = "all_reduce.py"
 
@@ -45,19 +45,19 @@ _START = (
 
 
 def node_job(given: JobSpec, site: Site, nodes: int, walltime: str | None) -> JobSpec:
-    """The job, with the nodes, account and environment of `given`, and one rank for each device.
+    """The test job, with the nodes, account and environment of `given`, and one rank for each device.
 
     Raises:
         InvalidInput: its fields contradict each other.
     """
     python = given.command[0] if given.command and is_python(given.command[0]) else "python"
-    # A site that knows no devices knows no number of ranks.
+    # Without devices in the profile, the number of ranks per node has no default.
     ranks_per_node = given.ranks_per_node if given.devices_per_rank else None
     launcher = LauncherOptions(name=given.launcher.name, args=given.launcher.args, timeout="45s")
     queue = site.queues.get(given.queue or site.defaults.queue or site.default_queue or "")
     ranges = queue.ranges if queue else []
     shortest = max((seconds(bounds.min_walltime or "0s") for bounds in ranges), default=0)
-    # A list names the user's own checks. castoff's own scheduler has one host, and no preflight.
+    # A list has the user's own checks. castoff's own scheduler has only one host, and no preflight.
     checks = (given.preflight or True) if "preflight" in scheduler_of(site.scheduler).handles else None
     return given.changed(
         command=["sh", "-c", _START, python],
@@ -84,7 +84,7 @@ def node_job(given: JobSpec, site: Site, nodes: int, walltime: str | None) -> Jo
 
 
 def refusals(subject: Subject, nodes: int, walltime: str | None) -> Findings:
-    """The problems for which the scheduler would never start the job, if it reports them beforehand.
+    """The problems for which the scheduler would never start the test job, if it reports them in advance.
 
     Raises:
         InvalidInput: the site does not accept such a job.
@@ -106,7 +106,7 @@ def refusals(subject: Subject, nodes: int, walltime: str | None) -> Findings:
 
 
 def start(subject: Subject, nodes: int, walltime: str | None) -> RunDirectory:
-    """Submit the job.
+    """Submit the test job.
 
     Raises:
         InvalidInput: the site does not accept such a job.
@@ -121,12 +121,12 @@ def start(subject: Subject, nodes: int, walltime: str | None) -> RunDirectory:
 
 
 def watch(run: RunDirectory, say: Callable[[str], None]) -> RunStatus:
-    """The run's status when it is over; `say` reports its progress.
+    """Wait for the end of the run, and return its status; `say` reports its progress.
 
     A run that is not over long after its walltime, or that can never begin, is cancelled.
 
     Raises:
-        CastoffError: a file of its directory cannot be read.
+        CastoffError: a file in the run directory cannot be read.
     """
     last, began = "", 0.0
     for (status,) in poll([run]):
@@ -160,7 +160,7 @@ def cancelled_on_interrupt(run: RunDirectory) -> Iterator[None]:
 
 
 def _progress(run: RunDirectory, status: RunStatus) -> str:
-    """The progress of a run, in words that change with it."""
+    """The progress of a run, as text that changes with it."""
     if status.state != "running":
         return status.state + (f": {status.reason}" if status.reason else "")
     begun = sorted((run.path / "attempts").glob("0.*/doctor/rank-*.jsonl"))

@@ -1,4 +1,4 @@
-"""The results of `castoff doctor --nodes`: the files that its ranks left, and the hosts that differ."""
+"""The results of `castoff doctor --nodes`: the reports of its ranks, and the hosts that differ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from castoff.launcher.schedulers.registry import scheduler_of, title_of
 from castoff.launcher.text.words import size_words
 
 STAGES = ("start", "door", "reach", "torch", "rendezvous", "group", "sum", "pairs", "done")
-"""The stages of a rank's program, in their order."""
+"""The stages of a rank's program, in order."""
 
 _ACTIVITIES = {
     "start": "starting its program",
@@ -32,23 +32,23 @@ _ACTIVITIES = {
 }
 
 _TIMEOUT = re.compile(r"timeout|timed out", re.IGNORECASE)
-"""Matches torch's error if it waited for other ranks in vain."""
+"""Matches torch's error after waiting for other ranks in vain."""
 
 _SLOW_RATE = 0.5
-"""A host with less than this part of the median rate is clearly slower than the others."""
+"""Fraction of the median rate below which a host is slower than the others."""
 
 _SLOW_LATENCY = 5.0
-"""A host with more than this multiple of the median latency is, too."""
+"""Multiple of the median latency above which a host is slower than the others."""
 
 _SLOW_IMPORT = 30.0
-"""Seconds from which an import of torch counts as slow."""
+"""Seconds above which an import of torch is slow."""
 
 _JITTER = 100e-6
-"""Seconds by which latencies differ anyway."""
+"""Seconds by which latencies may differ on any network."""
 
 
 class RankFile(NamedTuple):
-    """The stages that one rank reported in its file."""
+    """The reports of one rank from its file."""
 
     rank: int
     host: str
@@ -62,7 +62,7 @@ class RankFile(NamedTuple):
 
     @property
     def waited(self) -> float:
-        """Seconds from the last stage to the end that the rank reports."""
+        """Seconds from the rank's last stage to its failure."""
         last = self.reports[self.last]
         end = self.reports.get("stuck") or self.reports.get("failed") or last
         return float(end["time"]) - float(last["time"])
@@ -98,7 +98,7 @@ def _rank_file(path: Path) -> RankFile | None:
 
 
 def read_preflight(run: RunDirectory) -> tuple[list[str], dict[str, str]]:
-    """The hosts that were fit for ranks, and the unfit hosts, each with the reason."""
+    """The hosts that were fit for ranks, and the unfit hosts with the reason of each."""
     unfit = {}
     for path in sorted((run.path / "set-aside").glob("*.json")):
         if record := _object(path.read_text(encoding="utf-8", errors="replace")):
@@ -108,13 +108,13 @@ def read_preflight(run: RunDirectory) -> tuple[list[str], dict[str, str]]:
         path = folder / "host.sh.answers"
         if path.exists():
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    answers = (_object(line.partition(" ")[2]) for line in lines)  # which follow the time of their arrival
+    answers = (_object(line.partition(" ")[2]) for line in lines)  # each follows the time of its arrival
     hosts = dict.fromkeys(str(answer["host"]) for answer in answers if answer and "host" in answer)
     return [host for host in hosts if host not in unfit], unfit
 
 
 def _object(text: str) -> Mapping[str, Any] | None:
-    """A JSON object; None if it is not whole because the job ended while it was written."""
+    """Decode a JSON object; None if it is incomplete, since the job ended while it was written."""
     try:
         value = json.loads(text)
     except ValueError:
@@ -123,14 +123,14 @@ def _object(text: str) -> Mapping[str, Any] | None:
 
 
 def findings(run: RunDirectory, status: RunStatus, subject: Subject) -> Findings:
-    """The findings of the job about its hosts, and how it ended."""
+    """Judge the hosts of the test job, and its ending."""
     ranks, hosts = read(run)
     went_well = status.ending == "done" and bool(ranks) and all("done" in rank.reports for rank in ranks)
     if went_well:
         names = ", ".join(dict.fromkeys(rank.host for rank in ranks))
         yield Finding("nodes", "ok", f"{_ranks(ranks)} ran on {names} (run {run.id})")
     causes = [*_preflight(run, subject), *_network(ranks, subject)]
-    # If a rank failed before it had a file, no rank has one, whatever its host.
+    # If a rank failed before it wrote a file, the job ended before others could write theirs.
     if not has_problem(causes) and (ranks or _first_failure(run, status) is None):
         causes = [*_absent(ranks, hosts, subject), *causes]
     yield from causes
@@ -142,9 +142,10 @@ def findings(run: RunDirectory, status: RunStatus, subject: Subject) -> Findings
 
 
 def without_unfit(run: RunDirectory, status: RunStatus, subject: Subject) -> tuple[Subject, int] | None:
-    """The next trial after a job that unfit hosts kept from its measurements: on as many hosts as were fit.
+    """The subject and number of nodes of the next test, if unfit hosts kept the job from its measurements:
+    all fit hosts.
 
-    None: no host was unfit, or the scheduler cannot keep a job off hosts.
+    None if no host was unfit, or if the scheduler cannot exclude hosts.
     """
     fit, unfit = read_preflight(run)
     can_exclude = "exclude" in scheduler_of(subject.site.scheduler).handles
@@ -156,7 +157,7 @@ def without_unfit(run: RunDirectory, status: RunStatus, subject: Subject) -> tup
 
 
 def _preflight(run: RunDirectory, subject: Subject) -> Findings:
-    """The script's checks of each host before it started ranks."""
+    """The results of the script's checks of hosts before it started ranks."""
     fit, unfit = read_preflight(run)
     for host, reason in unfit.items():
         yield Finding("preflight", "problem", f"{host} is not fit: {reason}", without(host, subject))
@@ -167,7 +168,7 @@ def _preflight(run: RunDirectory, subject: Subject) -> Findings:
 
 
 def _absent(ranks: Sequence[RankFile], hosts: Sequence[str], subject: Subject) -> Findings:
-    """The hosts of the job on which no rank began."""
+    """The job's hosts on which no rank began."""
     began = {_short(rank.host) for rank in ranks}
     for host in hosts:
         if _short(host) not in began:
@@ -176,9 +177,9 @@ def _absent(ranks: Sequence[RankFile], hosts: Sequence[str], subject: Subject) -
 
 
 def _network(ranks: Sequence[RankFile], subject: Subject) -> Findings:
-    """Host names that resolve to other hosts' addresses, and hosts that others cannot reach."""
-    asked = [(rank.host, rank.reports["reach"]["hosts"]) for rank in ranks if "reach" in rank.reports]
-    answers = [(host, other, answer) for host, others in asked for other, answer in others.items()]
+    """Host names that resolve to another host's addresses, and hosts that others cannot reach."""
+    reached = [(rank.host, rank.reports["reach"]["hosts"]) for rank in ranks if "reach" in rank.reports]
+    answers = [(host, other, answer) for host, others in reached for other, answer in others.items()]
     wrong = [(host, other, answer) for host, other, answer in answers if answer["wrong"]]
     for host, other, answer in wrong:
         addresses: list[str] = next(
@@ -196,14 +197,14 @@ def _network(ranks: Sequence[RankFile], subject: Subject) -> Findings:
     for other, failures in unreached.items():
         fact = f"{other} is not reached by {', '.join(host for host, _ in failures)}: {failures[0][1]}"
         yield Finding("network", "problem", fact, without(other, subject))
-    if len(asked) > 1 and not wrong and not unreached:
+    if len(reached) > 1 and not wrong and not unreached:
         interfaces = sorted(_interfaces(ranks))
         over = f", over {', '.join(interfaces)}" if interfaces else ""
-        yield Finding("network", "ok", f"{len(asked)} hosts reach each other by their names{over}")
+        yield Finding("network", "ok", f"{len(reached)} hosts reach each other by their names{over}")
 
 
 def _interfaces(ranks: Iterable[RankFile]) -> Counter[str]:
-    """The interfaces by which hosts reach each other, with the number of times."""
+    """The interfaces by which hosts reach each other, with the number of connections."""
     return Counter(
         answer["by"]
         for rank in ranks
@@ -215,9 +216,9 @@ def _interfaces(ranks: Iterable[RankFile]) -> Counter[str]:
 def _failure(
     run: RunDirectory, status: RunStatus, ranks: Sequence[RankFile], subject: Subject, *, is_explained: bool
 ) -> Findings:
-    """The cause of a job's bad end: an error of ranks, else the stage at which they hung.
+    """The cause of a failed test: an error of ranks, or else the stage at which they hung.
 
-    `is_explained`: whether an earlier finding explains it.
+    `is_explained`: whether an earlier finding explains the failure.
     """
     log = f"castoff logs {run.id}"
     errors: dict[tuple[str, str], list[str]] = {}
@@ -248,7 +249,9 @@ def _first_failure(run: RunDirectory, status: RunStatus) -> FailedRank | None:
 
 
 def _hang(ranks: Sequence[RankFile], subject: Subject, log: str) -> Finding:
-    """The ranks that reached the fewest stages held up the others, above all those that did not give up."""
+    """Find the ranks that held up the others: those that reached the fewest stages, above all if they did not
+    give up waiting.
+    """
     least = min(_order(rank.last) for rank in ranks)
     behind = [rank for rank in ranks if _order(rank.last) == least]
     silent = [rank for rank in behind if not rank.gave_up]
@@ -256,8 +259,8 @@ def _hang(ranks: Sequence[RankFile], subject: Subject, log: str) -> Finding:
     seconds = max(rank.waited for rank in ranks if rank.gave_up)
     stage = STAGES[min(least + 1, len(STAGES) - 1)]
     others = [rank.host for rank in ranks if rank.host not in hosts]
-    who = ", ".join(hosts) if others else "all hosts"
-    fact = f"a hang at {_ACTIVITIES.get(stage, stage)}: {who} came no further in {seconds:.0f} s"
+    late = ", ".join(hosts) if others else "all hosts"
+    fact = f"a hang at {_ACTIVITIES.get(stage, stage)}: {late} came no further in {seconds:.0f} s"
     fact += ", and the others waited" if others else ""
     is_one = bool(others) and len(hosts) == 1
     fix = without(hosts[0], subject) if is_one else _remedy(stage, "", ranks, subject)
@@ -269,7 +272,7 @@ def _order(stage: str) -> int:
 
 
 def _remedy(stage: str, error: str, ranks: Sequence[RankFile], subject: Subject) -> str:
-    """A remedy for an error or a hang at a stage."""
+    """The remedy for an error or a hang at a stage."""
     python = subject.setting("python", "/path/to/env/bin/python")
     if "is not on PATH" in error:
         return f"a job does not have your terminal's PATH: {python}, or load a module in `setup:`"
@@ -291,7 +294,7 @@ def _remedy(stage: str, error: str, ranks: Sequence[RankFile], subject: Subject)
 
 
 def without(host: str, subject: Subject) -> str:
-    """A remedy that keeps the job off a host."""
+    """The remedy that keeps the job off a host."""
     scheduler = scheduler_of(subject.site.scheduler)
     tell = "tell your site's support"
     if "exclude" not in scheduler.handles:
@@ -301,7 +304,7 @@ def without(host: str, subject: Subject) -> str:
 
 
 def _torch(ranks: Sequence[RankFile]) -> Findings:
-    """Whether all ranks have the same torch, and the longest time of its import."""
+    """Check that all ranks have the same torch, and report the longest time of its import."""
     reports = [(rank.host, rank.reports["torch"]) for rank in ranks if "torch" in rank.reports]
     if not reports:
         return
@@ -324,7 +327,7 @@ def _torch(ranks: Sequence[RankFile]) -> Findings:
 
 
 def _sum(ranks: Sequence[RankFile], subject: Subject) -> Findings:
-    """Whether every rank got the right sum, and the median times of an all-reduce."""
+    """Check that every rank got the right sum, and report the median times of an all-reduce."""
     reports = [(rank, rank.reports["sum"]) for rank in ranks if "sum" in rank.reports]
     wrong = [(rank, report) for rank, report in reports if not report["exact"]]
     for rank, report in wrong:
@@ -348,7 +351,7 @@ def _sum(ranks: Sequence[RankFile], subject: Subject) -> Findings:
 
 
 def _speed(ranks: Sequence[RankFile], subject: Subject) -> Findings:
-    """Each host's best latency and rate with another host: a slow host is slow with all of them."""
+    """Report the best latency and rate of each host with another: a slow host is slow with all of them."""
     partners = {
         rank.host: [*rank.reports["pairs"]["partners"].values()]
         for rank in ranks

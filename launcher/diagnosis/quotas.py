@@ -1,4 +1,4 @@
-"""Quotas of the file systems that a job uses, from the tool of each.
+"""Quotas of the file systems that a job uses, from each file system's own tool.
 
 Sources: lfs-quota(1), `mmlsquota -Y` (https://www.ibm.com/docs/en/storage-scale), quota(1) of quota-tools.
 """
@@ -20,11 +20,11 @@ from castoff.launcher.text.words import size_words
 from castoff.launcher.trust.mounts import Mount
 
 _NEARLY = 0.9
-"""The part of a quota from which doctor warns."""
+"""Fraction of a quota above which doctor warns."""
 
 
 class Usage(NamedTuple):
-    """The use of a quota. A limit of 0 is none."""
+    """The use of a quota. A limit of 0 means no limit."""
 
     bytes: int
     soft: int
@@ -42,7 +42,7 @@ class _Tool(NamedTuple):
 
 
 def findings(folders: Mapping[Mount, Path], environ: Mapping[str, str], patience: float) -> Findings:
-    """The use of the user's quota on each file system; `folders`: a folder that the job uses on each."""
+    """Report the user's quota on each file system; `folders`: by file system, a folder that the job uses."""
     tools = {mount: tool for mount in folders if (tool := _tool(mount, environ))}
     if not tools:
         return
@@ -61,7 +61,7 @@ def findings(folders: Mapping[Mount, Path], environ: Mapping[str, str], patience
 
 
 def _tool(mount: Mount, environ: Mapping[str, str]) -> _Tool | None:
-    """The tool of a file system, if this host has it."""
+    """The quota tool of a file system, if this host has it."""
     user = getpass.getuser()
     if mount.kind == "lustre":
         tool = _Tool(["lfs", "quota", "-q", "-u", user, mount.point], parse_lfs)
@@ -72,18 +72,18 @@ def _tool(mount: Mount, environ: Mapping[str, str]) -> _Tool | None:
         tool = _Tool(["quota", "-w", "-p"], parse_quota)
     else:
         return None
-    path = environ.get("PATH", "") + ":/usr/lpp/mmfs/bin"  # IBM's programs, which are on no PATH
+    path = environ.get("PATH", "") + ":/usr/lpp/mmfs/bin"  # IBM's programs, which PATH does not have
     program = shutil.which(tool.argv[0], path=path)
     return tool._replace(argv=[program, *tool.argv[1:]]) if program else None
 
 
 def _ask(tool: _Tool, mount: Mount, environ: Mapping[str, str], patience: float) -> Usage | str | None:
-    """The use; None if there is no quota; the reason if it cannot be known."""
+    """Ask for a quota: its use, None if there is no quota, or the reason why it is unknown."""
     try:
         done = run_to_end(tool.argv, patience, environ)
-    except SchedulerUnreachable as why:
-        return str(why)
-    usage = tool.parse(done.stdout, mount)  # quota exits with 1 if one is exceeded
+    except SchedulerUnreachable as error:
+        return str(error)
+    usage = tool.parse(done.stdout, mount)  # quota exits with 1 if a limit is exceeded
     if usage is None and done.returncode:
         return " ".join((done.stderr or done.stdout).split())[:200] or f"exit code {done.returncode}"
     return usage
@@ -108,12 +108,14 @@ def _judge(mount: Mount, folder: Path, usage: Usage) -> Findings:
 
 
 def parse_lfs(text: str, _mount: Mount) -> Usage | None:
-    """`lfs quota -q`: one line, or two if the name is long; KiB, with `*` after an exceeded value."""
+    """Parse `lfs quota -q`: one line, or two if the name is long; in KiB, with `*` after an
+    exceeded value.
+    """
     return _usage(text.split()[1:])
 
 
 def parse_quota(text: str, mount: Mount) -> Usage | None:
-    """`quota -wp`: a line for each file system, which begins with its device; KiB."""
+    """Parse `quota -wp`: a line for each file system, beginning with its device; in KiB."""
     for line in text.splitlines():
         name, *words = line.split() or [""]
         if name in (mount.source, mount.point):
@@ -122,7 +124,7 @@ def parse_quota(text: str, mount: Mount) -> Usage | None:
 
 
 def _usage(words: list[str]) -> Usage | None:
-    """Use, quota, limit, grace: of KiB, then of files; in brackets if a server did not answer."""
+    """Parse use, quota, limit and grace, in KiB and then in files; in brackets if a server did not answer."""
     values = [re.fullmatch(r"\[?(\d+)\]?\*?", word) for word in (*words[:3], *words[4:7])]
     if len(values) < 6 or not all(values):
         return None
@@ -134,7 +136,9 @@ def _of_kib(blocks: int, soft: int, hard: int, *files: int) -> Usage:
 
 
 def parse_mmlsquota(text: str, _mount: Mount) -> Usage | None:
-    """`mmlsquota -Y`: fields between colons, named by a header; of several rows, the user's first one."""
+    """Parse `mmlsquota -Y`: fields between colons, named by a header. If there are several rows, the user's
+    first one counts.
+    """
     rows = [line.split(":") for line in text.splitlines() if line.startswith("mmlsquota:")]
     header = next((row for row in rows if row[2:3] == ["HEADER"]), [])
     row = next((row for row in rows if "USR" in row), [])

@@ -1,4 +1,4 @@
-"""The scheduler: its commands and daemons, the site's profile, the job's account and queue, its own trial."""
+"""Checks the scheduler: commands, daemon, profile, the job's account and queue, and a trial submission."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from castoff.launcher.text.words import counted
 from castoff.launcher.typed.suggestion import nearest
 
 PATIENCE = 15.0
-"""Seconds for an answer of the scheduler."""
+"""Seconds to wait for the scheduler's answer."""
 
 _SLOW = 5.0
-"""Seconds from which an answer counts as slow: castoff asks often."""
+"""Seconds above which an answer is slow, since castoff asks often."""
 
 _SHOWN = 12
-"""The most queues or accounts that a line names."""
+"""The maximum number of queues or accounts that a line names."""
 
 _DIFFERENCES_SHOWN = 3
 
 _OLD_DAYS = 365
-"""The age from which a limit of a profile may no longer hold."""
+"""Days after which a limit of a profile may no longer hold."""
 
 
 def commands(scheduler: QueuedScheduler, subject: Subject) -> Findings:
-    """The programs that castoff needs to submit, query and cancel; no finding if all are on PATH."""
+    """Check that the commands for submitting, querying and cancelling are on PATH; no finding if they are."""
     try:
         scheduler.check_reachable(subject.environ)
     except CastoffError as error:
@@ -62,7 +62,7 @@ def commands(scheduler: QueuedScheduler, subject: Subject) -> Findings:
 
 
 def daemon(scheduler: QueuedScheduler, subject: Subject) -> tuple[MachineInfo | None, list[Finding]]:
-    """The scheduler's report about its machine, and findings about its answers."""
+    """The scheduler's report about the machine, and findings about its answers."""
     begun = time.monotonic()
     try:
         info = ask(subject.site, subject.environ, patience=PATIENCE)
@@ -75,18 +75,18 @@ def daemon(scheduler: QueuedScheduler, subject: Subject) -> tuple[MachineInfo | 
     named = " ".join(filter(None, (scheduler.title, info.version)))
     fact = f"{named} answers in {took:.1f} s"
     findings = [Finding("scheduler", "ok", fact)]
-    if took > _SLOW and not info.unanswered:  # a query that gave no answer has a finding of its own
+    if took > _SLOW and not info.unanswered:  # unanswered queries have their own findings
         fix = "submit many jobs as one array, and let `castoff wait` ask rather than a loop of yours"
         findings = [Finding("scheduler", "warning", f"{fact}, which is slow", fix)]
-    for about, why in info.unanswered:
+    for about, reason in info.unanswered:
         if about not in info.lacks:
             fix = "castoff works without it; account and limits are checked by the other answers"
-            findings.append(Finding("scheduler", "unknown", f"nothing is known about {about}: {why}", fix))
+            findings.append(Finding("scheduler", "unknown", f"nothing is known about {about}: {reason}", fix))
     return info, findings
 
 
 def account(scheduler: QueuedScheduler, subject: Subject, info: MachineInfo) -> Findings:
-    """Whether the scheduler knows the job's account, for this user."""
+    """Check that the scheduler has the job's account for this user."""
     account, me = subject.spec.account, user_name(str(os.geteuid()))
     user = info.user
     if user is None:
@@ -112,12 +112,12 @@ def account(scheduler: QueuedScheduler, subject: Subject, info: MachineInfo) -> 
 
 
 def _queue_of(subject: Subject) -> str | None:
-    """The queue that the job names, that castoff chose for it, or that is the site's default."""
+    """The job's queue: the one it names, the one castoff chose, or the site's default."""
     return subject.plan.queue if subject.plan else subject.spec.queue or subject.site.default_queue
 
 
 def queue(subject: Subject, info: MachineInfo) -> Findings:
-    """Whether the job's queue exists, is up, and takes a job of this size."""
+    """Check that the job's queue exists, is up, and accepts a job of this size."""
     names = _queue_of(subject) or info.default_queue
     if not info.queues:
         return
@@ -126,7 +126,7 @@ def queue(subject: Subject, info: MachineInfo) -> Findings:
         fix = subject.setting("queue", "NAME")
         yield Finding("queue", "problem", f"none is given, and there is no default; there are: {queues}", fix)
         return
-    for name in names.split(","):  # Slurm takes the first that has room
+    for name in names.split(","):  # Slurm uses the first with free nodes
         profiled = subject.site.queues.get(name)
         listed = info.queues.get((profiled and profiled.listed_as) or name)
         if listed is None:
@@ -139,7 +139,7 @@ def queue(subject: Subject, info: MachineInfo) -> Findings:
 
 
 def hosts(subject: Subject, info: MachineInfo) -> Findings:
-    """The hosts of the job's queue that get no jobs now, and whether enough others are left."""
+    """Hosts of the job's queue that are unavailable, and whether enough others are left."""
     names = _queue_of(subject) or info.default_queue or ""
     profiled = {name: subject.site.queues.get(name) for name in names.split(",") if name}
     listed = {(queue and queue.listed_as) or name for name, queue in profiled.items()}
@@ -189,7 +189,7 @@ def _state(name: str, about: QueueInfo, subject: Subject, info: MachineInfo) -> 
 
 
 def _misfit(about: QueueInfo, subject: Subject) -> tuple[str, str] | None:
-    """A remedy, and the reason that a queue does not take a job of this size; None: it takes it."""
+    """A remedy, and the reason why a queue does not accept a job of this size; None if it does."""
     plan = subject.plan
     if plan is None:
         return None
@@ -216,7 +216,7 @@ def _limits(about: QueueInfo) -> str:
 
 
 def trial(scheduler: QueuedScheduler, subject: Subject) -> Findings:
-    """The scheduler's own answer whether it would take this script; nothing is queued."""
+    """Ask the scheduler whether it would accept the script, without queueing a job."""
     if not scheduler.trial_command or not subject.script:
         return
     with tempfile.NamedTemporaryFile("w", prefix="castoff-doctor-", suffix=".sh", encoding="utf-8") as file:
@@ -225,8 +225,10 @@ def trial(scheduler: QueuedScheduler, subject: Subject) -> Findings:
         argv = [*scheduler.trial_command, file.name]
         try:
             done = run_to_end(argv, PATIENCE, subject.environ)
-        except SchedulerUnreachable as why:
-            yield Finding("job", "unknown", f"{' '.join(scheduler.trial_command)}: {why}", "try again later")
+        except SchedulerUnreachable as error:
+            yield Finding(
+                "job", "unknown", f"{' '.join(scheduler.trial_command)}: {error}", "try again later"
+            )
             return
     answer = " ".join((done.stderr or done.stdout).split()).replace(file.name, "the script")
     answer = re.sub(r"\b1[0-9]{9}\b", lambda seconds: _moment(int(seconds[0])), answer)
@@ -248,7 +250,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def plan_problems(subject: Subject) -> Findings:
-    """The problems for which castoff itself refuses the job."""
+    """The problems for which castoff itself rejects the job."""
     for problem in subject.problems:
         fact, _, fix = problem.message.partition("; ")
         fix = fix or f"castoff sites {visible_word(subject.site.name)} shows what this site takes"
@@ -257,7 +259,7 @@ def plan_problems(subject: Subject) -> Findings:
 
 
 def profile(subject: Subject, differences: Sequence[Difference] | None, today: date) -> Findings:
-    """The age of the profile's limits, and the values that the scheduler now reports otherwise.
+    """Check the age of the profile's limits, and its differences from what the scheduler reports.
 
     `differences`: None if the scheduler has not answered.
     """

@@ -1,4 +1,4 @@
-"""File systems: the space, speed, locks and quotas of home, working directory and runs; the runs there."""
+"""Checks file systems: the space, speed, locks and quotas of home, workdir and runs; and the runs there."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from castoff.launcher.text.words import size_words
 from castoff.launcher.trust.mounts import Mount, current_mounts, mount_of
 
 PATIENCE = 10.0
-"""Seconds for the answer of a file system or of a quota tool."""
+"""Seconds to wait for a file system or a quota tool."""
 
 _SLOW = 0.5
-"""Seconds for one small file that count as slow: each attempt of a run writes some twenty."""
+"""Seconds for a small file above which a file system is slow: each attempt of a run writes about twenty."""
 
 _LITTLE, _NEXT_TO_NOTHING = 1 << 30, 16 << 20
 _FEW_FILES = 1000
 
 _NEWEST = 200
-"""The number of runs, the newest, whose locks are checked: each is a file on a parallel file system."""
+"""The number of newest runs whose locks are checked, each of which is a file on a parallel file system."""
 
 _PROBE = Path(__file__).with_name("folder_probe.py")
 
@@ -48,7 +48,7 @@ def folders(subject: Subject) -> dict[str, Path]:
 
 
 def findings(subject: Subject) -> Findings:
-    """The state of each folder, and the quotas of their file systems."""
+    """Check each folder, and the quotas of their file systems."""
     paths = folders(subject)
     mounts = current_mounts()
     with ThreadPoolExecutor(len(paths)) as pool:
@@ -64,7 +64,7 @@ def findings(subject: Subject) -> Findings:
 
 
 def _ask(path: Path) -> Mapping[str, Any]:
-    """The answer of `folder_probe` about a folder; `error` is the reason if there is none."""
+    """Run `folder_probe` on a folder and return its answer; `error` is the reason if there is none."""
     argv = [sys.executable, "-S", "-I", "-B", str(_PROBE), str(path)]
     process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
@@ -80,7 +80,7 @@ def _ask(path: Path) -> Mapping[str, Any]:
 
 
 def _give_up(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process, but wait only a moment for its end: one that waits in the kernel may never end."""
+    """Kill a process, and wait only briefly for its end: one that is blocked in the kernel may never end."""
     process.kill()
     for pipe in (process.stdout, process.stderr):
         if pipe is not None:
@@ -100,7 +100,7 @@ def _folder(
         )
     elif "error" in answer:
         yield Finding(about, "problem", f"{path} {answer['error']}", _else(about, subject, "name a folder"))
-    elif answer["nearest"] != str(path) and about != "runs":  # castoff makes the folder of runs
+    elif answer["nearest"] != str(path) and about != "runs":  # castoff creates the folder of runs
         yield Finding(about, "problem", f"{path} does not exist", _else(about, subject, f"mkdir -p {path}"))
     elif "failed" in answer:
         yield _unwritable(about, place, answer, subject)
@@ -114,9 +114,9 @@ def _folder(
 
 def _unwritable(about: str, place: str, answer: Mapping[str, Any], subject: Subject) -> Finding:
     if answer["code"] in ("ENOSPC", "EDQUOT"):
-        what = "is full" if answer["code"] == "ENOSPC" else "is over its quota"
+        state = "is full" if answer["code"] == "ENOSPC" else "is over its quota"
         fix = f"free some: du -xsh {visible_word(answer['nearest'])}/* | sort -h"
-        return Finding(about, "problem", f"{place} {what}: {answer['failed']}", _else(about, subject, fix))
+        return Finding(about, "problem", f"{place} {state}: {answer['failed']}", _else(about, subject, fix))
     fact = f"{place} cannot be written to: {answer['failed']}"
     if about == "workdir":
         fix = "a program that writes nothing there does not mind; else name another"
@@ -135,7 +135,7 @@ def _troubles(
         yield Finding(
             about, status, f"{place} has only {size_words(free)} free", _else(about, subject, clean)
         )
-    if answer["files"] and answer["free_files"] < _FEW_FILES:  # some file systems count none
+    if answer["files"] and answer["free_files"] < _FEW_FILES:  # some file systems do not count files
         status = "problem" if answer["free_files"] < 20 else "warning"
         fact = f"{place} has room for {answer['free_files']} more files only"
         yield Finding(about, status, fact, _else(about, subject, "remove or pack small files"))
@@ -157,14 +157,14 @@ def _troubles(
 
 
 def _else(about: str, subject: Subject, fix: str) -> str:
-    """A remedy, with the option or field that names another folder."""
+    """A remedy, with the option or field by which the user can choose another folder."""
     if about == "runs":
         return f"{fix} (--runs-dir FOLDER, or export CASTOFF_RUNS_DIR=FOLDER)"
     return f"{fix} ({subject.setting('workdir', 'FOLDER')})" if about == "workdir" else fix
 
 
 def index(subject: Subject) -> Findings:
-    """Whether the index of runs can be read, and whether the runs that it lists exist."""
+    """Check that the index of runs can be read, and that the directories of its runs exist."""
     try:
         entries = Index.of(subject.environ).entries()
     except CastoffError as error:
@@ -181,10 +181,10 @@ def index(subject: Subject) -> Findings:
 
 
 def locks(subject: Subject) -> Findings:
-    """Locks that are held although their runs are over, and drafts of interrupted submissions."""
+    """Find locks that are held although their runs are over, and drafts of interrupted submissions."""
     try:
         names = sorted(path.name for path in subject.runs.iterdir())
-    except OSError:  # the folder does not exist yet, or has a finding of its own
+    except OSError:  # the folder does not exist yet, or another finding reports it
         return
     drafts = [name for name in names if HIDDEN.fullmatch(name)]
     stale = [name for name in names[-_NEWEST:] if _is_stale(subject.runs / name)]
@@ -202,7 +202,7 @@ def locks(subject: Subject) -> Findings:
 
 
 def _is_stale(path: Path) -> bool:
-    """Whether a run of castoff's own scheduler, which locks, holds its lock after all its attempts ended."""
+    """Whether the lock of a run under castoff's own scheduler is held although all attempts have ended."""
     try:
         run = RunDirectory(path)
         record = run.submission()
