@@ -1,1 +1,1 @@
-"""Profiles of machines: made on a login node, checked against the scheduler, kept up to date."""
+"""Profiles of machines: making them on a login node, comparing them with the scheduler, updating them."""

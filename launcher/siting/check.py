@@ -1,4 +1,4 @@
-"""A profile compared with what the scheduler reports about the machine. Pure."""
+"""Compares a profile with what the scheduler reports about the machine. Pure."""
 
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ class Comparison:
         self._compare(("array", "max_count"), limit, reported.array_count, site.array)
         if reported.nodes and not (site.node is None and site.other_nodes is None):
             self._nodes(site, reported)
-        wanted = {"qos": site.qos, "nodes": site.node}
-        self.not_compared += [f"{about}: {why}" for about, why in reported.unanswered if wanted.get(about)]
+        listed = {"qos": site.qos, "nodes": site.node}
+        self.not_compared += [
+            f"{about}: {reason}" for about, reason in reported.unanswered if listed.get(about)
+        ]
         self.not_compared.append(_NOT_REPORTED)
 
     def _compare(
@@ -87,16 +89,16 @@ class Comparison:
         passing = [name for name in beyond if reported[name].passing]
         if shown := beyond if others else passing:
             self.not_compared.append(f"{field} that the profile does not list: {', '.join(shown)}")
-        if queues and not others:  # a site that lists none and takes none chooses the queue itself
+        if queues and not others:  # without queues in the profile, the scheduler chooses the queue
             for name in beyond:
                 if name not in passing:
                     self._differs((field, name), "not listed", "listed")
 
     def _limits(self, path: tuple[str, str], queue: Queue, listed: QueueInfo, lifts: bool) -> None:
-        """`lifts`: whether a limit that the scheduler does not report is no longer in force."""
+        """`lifts`: whether a limit no longer applies if the scheduler does not report it."""
         for part, ours in _limits_of(queue).items():
             words = clock if part.endswith("walltime") else str
-            # A bound of 0 excludes nothing, and no profile can have it.
+            # A bound of 0 allows everything, and no profile can have it.
             theirs = getattr(listed, part) or None
             if theirs is None and ours is not None and lifts:
                 self._differs((*path, part), words(ours), "no limit", queue)
@@ -117,7 +119,7 @@ class Comparison:
             theirs = " or ".join(kind.words(cores_word) for kind in unknown) or "none"
             self._differs(("node",), _node_words(site.node), theirs, site.node)
             if len(unknown) == 1 or site.other_nodes is None:
-                unknown = []  # one of them is the node that was just named
+                unknown = []  # `_differs` has just reported them
         own_queues = {queue for kind in own for queue in kind.queues}
         for kind in unknown:
             count = "1 node" if kind.nodes == 1 else f"{kind.nodes} nodes"
@@ -133,20 +135,20 @@ class Comparison:
 
 
 def _is_complete(queues: Mapping[str, Queue], source: str | None) -> bool:
-    """Whether a profile's queues are the scheduler's own list, as `castoff sites new` writes it."""
+    """Whether all queues of a profile are from the scheduler's list, as `castoff sites new` writes them."""
     return bool(queues) and all(_is_from(queue.source, source, name) for name, queue in queues.items())
 
 
 def _is_from(cited: str, source: str | None, name: str) -> bool:
-    """Whether a queue's limits are the scheduler's: a limit that it no longer reports is then lifted."""
+    """Whether the scheduler is the source of a queue's limits, so that one it no longer reports is lifted."""
     return cited in (source, f"{source} {name}")
 
 
 def own_kinds(site: Site, reported: MachineInfo) -> list[NodeKind]:
-    """The kinds of nodes that may be the profile's `node`.
+    """The reported kinds of nodes that may be the profile's `node`.
 
-    If the profile lists the other kinds but not its own cores or devices (PBS does not report them), these
-    are the kinds with the cores and devices of the most frequent one.
+    If the profile lists the other kinds, but not its own cores or devices (PBS does not report them), only
+    kinds with the same cores and devices as the most frequent one count.
     """
     node = site.node
     alike = [kind for kind in reported.nodes if node and is_node(node, kind, reported.counts_threads)]
@@ -162,7 +164,7 @@ def own_kinds(site: Site, reported: MachineInfo) -> list[NodeKind]:
 
 
 def is_node(node: Node, kind: NodeKind, threads: bool) -> bool:
-    """Whether nodes of a kind may be the profile's; a value that either side lacks decides nothing.
+    """Whether nodes of a kind may be the profile's `node`. Values that either side lacks are not compared.
 
     `threads`: whether the kind's cores may be hardware threads.
     """
@@ -196,7 +198,7 @@ def _other_words(other: OtherNodes) -> str:
 
 
 def _limits_of(queue: Queue) -> dict[str, int | None]:
-    """A queue's limits by their names in `QueueInfo`; of several ranges, the outermost bounds."""
+    """A queue's limits by their names in `QueueInfo`; the outermost bounds if it has several ranges."""
 
     def bound(choose: Callable[..., int], part: str) -> int | None:
         bounds = [getattr(accepted, part) for accepted in queue.ranges or [Range()]]

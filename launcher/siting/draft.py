@@ -1,6 +1,6 @@
-"""A machine's profile as data, from what its scheduler reports: fields, comments and questions. Pure.
+"""Makes a machine's profile as data, from what its scheduler reports: fields, comments and questions. Pure.
 
-`castoff sites new` prints all of it; `castoff sites check --update` writes single parts into a profile.
+`castoff sites new` writes the whole profile; `castoff sites check --update` changes parts of an existing one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ _VARIABLES = {
     "ROCR_VISIBLE_DEVICES": r"amd|instinct|radeon|gfx[0-9]|mi[0-9]",
     "ZE_AFFINITY_MASK": r"intel|pvc|max_?1[0-9]{3}|ponte",
 }
-"""The variable that limits a process to some devices, by the names that clusters give their types."""
+"""The variable that limits a process to some devices, and the pattern of device types, as clusters name
+them, to which it applies.
+"""
 
 
 class Draft(NamedTuple):
@@ -44,13 +46,13 @@ class Draft(NamedTuple):
     """The scheduler's name in prose."""
     date: str
     host: str
-    """The host that asks the scheduler."""
+    """The host on which the scheduler was asked."""
     queue: str | None = None
-    """The queue whose nodes it describes and that jobs get; None: the default queue."""
+    """The queue whose nodes the profile describes and that its jobs get; None: the default queue."""
     gpu_type: str | None = None
     """The type of these nodes' devices; None: any type, or no devices."""
     shared: bool = False
-    """Whether others will use the profile, so that it must not name the user's account."""
+    """Whether the profile is for several users, so that it must not name this user's account."""
     login_shell: str = "/bin/bash"
 
 
@@ -63,7 +65,7 @@ def device_variable(device_type: str | None) -> str | None:
 
 
 def chosen_kind(info: MachineInfo, queue: str | None, gpu_type: str | None = None) -> NodeKind | None:
-    """The most frequent kind of nodes that a queue has with devices of a type; None if there is none."""
+    """The most frequent kind of nodes in a queue that have devices of this type; None if there is none."""
     for kind in info.nodes:  # the most frequent first
         if (queue is None or not kind.queues or queue in kind.queues) and gpu_type in (
             None,
@@ -97,7 +99,7 @@ def _head(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterator[En
         f"Made by `castoff sites new {draft.name}` on {draft.date}, from what {reporter} reported on "
         f"{draft.host}."
     )
-    yield Comment(  # whose first words keep the mark from the beginning of a line
+    yield Comment(  # its first words keep the mark away from the beginning of a line
         f"A line with `{QUESTION}` is a question that {draft.title} does not answer: write the answer into "
         f"the profile and remove the line. `castoff sites check {draft.name}` shows what has changed on the "
         "machine since then, and writes it here with --update."
@@ -128,7 +130,7 @@ def _like_this(kind: NodeKind, queues: str = "") -> str:
 
 
 def node_entries(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterator[Entry]:
-    """The section `node` for nodes of a kind; a question if the scheduler reports no nodes."""
+    """The section `node` for nodes of this kind; a question if the scheduler reports no nodes."""
     if kind is None:
         yield Question(
             f"What does a node have? {draft.title} does not report it.",
@@ -147,7 +149,7 @@ def node_entries(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iter
 
 
 def _sockets(draft: Draft, info: MachineInfo, kind: NodeKind) -> tuple[int, list[Entry]]:
-    """The number of sockets that the profile lists, and the fields of their cores."""
+    """The number of sockets that the profile lists, and the fields with their cores."""
     probe = f"`castoff sites probe {draft.name}` finds them; so does `lscpu --extended` on a node"
     if info.counts_threads:
         question = (
@@ -200,7 +202,7 @@ def _devices(draft: Draft, kind: NodeKind, sockets: int) -> Iterator[Entry]:
             f"it; they are spread evenly here. `castoff sites probe {draft.name}` finds them."
         )
     variable = device_variable(kind.device_type)
-    if variable is None:  # nothing is written: castoff would set a variable that nobody reads
+    if variable is None:  # write no devices, or castoff would set a variable that nothing reads
         yield Question(
             f"What limits a process to some of its {kind.devices} devices: CUDA_VISIBLE_DEVICES (NVIDIA), "
             "ROCR_VISIBLE_DEVICES (AMD) or ZE_AFFINITY_MASK (Intel; a device may be a tile)? Without an "
@@ -213,7 +215,7 @@ def _devices(draft: Draft, kind: NodeKind, sockets: int) -> Iterator[Entry]:
 
 
 def other_nodes_entries(draft: Draft, info: MachineInfo, own: Container[NodeKind]) -> Iterator[Entry]:
-    """The section `other_nodes`: every kind of nodes that is not among the profile's `own`."""
+    """The section `other_nodes`: all kinds of nodes that are not in `own`, those of the profile."""
     others = [kind for kind in info.nodes if kind not in own]
     if not others:
         yield Field("other_nodes", [])
@@ -273,7 +275,7 @@ def _qos(draft: Draft, info: MachineInfo) -> Iterator[Entry]:
 
 
 def queue_entry(draft: Draft, info: MachineInfo, field: str, name: str, queue: QueueInfo) -> Section:
-    """An entry of `queues` or of `qos`, which `field` names."""
+    """An entry for a queue or a QOS; `field` is `queues` or `qos`."""
     entries: list[Entry] = []
     routing = next((other for other, about in info.queues.items() if name in about.routes_to), None)
     if field == "queues" and routing and not queue.offered:
@@ -296,7 +298,7 @@ def source_of(info: MachineInfo, field: str, name: str, otherwise: str = "") -> 
 
 
 def ranges_of(queue: QueueInfo, info: MachineInfo) -> list[dict[str, Any]]:
-    """The ranges of a queue; of a routing queue, those of the queues behind it, within its own bounds."""
+    """The ranges of a queue. A routing queue has those of the queues behind it, within its own bounds."""
     behind = [info.queues[name] for name in queue.routes_to if name in info.queues]
     ranges: list[dict[str, Any]] = []
     for target in behind or [queue]:
@@ -314,7 +316,7 @@ def ranges_of(queue: QueueInfo, info: MachineInfo) -> list[dict[str, Any]]:
 def _bounds(
     min_nodes: int, max_nodes: int | None, min_walltime: int, max_walltime: int | None
 ) -> dict[str, Any]:
-    """A range of a profile, without bounds that exclude nothing."""
+    """A range of a profile, without bounds that allow everything."""
     bounds = {
         "min_nodes": min_nodes if min_nodes > 1 else None,
         "max_nodes": max_nodes,
@@ -358,15 +360,15 @@ def _defaults(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterato
         entries.append(Field("queue", draft.queue))
     types = {node.device_type for node in info.nodes if node.device_type}
     can_ask = any(field in info.fields for field in ("gpu_request", "device_type_resource"))
-    if kind and kind.device_type and len(types) > 1 and can_ask:  # else a job may get the other type
+    if kind and kind.device_type and len(types) > 1 and can_ask:  # otherwise jobs may get another type
         entries.append(Field("device_type", kind.device_type))
     if entries:
         yield Section("defaults", entries)
 
 
 def _questions(draft: Draft, info: MachineInfo) -> Iterator[Entry]:
-    for about, why in info.unanswered:
+    for about, reason in info.unanswered:
         if about not in info.lacks:
-            yield Question(f"Nothing is known about {about}, because the query failed: {why}")
+            yield Question(f"Nothing is known about {about}, because the query failed: {reason}")
     for question, answer in info.questions:
         yield Question(question, [line.replace("DATE", draft.date) for line in answer])

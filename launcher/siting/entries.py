@@ -1,4 +1,4 @@
-"""A profile's fields as data, with the comments that castoff adds, and the lines that they make. Pure."""
+"""The fields of a profile as data, with castoff's comments, and the lines that they make. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Field(NamedTuple):
     name: str
     value: Any
     note: str = ""
-    """A comment behind the value."""
+    """A comment after the value."""
 
 
 class Section(NamedTuple):
@@ -40,29 +40,29 @@ class Sections(NamedTuple):
 
 
 class Comment(NamedTuple):
-    """A comment on lines of its own."""
+    """A comment on its own lines."""
 
     text: str
 
 
 class Question(NamedTuple):
-    """What the scheduler does not report: a comment that asks a person."""
+    """A comment that asks the user for what the scheduler does not report."""
 
     text: str
     answer: Sequence[str] = ()
-    """Lines of a profile that would be an answer."""
+    """Lines of a profile, as an example of an answer."""
 
 
 Entry: TypeAlias = Field | Section | Sections | Comment | Question
 
 
 def cited(source: str, date: str) -> list[Entry]:
-    """The two fields that say where a section's values are from."""
+    """The two fields that cite the source of a section's values."""
     return [Field("source", source), Field("date", date)]
 
 
 def lines_of(entries: Iterable[Entry], indent: int = 0) -> Iterator[str]:
-    """The lines of a profile. Whatever a scheduler answered, a comment stays on its own line."""
+    """The lines of a profile. A comment cannot end early, whatever characters the scheduler answered."""
     margin = " " * indent
     for entry in entries:
         if isinstance(entry, Comment):

@@ -1,4 +1,4 @@
-"""Asks the scheduler, and writes profiles: new ones, and changes of a user's own, once they are valid."""
+"""Asks the scheduler and writes profiles: new ones, and valid changes of the user's own."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Proposal(NamedTuple):
-    """A profile that could be written."""
+    """A profile that can be written."""
 
     path: Path
     text: str
     site: Site
     """The site that the text describes."""
     node: str
-    """The nodes that it is for, in words, and whether there are others."""
+    """Which nodes it describes, in words, and whether there are others."""
 
 
 def destination(name: str, search: Search, *, project: bool) -> Path:
-    """The file for a new profile: among the user's profiles, or the project's.
+    """The file for a new profile, among the user's profiles or the project's.
 
     Raises:
-        CastoffError: there is no project, or the name is not allowed.
+        CastoffError: there is no project, or the name is invalid.
     """
     if not _NAME.fullmatch(name):
         raise CastoffError(
@@ -59,18 +59,18 @@ def destination(name: str, search: Search, *, project: bool) -> Path:
 
 
 def refuse_existing(path: Path, search: Search) -> None:
-    """Refuse a name that a profile already has: one of the two would be hidden or lost.
+    """Refuse a name that a profile already has, since one of the two would be hidden or lost.
 
     Raises:
         CastoffError: a file or a built-in profile has that name.
     """
     name = path.stem
-    known = search.profiles().get(name, [])
-    if known or os.path.lexists(path):
-        origin, file = known[0] if known else ("", path)
-        where = "comes with castoff" if origin == "built-in" else f"exists already, {printable(str(file))}"
+    existing = search.profiles().get(name, [])
+    if existing or os.path.lexists(path):
+        origin, file = existing[0] if existing else ("", path)
+        problem = "comes with castoff" if origin == "built-in" else f"exists already, {printable(str(file))}"
         raise CastoffError(
-            f"site {name}: {where}; `castoff sites check {name}` shows what has changed since then, and "
+            f"site {name}: {problem}; `castoff sites check {name}` shows what has changed since then, and "
             f"writes it with --update; or choose another name, or print it: castoff sites new {name} -o -"
         )
 
@@ -84,17 +84,17 @@ def proposal(
     scheduler: str | None,
     project: bool,
 ) -> Proposal:
-    """A profile of this machine for the file `path`, which is not written.
+    """Make a profile of this machine for the file `path`, without writing it.
 
-    `queue`: the queue whose nodes it is for; None: the default queue, or one with devices of `gpu_type`.
-    `scheduler`: None: the first that this host has.
+    `queue`: the queue whose nodes to describe; None: the default queue, or one with devices of `gpu_type`.
+    `scheduler`: None means the first that this host has.
 
     Raises:
-        QueryFailed: there is no scheduler, or it does not answer.
+        QueryFailed: this host has no scheduler, or it does not answer.
         CastoffError: the scheduler has no such queue, or the queue has no such devices.
     """
-    name, why, *others = _scheduler(search, scheduler)
-    report(f"site {path.stem}: asks {title_of(name)}: {why}")
+    name, reason, *others = _scheduler(search, scheduler)
+    report(f"site {path.stem}: asks {title_of(name)}: {reason}")
     try:
         info = ask_scheduler(name, search.environ, about=f"site {path.stem}")
     except QueryFailed as failure:
@@ -120,21 +120,21 @@ def proposal(
 
 
 class Change(NamedTuple):
-    """The outcome of a change to a profile."""
+    """The result of changing a profile."""
 
     path: Path
     left: list[str]
     """Values that could not be written, each with the reason."""
     changed: bool
-    """Whether the profile's text differs from before."""
+    """Whether the profile's text has changed."""
 
 
 def update_profile(site: Site, info: MachineInfo, comparison: Comparison, search: Search) -> Change:
-    """Write the differences into the nearest profile of that name. A built-in profile stays: a new profile
-    of the user's extends it.
+    """Write the differences into the nearest profile of this name. A built-in profile is not changed, but
+    extended by a new one of the user's.
 
     Raises:
-        CastoffError: the profile cannot be read or written, or would not be valid; then it is unchanged.
+        CastoffError: the profile cannot be read or written, or would become invalid; it is not changed.
     """
     path, text = _own(site, search)
     draft = Draft(
@@ -155,7 +155,7 @@ def probe_profile(
     """Write a node's facts into the profile that `update_profile` would change.
 
     Raises:
-        CastoffError: the profile cannot be read or written, or would not be valid; then it is unchanged.
+        CastoffError: the profile cannot be read or written, or would become invalid; it is not changed.
     """
     path, text = _own(site, search)
     node, threads = site.node, info.counts_threads
@@ -165,7 +165,7 @@ def probe_profile(
 
 
 def _changed(path: Path, before: str, new: Updated, search: Search, who: str) -> Change:
-    """Write a profile's new text, if it is valid; `who` reported the new values."""
+    """Write a profile's new text if it is valid; `who`: the reporter of the new values, for an error."""
     if changed := new.text != before:
         try:
             validated(path, new.text, search)
@@ -179,7 +179,9 @@ def _changed(path: Path, before: str, new: Updated, search: Search, who: str) ->
 
 
 def _own(site: Site, search: Search) -> tuple[Path, str]:
-    """The nearest profile of a site's name, and its text; instead of a built-in one, one that extends it."""
+    """The path and text of the nearest profile of a site's name; in place of a built-in one, a new one
+    that extends it.
+    """
     origin, path = search.profiles()[site.name][0]
     if origin != "built-in":
         return path, path.read_text(encoding="utf-8")
@@ -187,10 +189,10 @@ def _own(site: Site, search: Search) -> tuple[Path, str]:
 
 
 def validated(path: Path, text: str, search: Search) -> Site:
-    """The site that a profile describes whose text is not written yet.
+    """Check a profile's text before it is written, and return its site.
 
     Raises:
-        InvalidInput: with every problem of the profile.
+        InvalidInput: the profile is invalid; the message has every problem.
     """
     site = Site.load(path.stem, search=replace(search, draft=(path, text)))
     check_profile(site)
@@ -198,10 +200,10 @@ def validated(path: Path, text: str, search: Search) -> Site:
 
 
 def write_profile(path: Path, text: str) -> None:
-    """Write a profile, with the line ends of the file that it replaces.
+    """Write a profile, with the line endings of the file that it replaces.
 
     Raises:
-        CastoffError: the file cannot be written, or somebody else could change it.
+        CastoffError: the file cannot be written, or other users could change it.
     """
     try:
         if path.exists() and b"\r\n" in path.read_bytes():
@@ -214,7 +216,7 @@ def write_profile(path: Path, text: str) -> None:
 
 
 def _scheduler(search: Search, named: str | None) -> list[str]:
-    """The scheduler to ask, the reason for it, and the names of others that this host has."""
+    """The scheduler to ask, the reason for choosing it, and the names of others on this host."""
     if named is not None:
         return [named, "--scheduler names it"]
     signs = {name: scheduler_of(name).found_on(search.environ) for name in HAVE_DIRECTIVES}
@@ -228,7 +230,7 @@ def _scheduler(search: Search, named: str | None) -> list[str]:
 
 
 def _queue(queue: str | None, gpu_type: str | None, info: MachineInfo, title: str) -> str | None:
-    """The queue that a profile is for; None: the scheduler's default."""
+    """The queue that a profile describes; None: the scheduler's default."""
     if queue is not None and queue not in info.queues:
         raise CastoffError(
             f"--queue: is {printable(queue)}, but {title} has no such queue"

@@ -1,4 +1,4 @@
-"""The facts that a node reported to `castoff sites probe`, and a profile with them. Pure."""
+"""The facts that `castoff sites probe` collects on a node, and writing them into a profile. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _VENDORS = {
     "0x1002": "ROCR_VISIBLE_DEVICES",
     "0x8086": "ZE_AFFINITY_MASK",
 }
-"""The variable that limits a process to some devices, by their vendor's number on the PCI bus."""
+"""The variable that limits a process to some devices, by the PCI number of their vendor."""
 
 _NOT_DISKS = re.compile("tmpfs|devtmpfs|overlay|nfs|nfs4|lustre|gpfs|beegfs|fuse|ceph|autofs")
 
@@ -41,13 +41,13 @@ class Device(NamedTuple):
     address: str
     vendor: str
     parts: int
-    """The number of devices that castoff counts for it: its tiles."""
+    """The number of devices as which castoff counts it: its tiles."""
     near: tuple[int, ...]
     """The nearest CPUs."""
 
 
 class NodeFacts(NamedTuple):
-    """The hardware and the programs of a node."""
+    """The hardware and programs of a node."""
 
     host: str
     sockets: list[list[int]]
@@ -57,14 +57,14 @@ class NodeFacts(NamedTuple):
     devices: list[Device]
     """In the order of their numbers."""
     disk: str | None
-    """A folder on a disk of the node that does not hold /tmp."""
+    """A folder on a disk of the node other than the one with /tmp."""
     mpiexec: LauncherName | None
     """The launcher whose mpiexec is on PATH."""
     modules: list[str]
     reached: Mapping[str, list[str]]
-    """The other hosts of the job, with the ways that reached each: `ssh`, `remote` (the remote shell)."""
+    """The other hosts of the job, each with the ways that reached it: `ssh`, `remote` (the remote shell)."""
     remote_shell: str | None
-    """The scheduler's own program that starts commands on other hosts."""
+    """The scheduler's program that starts commands on other hosts."""
 
     @property
     def cores(self) -> int:
@@ -72,7 +72,7 @@ class NodeFacts(NamedTuple):
         return sum(map(len, self.sockets))
 
     def words(self) -> str:
-        """The facts on one line."""
+        """The facts in one line."""
         facts = [
             f"{len(self.sockets)} sockets" if len(self.sockets) != 1 else "1 socket",
             f"{self.cores} cores",
@@ -96,7 +96,7 @@ class NodeFacts(NamedTuple):
 
 
 def parse(text: str) -> NodeFacts:
-    """The output of `probe_job.sh`; a section that is missing or unreadable counts as unknown."""
+    """Parse the output of `probe_job.sh`. A missing or unreadable section counts as unknown."""
     sections: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in text.splitlines():
@@ -105,7 +105,7 @@ def parse(text: str) -> NodeFacts:
         else:
             lines.append(line.strip())
     memory = re.search(r"MemTotal:\s*(\d+) kB", "\n".join(sections.get("memory", [])))
-    # The first line is its path, which may hold another launcher's name.
+    # The first line is the path of mpiexec, which may contain another launcher's name.
     version = " ".join(line for line in sections.get("mpiexec", []) if not line.startswith("/"))
     modules = [line for line in sections.get("modules", []) if line and not line.endswith(":")]
     shells = [line for line in sections.get("remote", []) if re.fullmatch(r"/[\w./+-]+", line)]
@@ -123,7 +123,7 @@ def parse(text: str) -> NodeFacts:
 
 
 def _sockets(lines: Sequence[str]) -> list[list[int]]:
-    """The first CPU of every core, by socket, from lines of `CPU,core,socket,node`."""
+    """Parse lines of `CPU,core,socket,node` to the first CPU of every core, by socket."""
     first_cpus: dict[tuple[str, str], int] = {}
     for line in lines:
         if row := re.match(r"([0-9]{1,4}),([0-9]{1,4}),([0-9]{0,4})(?:,|$)", line):
@@ -136,14 +136,14 @@ def _sockets(lines: Sequence[str]) -> list[list[int]]:
 
 
 def _devices(sections: Mapping[str, list[str]]) -> list[Device]:
-    """The devices in the order of the vendor's numbers if every number is known, else of the addresses."""
+    """The devices in the order of the vendor's numbers, or of their addresses if some number is unknown."""
     devices: dict[str, Device] = {}
     for line in sections.get("devices", []):
         words = line.split()
         if len(words) >= 3 and words[1] in _VENDORS and re.fullmatch("[1-9][0-9]?", words[2]):
             near = tuple(cpus(words[3])) if len(words) > 3 and re.search(CPULIST_PATTERN, words[3]) else ()
             devices[words[0].lower()] = Device(words[0].lower(), words[1], int(words[2]), near)
-    # A small device for a screen may be of another vendor than those that compute.
+    # Leave out a graphics card for a screen, which may be of another vendor than the computing devices.
     counts = Counter(device.vendor for device in devices.values())
     devices = {
         address: device for address, device in devices.items() if device.vendor == counts.most_common(1)[0][0]
@@ -161,11 +161,14 @@ def _nvidia_order(lines: Sequence[str]) -> list[str]:
 def _kfd_order(lines: Sequence[str]) -> list[str]:
     rows = (re.fullmatch(r"\S+ ([0-9]{1,5}) ([0-9]{1,5})", line) for line in lines)
     numbers = [(int(row[1]), int(row[2])) for row in rows if row]
-    return [f"{domain:04x}:{at >> 8:02x}:{at >> 3 & 31:02x}.{at & 7}" for domain, at in numbers]
+    return [
+        f"{domain:04x}:{location >> 8:02x}:{location >> 3 & 31:02x}.{location & 7}"
+        for domain, location in numbers
+    ]
 
 
 def _disk(lines: Sequence[str]) -> str | None:
-    """The folder with the most free space on a disk of the node that does not hold /tmp.
+    """The folder with the most free space on a disk of the node other than the one with /tmp.
 
     Each line has the device, the type of its file system, the free space and the folder.
     """
@@ -184,12 +187,11 @@ def merged(
     remote_setup: Sequence[str] = (),
     cpu_counts: Collection[int] | None = None,
 ) -> Updated:
-    """The text of a site's own profile with the facts of a node.
+    """The text of a site's profile with the facts of a node.
 
-    `cpu_counts`: the numbers of CPUs, cores or hardware threads, that the scheduler reports for the profile's
-    nodes; None: it reports none.
-    `remote_setup`: the lines by which mpiexec reaches other hosts by the scheduler's program, which they call
-    REMOTE_SHELL.
+    `cpu_counts`: the CPUs of the profile's nodes, cores or hardware threads, that the scheduler reports;
+    None: it reports none. `remote_setup`: setup lines that make mpiexec reach other hosts by the scheduler's
+    program, for which they have REMOTE_SHELL.
     """
     left: list[str] = []
     expected = len(site.node.cores) if site.node else 0
@@ -210,12 +212,12 @@ def merged(
 
 
 def _may_have(cores: int, cpu_counts: Collection[int] | None) -> bool:
-    """Whether a node of these cores has one of the numbers of CPUs, with 1, 2 or 4 threads per core."""
+    """Whether a node with so many cores has one of these numbers of CPUs, with 1, 2 or 4 threads per core."""
     return cpu_counts is None or any(cores * threads in cpu_counts for threads in (1, 2, 4))
 
 
 def _with_node(text: str, node: Node | None, facts: NodeFacts, date: str, left: list[str]) -> str:
-    """The text with the fields of `node`, except those that the profile inherits with the same value."""
+    """The text with the fields of `node`, without those that the profile inherits with the same value."""
     fields = dict(_node_fields(facts))
     if node and node.devices and "devices" not in fields and len(node.devices) != len(facts.sockets):
         if len(facts.sockets) > 1:
@@ -245,11 +247,11 @@ def _with_node(text: str, node: Node | None, facts: NodeFacts, date: str, left: 
 
 
 def _node_fields(facts: NodeFacts) -> Iterator[tuple[str, Any]]:
-    """The fields of `node` that a node reports."""
+    """The fields of `node` that the node itself reports."""
     yield "sockets", [*map(cpulist, facts.sockets)]
     devices = [(_socket_of(facts.sockets, device), device) for device in facts.devices]
     homes = [(socket, device) for socket, device in devices if socket is not None]
-    if not homes or len(homes) < len(devices):  # none, or some are near several sockets, or near unknown CPUs
+    if not homes or len(homes) < len(devices):  # there are none, or the socket of some is unclear
         return
     counts = [0] * len(facts.sockets)
     for socket, device in homes:
@@ -266,7 +268,7 @@ def _node_fields(facts: NodeFacts) -> Iterator[tuple[str, Any]]:
 
 
 def _socket_of(sockets: list[list[int]], device: Device) -> int | None:
-    """The one socket that a device is near to."""
+    """The socket that a device is near; None if there are several or none."""
     near = [number for number, cores in enumerate(sockets) if not set(cores).isdisjoint(device.near)]
     return near[0] if len(near) == 1 else None
 
@@ -274,7 +276,9 @@ def _socket_of(sockets: list[list[int]], device: Device) -> int | None:
 def _with_launcher(
     text: str, site: Site, facts: NodeFacts, remote_setup: Sequence[str], left: list[str]
 ) -> str:
-    """The text with the node's mpiexec and its way to other hosts, if the site starts ranks by mpiexec."""
+    """The text with the node's mpiexec and how it reaches other hosts, if the site starts ranks
+    by mpiexec.
+    """
     if not LAUNCHERS[site.launcher].is_mpiexec:
         return text
     if facts.mpiexec:
@@ -299,7 +303,7 @@ def _with_launcher(
 
 
 def without_questions(text: str, about: str, but: str = "(?!)") -> str:
-    """The text without the questions that match the pattern `about` and not the pattern `but`."""
+    """The text without questions that match the pattern `about`, unless they match the pattern `but`."""
 
     def kept(question: re.Match[str]) -> str:
         is_answered = re.search(about, question[0]) and not re.search(but, question[0])
@@ -309,9 +313,9 @@ def without_questions(text: str, about: str, but: str = "(?!)") -> str:
 
 
 def _with_modules(text: str, facts: NodeFacts, date: str) -> str:
-    """The text with the modules that a training may need, as a comment at the end."""
+    """The text with a comment at the end that lists modules which a training may need."""
     title = "# Modules of interest on "
-    # An earlier probe may have left such a comment.
+    # Replace the comment of an earlier probe.
     text = re.sub(rf"^{title}.*\n(?:#.*\n?)*", "", text, flags=re.MULTILINE).rstrip("\n")
     modules = [module for module in facts.modules if _OF_INTEREST.search(module)][:_MODULES_SHOWN]
     if modules:

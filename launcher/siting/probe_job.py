@@ -1,4 +1,4 @@
-"""The job of `castoff sites probe`: its script queries the first of its hosts."""
+"""The job of `castoff sites probe`, whose script queries its first host."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from castoff.launcher.status.watch import wait
 from castoff.launcher.submission.submit import submit
 
 _WALLTIME = 120
-"""Seconds: a node answers within a few, and within a minute if other hosts or modules do not answer."""
+"""Seconds: a node answers within seconds, or within a minute if other hosts or modules do not answer."""
 
 _ANSWER = "probe"
 
-# A query that fails must not fail the job: the subshell has neither the job's traps nor its options.
+# The subshell drops the job's traps and options, so that a failing query does not fail the job.
 _SETUP = """(trap - ERR DEBUG; set +eETu
 castoff_remote={remote}
 castoff_hosts=$(castoff_scheduler_hosts 2>/dev/null)
@@ -31,13 +31,13 @@ castoff_hosts=$(castoff_scheduler_hosts 2>/dev/null)
 
 
 def remote_shell(site: Site) -> tuple[str, Sequence[str]]:
-    """The scheduler's own way to another host of a job, and setup lines that have mpiexec use it."""
-    own = queued_of(site.scheduler)
-    return own.remote_shell, own.remote_setup
+    """The scheduler's command for another host of a job, and setup lines that make mpiexec use it."""
+    scheduler = queued_of(site.scheduler)
+    return scheduler.remote_shell, scheduler.remote_setup
 
 
 def probe_job(site: Site, info: MachineInfo, overrides: Sequence[str] = ()) -> JobSpec:
-    """The job. It has two nodes if the queue and the machine have them: one tries to reach the other.
+    """Make the probe's job: on two nodes if there are as many, so that one can try to reach the other.
 
     Raises:
         InvalidInput: an override is wrong.
@@ -46,9 +46,9 @@ def probe_job(site: Site, info: MachineInfo, overrides: Sequence[str] = ()) -> J
     ranges = (queue.ranges if queue else None) or [Range()]
     node = site.node
     kinds = [kind for kind in info.nodes if node is None or is_node(node, kind, info.counts_threads)]
-    wanted = 1 if sum(kind.nodes for kind in kinds) == 1 else 2  # 0: the scheduler reports no nodes
-    accepted = min(ranges, key=lambda bounds: (bounds.min_nodes > wanted, bounds.min_nodes))
-    nodes = max(accepted.min_nodes, min(wanted, accepted.max_nodes or wanted))
+    wanted_nodes = 1 if sum(kind.nodes for kind in kinds) == 1 else 2  # 0: the scheduler reports no nodes
+    accepted = min(ranges, key=lambda bounds: (bounds.min_nodes > wanted_nodes, bounds.min_nodes))
+    nodes = max(accepted.min_nodes, min(wanted_nodes, accepted.max_nodes or wanted_nodes))
     program = Path(__file__).with_name("probe_job.sh").read_text(encoding="utf-8")
     fields = {
         "name": "castoff-probe",
@@ -67,7 +67,7 @@ def probe_job(site: Site, info: MachineInfo, overrides: Sequence[str] = ()) -> J
 def start_probe(
     site: Site, info: MachineInfo, overrides: Sequence[str] = (), runs_dir: Path | None = None
 ) -> RunDirectory:
-    """Submit the job.
+    """Submit the probe's job.
 
     Raises:
         InvalidInput: the site does not accept such a job, for example without an account.
@@ -77,10 +77,11 @@ def start_probe(
 
 
 def collect(run: RunDirectory, timeout: float) -> tuple[str | None, RunStatus]:
-    """The node's answer, if the run has written one, and the run's status: at its end or after `timeout` s.
+    """Wait for the run's end, at most `timeout` seconds, and return the node's answer, if there is one, and
+    the run's status.
 
     Raises:
-        CastoffError: a file of its directory cannot be read.
+        CastoffError: a file in the run directory cannot be read.
     """
     status = wait(run, timeout)
     answers = sorted((run.path / "attempts").glob(f"0.*/{_ANSWER}"))

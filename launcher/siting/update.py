@@ -1,4 +1,4 @@
-"""A profile's text with the differences written as the scheduler reports them. Pure."""
+"""Writes the differences from the scheduler's report into a profile's text. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Updated(NamedTuple):
 
 
 class _Update:
-    """A profile's text while differences are written into it."""
+    """A profile's text while it is being updated."""
 
     def __init__(self, text: str, site: Site, info: MachineInfo, draft: Draft):
         self.text, self.site, self.info, self.draft = text, site, info, draft
@@ -46,10 +46,10 @@ class _Update:
         """Queues and QOS that the scheduler no longer has."""
 
     def write(self, path: tuple[str, ...]) -> None:
-        """Write a value as the scheduler reports it.
+        """Write the value that the scheduler reports.
 
         Raises:
-            CannotEdit: the text is written in a way in which only a person can change the value.
+            CannotEdit: the text's form allows only a person to change the value.
         """
         match path:
             case ("queues" | "qos" as field, name):
@@ -77,12 +77,12 @@ class _Update:
         self.text = put_block(self.text, path, [*lines_of(entries)])
 
     def _cite(self, path: tuple[str, ...], cited: str, source: str) -> None:
-        """Add a source to the cited one, which still holds for what the scheduler does not report."""
+        """Add a source to the cited one, which still applies to values that the scheduler does not report."""
         self._put((*path, "source"), cited if source in cited else f"{cited}; {source}")
         self._put((*path, "date"), self.draft.date)
 
     def _queue(self, field: str, name: str) -> None:
-        """Add a queue that the profile does not list, or remove one that the scheduler does not have."""
+        """Add a queue that the profile lacks, or remove one that the scheduler no longer has."""
         if name in getattr(self.site, field):
             self.text = remove(self.text, (field, name))
             self.removed.append((field, name))
@@ -109,12 +109,12 @@ class _Update:
             bounds[limit] = units(bound) if bound and limit.endswith("walltime") else bound
             ordered = {part: bounds[part] for part in _BOUNDS if bounds.get(part)}
             if ordered.get("min_nodes") == 1:
-                del ordered["min_nodes"]  # excludes nothing
+                del ordered["min_nodes"]  # allows everything
             self._put_or_remove((field, name, "ranges"), [ordered] if ordered else None)
         self._cite((field, name), queue.source, source_of(self.info, field, name))
 
     def _bounds(self, field: str, name: str) -> dict[str, Any]:
-        """The one range of a queue, as the text has it by now; else as the profile inherits it."""
+        """The bounds of a queue with one range, from the updated text, or else as inherited."""
         path = (field, name, "ranges")
         if has(self.text, path):
             ranges = Document.parse(self.text, "profile").data[field][name]["ranges"]
@@ -123,7 +123,7 @@ class _Update:
         return msgspec.structs.asdict(inherited[0]) if inherited else {}
 
     def _kind(self) -> NodeKind | None:
-        """The kind of nodes that the profile's jobs get."""
+        """The kind of nodes on which the profile's jobs run."""
         queue = self.site.defaults.queue or self.site.default_queue or self.info.default_queue
         return chosen_kind(self.info, queue, self.site.defaults.device_type) or chosen_kind(self.info, queue)
 
@@ -142,16 +142,16 @@ class _Update:
             self._put(("node", field), value)
 
     def _other_nodes(self) -> None:
-        """Write the whole section again, for the node that the profile has by now."""
+        """Write the whole section again, to fit the updated `node`."""
         kind = self._kind()
         own = own_kinds(self.site, self.info) or ([kind] if kind else [])
         entries = other_nodes_entries(self.draft, self.info, own)
-        # The comment is not repeated: a profile that lists other nodes has one, or a person left it out.
+        # Leave out the comment: the profile has it already, or a person has removed it.
         self._put_block(("other_nodes",), *(entry for entry in entries if not isinstance(entry, Comment)))
 
 
 def _kept(node: Node, before: str, after: str) -> Iterator[tuple[str, Any]]:
-    """Fields of the old node that still hold for the new one, and values that keep it from inheriting."""
+    """Fields of the old node that still apply to the new one, and values that prevent inheriting others."""
     written = Document.parse(after, "profile").data["node"]
     cores = {core for socket in written.get("sockets", []) for core in cpus(socket)}
     if node.reserved_cores and cores.issuperset(cpus(node.reserved_cores)):
@@ -176,14 +176,14 @@ def updated(
     draft: Draft,
     load: Callable[[str], Site],
 ) -> Updated:
-    """The text of a site's own profile with every difference written as the scheduler reports it.
+    """Write all differences into the text of a site's profile, as the scheduler reports them.
 
-    `load`: resolves a text into the site that it would describe.
+    `load`: resolves a profile's text into its site.
     """
     update = _Update(text, site, info, draft)
     fields: dict[tuple[str, ...], str] = {}
     for path, field in ((difference.path, difference.field) for difference in comparison.differences):
-        fields.setdefault(path[:1] if path[0] == "other_nodes" else path, field)  # these are written together
+        fields.setdefault(path[:1] if path[0] == "other_nodes" else path, field)  # all written at once
     left = []
     for path, field in fields.items():
         try:
@@ -194,11 +194,11 @@ def updated(
 
 
 def _without_inherited(update: _Update, load: Callable[[str], Site]) -> str:
-    """The text with null for each removed queue that the profile would still inherit."""
+    """The text with null for each removed queue that the profile would otherwise inherit."""
     text = update.text
     try:
         resolved = load(text) if update.removed else None
-    except InvalidInput:  # whoever writes the text reports it
+    except InvalidInput:  # reported when the text is written
         return text
     for field, name in update.removed:
         if name in getattr(resolved, field):
