@@ -1,1 +1,1 @@
-"""What a run did: its phases, what its program reported, where its ranks ran, and what they used."""
+"""The history of runs: their phases, what their programs reported, the hosts of ranks, and what they used."""

@@ -1,4 +1,4 @@
-"""What an attempt did: its phases, the hosts of its ranks, and the ranks that ended before others."""
+"""The history of an attempt: its phases, the hosts of its ranks, and ranks that ended before others."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 from castoff.launcher.text.failure import HANG
 
 QUEUED, SETUP, START_UP, RUNNING = "queued", "setup", "start-up", "running"
-"""Before the script began; before it started the ranks; before the program's first report; the rest."""
+"""Until the script began; until it started the ranks; until the program's first report; until the end."""
 
 LAUNCHED = "launched"
-"""The file in an attempt's folder with the second in which its ranks were started."""
+"""The file in an attempt's folder with the time at which its ranks were started, in whole seconds."""
 
 
 class Phase(NamedTuple):
@@ -28,18 +28,18 @@ class Phase(NamedTuple):
     name: str
     start: float
     end: float | None
-    """None: it lasts."""
+    """None: it has not ended."""
 
     def seconds(self, now: float) -> float:
-        """How long it took, or has taken by now."""
+        """Seconds that it took, or has taken until `now`."""
         return max((now if self.end is None else self.end) - self.start, 0.0)
 
 
 def phases(run: RunDirectory, now: RunStatus, member: MemberStatus, attempt: AttemptStatus) -> list[Phase]:
     """The phases of an attempt, in order; none if it has not begun.
 
-    START_UP ends with the first line of the attempt's metrics; where it has none, RUNNING begins when the
-    ranks were started.
+    START_UP ends with the first line of the attempt's metrics; without metrics, RUNNING begins when the ranks
+    are started.
 
     Raises:
         CastoffError: the run's record of its submission cannot be read.
@@ -55,14 +55,14 @@ def phases(run: RunDirectory, now: RunStatus, member: MemberStatus, attempt: Att
     if queued is not None:
         marks.insert(0, (QUEUED, min(queued, attempt.started)))
     last = attempt.ended if attempt.state != "running" else None
-    ends = [*(at for _, at in marks[1:]), last]
-    # Hosts' clocks differ: a phase that would end before it began took no time.
+    ends = [*(begin for _, begin in marks[1:]), last]
+    # Clocks of hosts differ, so a phase may seem to end before it begins. It then counts as empty.
     pairs = zip(marks, ends, strict=True)
     return [Phase(name, start, None if end is None else max(start, end)) for (name, start), end in pairs]
 
 
 def waiting(run: RunDirectory, member: MemberStatus) -> Phase | None:
-    """The time that a member which waits in a queue has waited; None if it does not.
+    """The time that a pending member has waited in a queue; None for other members.
 
     Raises:
         CastoffError: the run's record of its submission cannot be read.
@@ -72,19 +72,19 @@ def waiting(run: RunDirectory, member: MemberStatus) -> Phase | None:
     since = member.attempts[-1].ended if member.attempts else None
     submission = run.submission()
     submitted = submission.time if submission else None
-    since = max((one for one in (since, submitted) if one is not None), default=None)
+    since = max((moment for moment in (since, submitted) if moment is not None), default=None)
     return None if since is None else Phase(QUEUED, since, None)
 
 
 def _queued_since(
     submission: Submission | None, member: MemberStatus, attempt: AttemptStatus
 ) -> float | None:
-    """Since when an attempt waited: its submission, or the end of the one before it, whichever is later."""
-    if attempt.restart:  # its job ran all the time
+    """When an attempt began to wait: at the later of its submission and the previous attempt's end."""
+    if attempt.restart:  # its job was already running
         return None
     submissions = [*submission.earlier, submission] if submission else []
     began = (attempt.started or 0.0) + 1
-    # Scripts count whole seconds: what ended in the second of the submission ended after it.
+    # Scripts record whole seconds, so round the submission down: an attempt with the same second ended later.
     times = [float(int(one.time)) for one in submissions if one.time is not None and one.time < began]
     times += [one.ended for one in member.attempts if one.attempt < attempt.attempt and one.ended]
     return max((one for one in times if one < began), default=None)
@@ -103,33 +103,33 @@ class HostRanks(NamedTuple):
 
     host: str
     ranks: range | None
-    """None: it is not known which, as where the job's own flags decide."""
+    """None: not known, for example because the job's own flags distribute the ranks."""
 
 
 def hosts(run: RunDirectory, member: int, attempt: int) -> list[HostRanks]:
-    """The hosts of an attempt in the order of their node ranks; none if it did not get that far.
+    """The hosts of an attempt in the order of their node ranks; none if it did not start ranks.
 
     Raises:
         CastoffError: the plan or the attempt's start cannot be read.
     """
     folder, plan = run.path / "attempts" / f"{member}.{attempt}", run.facts()
     names = _names(folder / "hosts")
-    if not names and [nodes for _, nodes in plan.layout] == [1]:  # a job of one host, which its script is on
+    if not names and [nodes for _, nodes in plan.layout] == [1]:  # one host, on which the script runs
         start = read(folder / "start.json", Start)
         names = [start.host] if start and start.host else []
     return placed(names, plan)
 
 
 def placed(names: list[str], plan: Facts) -> list[HostRanks]:
-    """The ranks of each host, as the plan puts them."""
+    """The ranks of each host, according to the plan."""
     counts = [ranks for ranks, nodes in plan.layout for _ in range(nodes)]
     if plan.own_distribution or len(counts) != len(names):
         return [HostRanks(name, None) for name in names]
-    found, first = [], 0
+    placed_ranks, first = [], 0
     for name, count in zip(names, counts, strict=True):
-        found.append(HostRanks(name, range(first, first + count)))
+        placed_ranks.append(HostRanks(name, range(first, first + count)))
         first += count
-    return found
+    return placed_ranks
 
 
 def _names(path: Path) -> list[str]:
@@ -140,11 +140,11 @@ def _names(path: Path) -> list[str]:
 
 
 _SOON = 10.0
-"""Seconds within which the ranks of a program that ends well follow each other."""
+"""Seconds within which all ranks of a program end if it ends well."""
 
 
 _MANY = 256
-"""Of more ranks, the first of each node alone leaves a file: as with their logs."""
+"""With more ranks than these, only the first of each node leaves a file, as with their logs."""
 
 
 class EarlyRank(NamedTuple):
@@ -156,43 +156,46 @@ class EarlyRank(NamedTuple):
 
 
 def early_ranks(run: RunDirectory, attempt: AttemptStatus) -> list[EarlyRank]:
-    """Those of an attempt that runs, or did not end well; none of a hang, whose reason names them."""
+    """The early ranks of an attempt that is running or did not end well; none of a hang, whose reason
+    names them.
+    """
     is_hang = attempt.failure is not None and attempt.failure.reason == HANG
     if attempt.started is None or attempt.ending in ("done", "resume") or is_hang:
         return []
     logs = Path(attempt.logs)
     folder = logs.parents[1] / "attempts" / logs.name
-    found = []
+    ended = []
     with contextlib.suppress(OSError), os.scandir(folder / "ended") as names:
         for name in names:
             if name.name.isdecimal():
                 with contextlib.suppress(OSError):
-                    found.append(EarlyRank(int(name.name), name.stat().st_mtime - attempt.started))
-    if not found or len(found) in _all(run.facts()):
+                    ended.append(EarlyRank(int(name.name), name.stat().st_mtime - attempt.started))
+    if not ended or len(ended) in _all(run.facts()):
         return []
     until = _until(attempt, folder) - attempt.started
-    return sorted(one for one in found if one.after < until)
+    return sorted(rank for rank in ended if rank.after < until)
 
 
 def _all(plan: Facts) -> set[int | None]:
-    """How many files there are once every rank has ended well."""
+    """The possible numbers of files after all ranks have ended well."""
     of_nodes = sum(nodes for _, nodes in plan.layout) if (plan.ranks or 0) > _MANY else None
     return {plan.ranks, of_nodes}
 
 
 def _until(attempt: AttemptStatus, folder: Path) -> float:
-    """Before when a rank that is early has ended."""
+    """The time before which the end of a rank is early."""
     if attempt.failure is not None:
         with contextlib.suppress(OSError):
-            return (folder / "failure.json").stat().st_mtime  # by the clock that dates the others, too
+            # Not the time in the record: the ranks' files are dated by the file server's clock, too.
+            return (folder / "failure.json").stat().st_mtime
     return (attempt.ended or (time.time() if attempt.state == "running" else 0.0)) - _SOON
 
 
 def early_words(early: list[EarlyRank], attempt: AttemptStatus) -> str | None:
-    """As `rank 1 ended well after 3 s, while others still run`; None: there are none."""
+    """A sentence such as `rank 1 ended well after 3 s, while others still run`; None if no rank is early."""
     if not early:
         return None
-    first, last = (f"{max(at(one.after for one in early), 0):.0f}" for at in (min, max))
+    first, last = (f"{max(extreme(one.after for one in early), 0):.0f}" for extreme in (min, max))
     ranks = f"rank{'s' * (len(early) > 1)} {cpulist([one.rank for one in early])}"
     others = "while others still run" if attempt.state == "running" else "while others ran on"
     if attempt.failure is not None:

@@ -1,6 +1,6 @@
-"""What a row of a run says: its state, how far it is, why it waits or failed, and the time that is left.
+"""The words of a run in a list: its state, its progress, why it waits or failed, and the time left.
 
-`castoff list`, `status` and `top` and the notebook show these words, each in a form of its own.
+`castoff list`, `status`, `top` and notebooks show these words, each in its own form.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from castoff.launcher.text.words import brief, moment
 
 
 class RunWords(NamedTuple):
-    """What a row of a run says; an empty text where there is nothing to say."""
+    """The words of a run; a text is empty if it does not apply."""
 
     state: str
-    """How it ended, else its state."""
+    """The ending, or the state if there is no ending."""
     members: str
-    """How many members of an array are done, failed, running and so on."""
+    """The numbers of an array's members that are done, failed, running and so on."""
     steps: str
-    """`820/2,000`."""
+    """The step and the total, as `820/2,000`."""
     part: float | None
-    """How much of its steps or members is done, from 0 to 1; None: not known."""
+    """The fraction of its steps or members that is done, from 0 to 1; None: not known."""
     loss: Metric | None
-    """The newest loss; it may not be finite."""
+    """The newest loss, which may not be finite."""
     left: Left | None
-    """The time that it has left while it runs."""
+    """The time left, while the run is running."""
     took: str
     """The time from its first start to its end, or until now."""
     why: str
-    """When it is expected to start, and why it waits, failed or is unknown, or how it can be resumed."""
+    """When the run is expected to start, and why it waits, failed or is unknown, or how to resume it."""
 
     @property
     def is_explained(self) -> bool:
-        """Whether `why` says more than how far the run is."""
+        """Whether `why` matters more than the progress."""
         return bool(self.why) and self.state in ("pending", "unknown", *EXPLAINED)
 
     @property
     def progress(self) -> str:
-        """How far it is, in one line: `step 820/2,000, loss 0.21, 9m to the last step`."""
+        """The progress in one line: `step 820/2,000, loss 0.21, 9m to the last step`."""
         loss = f"{self.loss.name} {number(self.loss.value)}" if self.loss else ""
         left = left_words(self.left) if self.left else ""
         return ", ".join(filter(None, (self.members, self.steps and f"step {self.steps}", loss, left)))
@@ -60,7 +60,7 @@ class RunWords(NamedTuple):
 def run_words(
     run: RunSummary, now: float, progress: Progress | None = None, deadline: float | None = None
 ) -> RunWords:
-    """The words of a run; `progress`: of its program; `deadline`: when its walltime is over."""
+    """The words of a run; `progress`: that of its program; `deadline`: when its walltime ends."""
     progress, is_array = progress or Progress(), run.members > 1
     until = run.ended if run.over else now
     return RunWords(
@@ -76,7 +76,7 @@ def run_words(
 
 
 def words_of_status(status: RunStatus, metrics: Sequence[Metrics], now: float) -> RunWords:
-    """The words of a run with its whole status; `metrics`: those of its only member, if they were read."""
+    """The words of a run with a full status; `metrics`: those of its only member, if they were read."""
     attempts = status.members[0].attempts if len(status.members) == 1 else []
     began = attempts[-1].started if attempts else None
     progress = progress_of(metrics[0], since=began or 0.0) if metrics and attempts else None
@@ -84,23 +84,23 @@ def words_of_status(status: RunStatus, metrics: Sequence[Metrics], now: float) -
 
 
 def deadline_of(status: RunStatus) -> float | None:
-    """When the walltime of a run's only member is over, in seconds since the epoch; None: not known."""
+    """When the walltime of a run's only member ends, in seconds since the epoch; None: not known."""
     attempts = status.members[0].attempts if len(status.members) == 1 else []
     began = attempts[-1].started if attempts else None
     return began + status.walltime if began and status.walltime else None
 
 
 def explained(run: RunSummary, directory: str, status: RunStatus | None) -> RunSummary:
-    """A run's summary; if it failed and no record says why, with what the log of its script says.
+    """Add a reason from the script's log to the summary of a failed run, if no record has one.
 
-    `status`: the run's whole status, if it was looked at.
+    `status`: the run's full status, if it was read already.
     """
     if run.ending != "failed" or run.reason:
         return run
     try:
         opened = RunDirectory(Path(directory))
         (status,) = (status,) if status else judge([RunRecords(opened)])
-    except CastoffError:  # it may not be used any more, or its records were damaged since it ended
+    except CastoffError:  # the directory is no longer trusted, or its records were damaged since the end
         return run
     failed = (member for member in status.members if member.ending == "failed" and member.attempts)
     first = next(failed, None)
@@ -111,23 +111,23 @@ def explained(run: RunSummary, directory: str, status: RunStatus | None) -> RunS
 
 
 def steps_words(step: float, total: float | None) -> str:
-    """The newest step and how many there will be, if that is known: `820/2,000`."""
+    """The newest step, and the total number of steps if known: `820/2,000`."""
     return f"{step_words(step)}/{step_words(total)}" if total else step_words(step)
 
 
 def left_words(left: Left) -> str:
-    """The time that a run has left, and what ends it then."""
+    """The time that a run has left, and what will end it."""
     return f"{brief(left.seconds)} to the {'walltime' if left.is_walltime else 'last step'}"
 
 
 def start_words(expected: float, now: float) -> str:
-    """When a run is expected to begin."""
+    """The expected start of a run, in words."""
     when = f"in {brief(expected - now)}" if expected > now else "any moment"
     return f"at about {moment(expected)}, {when}"
 
 
 def site_words(status: RunStatus) -> str:
-    """Where a run is: its site, and the id of its job there."""
+    """The site of a run, and the id of its job there."""
     return (status.site or "not known") + (f", job {status.job}" if status.job else "")
 
 

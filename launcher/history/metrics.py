@@ -1,14 +1,14 @@
-"""What a program reports as it runs: lines of JSON in CASTOFF_METRICS_FILE, read while they are written.
+"""Reads what a program reports in CASTOFF_METRICS_FILE: lines of JSON, read while they are written.
 
-A line is an object: `{"step": 120, "time": 1764230400.5, "train/loss": 0.31}`. Every other number in it is
-a metric of that step, also NaN and Infinity, as Python writes them: a loss that has become one must not look
-like the last good one. A line without metrics says what follows: `total_steps`, how many there will be. Any
-line may say what is known of the program: `folder`, where it keeps its results; `parameters`, an object of
-what it was started with; `packages`, an object of the versions that it uses; `device`, the name of what it
-computes on.
+A line is an object: `{"step": 120, "time": 1764230400.5, "train/loss": 0.31}`. All numbers other than `step`,
+`time`, `epoch` and `total_steps` are metrics of that step. NaN and Infinity count, as Python writes them, so
+that a diverged loss is not shown as the last finite one. A line without metrics describes the lines that
+follow: `total_steps` is the total number of steps. Any line may describe the program: `folder`, the folder of
+its results; `parameters`, an object of its parameters; `packages`, an object of package versions; `device`,
+the name of its device.
 
-Each attempt has a file. A run's metrics are those of its attempts, one after the other, without the steps
-that a later attempt has done again.
+Each attempt has a file. A run's metrics are those of its attempts in order, without the steps that a later
+attempt has repeated.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ import msgspec
 from castoff.launcher.runs.run import RunDirectory
 
 METRICS = "metrics.jsonl"
-"""The file in an attempt's folder."""
+"""The name of this file in an attempt's folder."""
 
 _LONGEST_LINE = 1 << 20
-"""Bytes; a longer line is not one of metrics."""
+"""Bytes; longer lines are ignored."""
 
 _UNTIMED = 10
-"""Lines at the beginning that may have no time where later ones have."""
+"""The maximum number of lines that are searched for the first time."""
 
 _RECENT = 100
-"""The newest reports, which always stay."""
+"""The number of newest reports that are always kept."""
 
 _ABOUT = ("step", "time", "epoch", "total_steps")
 """Numbers that are not metrics."""
 
 _BEGINS = {"total_steps", "folder", "parameters", "packages", "device"}
-"""Without metrics beside them, these make a line one that says what follows."""
+"""A line with one of these and without metrics describes the lines that follow."""
 
 
 class Report(NamedTuple):
@@ -65,12 +65,12 @@ class Point(NamedTuple):
 
 
 def finite(points: Iterable[Point]) -> list[Point]:
-    """The points of a curve that can be drawn and compared."""
+    """The points with finite values, which can be drawn and compared."""
     return [point for point in points if math.isfinite(point.value)]
 
 
 def step_words(step: float) -> str:
-    """A step with all its digits, `1,234,567`: it is looked for in a program's own output."""
+    """A step with all its digits, `1,234,567`, so that it can be found in the program's output."""
     return f"{step:,.0f}" if float(step).is_integer() and abs(step) < 1e15 else f"{step:,g}"
 
 
@@ -79,30 +79,30 @@ class Metrics:
     """What a member of a run has reported, over all its attempts."""
 
     reports: list[Report] = field(default_factory=list)
-    """In the order of their steps, as far as the program kept to one."""
+    """In the order of their steps, if the program reported them in order."""
     step: float | None = None
-    """The step of the newest line; None while there is none."""
+    """The step of the newest line; None if there is no line."""
     total_steps: float | None = None
-    """How many there will be, if the program has said so."""
+    """The total number of steps, if the program has reported it."""
     time: float | None = None
     """When the newest line was written, in seconds since the epoch."""
     folder: str | None = None
-    """Where the program keeps its results."""
+    """The folder with the program's results."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """What it was started with: values by their path, as in `training.batch_size`."""
+    """The program's parameters by path, as `training.batch_size`."""
     packages: Mapping[str, str] = field(default_factory=dict)
-    """The versions of the packages that it uses, by name."""
+    """The versions of the packages that the program uses, by name."""
     device: str | None = None
-    """What it computes on, as in `NVIDIA A100-SXM4-40GB` or `cpu`."""
+    """The device on which the program computes, as `NVIDIA A100-SXM4-40GB` or `cpu`."""
 
     @property
     def names(self) -> list[str]:
-        """The metrics, in the order in which they first appeared."""
+        """The names of all metrics, in the order of their first appearance."""
         return list(dict.fromkeys(name for report in self.reports for name in report.values))
 
     @property
     def last(self) -> dict[str, float]:
-        """The newest value of each metric; it may not be finite."""
+        """The newest value of each metric, which may not be finite."""
         return {name: value for report in self.reports for name, value in report.values.items()}
 
     def curve(self, name: str) -> list[Point]:
@@ -110,7 +110,9 @@ class Metrics:
         return [Point(report.step, report.values[name]) for report in self.reports if name in report.values]
 
     def best(self, name: str, *, largest: bool) -> Point | None:
-        """The best finite value of a metric, and its step: the earliest of equal ones; None: it has none."""
+        """The best finite value of a metric with its step, the earliest if several are equal; None if
+        there is none.
+        """
         points = finite(self.curve(name))
         value = (max if largest else min)((point.value for point in points), default=None)
         return next((one for one in points if one.value == value), None)
@@ -118,20 +120,22 @@ class Metrics:
     def columns(self) -> dict[str, list[float | None]]:
         """The reports as columns of the same length: `step`, `epoch`, `time`, and each metric."""
         rows = self.reports
-        found: dict[str, list[float | None]] = {"step": [row.step for row in rows]}
+        columns: dict[str, list[float | None]] = {"step": [row.step for row in rows]}
         for name in ("epoch", "time"):
-            if any(getattr(one, name) is not None for one in rows):
-                found[name] = [getattr(one, name) for one in rows]
-        return found | {name: [one.values.get(name) for one in rows] for name in self.names}
+            if any(getattr(report, name) is not None for report in rows):
+                columns[name] = [getattr(report, name) for report in rows]
+        return columns | {name: [report.values.get(name) for report in rows] for name in self.names}
 
     def begin(self, line: Mapping[str, Any]) -> None:
-        """Take in a line that says what follows: later steps are done again from there."""
+        """Process a line that describes what follows. Reports of later steps, which are repeated, are
+        dropped.
+        """
         step = _number(line.get("step")) or 0.0
         self.reports = [report for report in self.reports if report.step <= step]
         self.total_steps = _number(line.get("total_steps"))
 
     def describe(self, line: Mapping[str, Any]) -> None:
-        """Take in what a line says of the program."""
+        """Process the description of the program in a line."""
         folder, parameters = line.get("folder"), line.get("parameters")
         self.folder = folder if isinstance(folder, str) else self.folder
         self.parameters = flat(parameters) if isinstance(parameters, dict) else self.parameters
@@ -141,46 +145,48 @@ class Metrics:
         self.device = device if isinstance(device, str) else self.device
 
     def add(self, report: Report) -> None:
-        """Take in the metrics of a step. Where steps begin again, what was reported of them before goes."""
+        """Add the metrics of a step. If its step is not later than earlier ones, these are dropped."""
         if self.reports and report.step < self.reports[-1].step:
-            self.reports = [one for one in self.reports if one.step < report.step]
+            self.reports = [earlier for earlier in self.reports if earlier.step < report.step]
         self.reports.append(report)
 
     def thin(self, most: int) -> None:
-        """Keep about so many reports beside the newest: of each kind the last, and others at even steps."""
+        """Keep the newest reports and about `most` others: the last one with each set of metrics, and
+        others at equal distances.
+        """
         older, newest = self.reports[:-_RECENT], self.reports[-_RECENT:]
-        kinds = {frozenset(one.values) for one in older}
-        apart = (self.reports[-1].step - self.reports[0].step) * len(kinds) / most
+        kinds = {frozenset(report.values) for report in older}
+        distance = (self.reports[-1].step - self.reports[0].step) * len(kinds) / most
         after: dict[frozenset[str], float] = {}
         kept: list[Report] = []
-        for one in reversed(older):
-            kind = frozenset(one.values)
-            if kind not in after or one.step <= after[kind] - apart:
-                after[kind] = one.step
-                kept.append(one)
+        for report in reversed(older):
+            kind = frozenset(report.values)
+            if kind not in after or report.step <= after[kind] - distance:
+                after[kind] = report.step
+                kept.append(report)
         self.reports = [*kept[most::-1], *newest]
 
 
 class MetricsReader:
-    """The metrics of a member, read as they come: each look reads what is new."""
+    """Reads a member's metrics repeatedly; each look reads only new lines."""
 
     def __init__(self, most: int | None = None) -> None:
-        """`most`: reports that are kept, fewer and fewer of the older ones; None: all."""
+        """`most`: the maximum number of reports, of which older ones are thinned out; None: no maximum."""
         self.metrics = Metrics()
         self.behind = False
-        """Whether the last look has given up before it had read everything."""
+        """Whether the last look ended before everything was read."""
         self._most = most
         self._epochs = _Epochs()
         self._has_steps = False
-        """Whether a line with metrics has had a step: then one without belongs to the last."""
+        """Whether any line had metrics and a step; a line without a step then belongs to the last step."""
         self._read: dict[Path, int] = {}
-        """How many bytes of each file have been read."""
+        """The number of bytes read of each file."""
 
     def look(self, files: Iterable[Path], give_up: float = math.inf) -> Metrics:
-        """Read what was added to the files of the attempts, the first of them first.
+        """Read what was added to the files of the attempts, in order.
 
-        A file that cannot be read, or holds other things, adds nothing. `give_up`: when to leave the rest to
-        the next look, by `time.monotonic`.
+        Files that cannot be read and lines that are not JSON objects are skipped. `give_up`: when to leave
+        the rest to the next look, by `time.monotonic`.
         """
         self.behind = False
         for path in files:
@@ -198,8 +204,8 @@ class MetricsReader:
         about = {name: number for name in _ABOUT if (number := _number(line.get(name))) is not None}
         values = {
             name: value
-            for name, one in line.items()
-            if (value := _value(one)) is not None and name not in _ABOUT
+            for name, item in line.items()
+            if (value := _value(item)) is not None and name not in _ABOUT
         }
         metrics.time = about.get("time", metrics.time)
         describes = not _BEGINS.isdisjoint(line)
@@ -216,7 +222,7 @@ class MetricsReader:
             self._has_steps = True
         elif metrics.step is None:
             step = 0.0
-        else:  # lines are counted, if none has a step
+        else:  # without steps, count lines
             step = metrics.step + (not self._has_steps)
         metrics.step = step
         if values:
@@ -226,10 +232,10 @@ class MetricsReader:
 
 
 class _Epochs:
-    """Counts steps that begin again in each epoch over all of them.
+    """Counts steps over all epochs, if they begin again in each.
 
-    A step that goes back in a later epoch begins again. One that goes back in the same epoch, or with it, is
-    done again, as by an attempt that resumes from a checkpoint.
+    If the step decreases in a later epoch, the program counts the steps of each epoch. If it decreases in the
+    same or an earlier epoch, steps are repeated, as by an attempt that resumes from a checkpoint.
     """
 
     def __init__(self) -> None:
@@ -239,7 +245,7 @@ class _Epochs:
         self._newest: float | None = None
 
     def counted(self, step: float, epoch: float | None, last: float | None) -> float:
-        """The step over all epochs; `last`: that of the line before."""
+        """The step counted over all epochs; `last`: the counted step of the previous line."""
         if epoch is not None and epoch != self._newest:
             later = self._newest is not None and epoch > self._newest
             begun = max((one for one in self._before if one <= epoch), default=None)
@@ -251,7 +257,7 @@ class _Epochs:
 
 
 def metrics_files(run: RunDirectory, member: int) -> list[Path]:
-    """The files of a member's attempts, the first of them first.
+    """The files of a member's attempts, in order.
 
     Raises:
         CastoffError: the folder of attempts cannot be read.
@@ -260,7 +266,7 @@ def metrics_files(run: RunDirectory, member: int) -> list[Path]:
 
 
 def metrics_of(run: RunDirectory, member: int = 0) -> Metrics:
-    """What a member has reported so far; empty if that is nothing.
+    """Read what a member has reported so far.
 
     Raises:
         CastoffError: the folder of attempts cannot be read.
@@ -269,23 +275,23 @@ def metrics_of(run: RunDirectory, member: int = 0) -> Metrics:
 
 
 def first_time(path: Path) -> float | None:
-    """When an attempt's first line with a time was written, in seconds since the epoch; None: not known."""
+    """When the first line with a time was written, in seconds since the epoch; None: not known."""
     objects = (line for line, _ in _lines(path, 0) if isinstance(line, dict))
     times = (_number(line.get("time")) for line in itertools.islice(objects, _UNTIMED))
-    return next((one for one in times if one is not None), None)
+    return next((moment for moment in times if moment is not None), None)
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested data by paths: `{"a": {"b": 1}}` is `{"a.b": 1}`. Lists stay whole."""
-    found: dict[str, Any] = {}
+    """Flatten nested data: `{"a": {"b": 1}}` becomes `{"a.b": 1}`. Lists stay whole."""
+    paths: dict[str, Any] = {}
     for name, value in values.items():
         path = f"{prefix}{name}"
-        found |= flat(value, f"{path}.") if isinstance(value, dict) and value else {path: value}
-    return found
+        paths |= flat(value, f"{path}.") if isinstance(value, dict) and value else {path: value}
+    return paths
 
 
 def _lines(path: Path, start: int) -> Iterator[tuple[Any, int]]:
-    """What the whole lines of a file hold from a byte on (None: it is not JSON), and the byte after it."""
+    """Decode the whole lines of a file from byte `start` on (None: not JSON), each with its end's offset."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
@@ -297,15 +303,15 @@ def _lines(path: Path, start: int) -> Iterator[tuple[Any, int]]:
         file.seek(start)
         while data := file.readline(_LONGEST_LINE):
             if not data.endswith(b"\n") and len(data) < _LONGEST_LINE:
-                return  # it is being written
+                return  # the line is still being written
             yield _decoded(data), file.tell()
 
 
 def _decoded(data: bytes) -> Any:
     try:
-        return msgspec.json.decode(data)  # four times as fast
+        return msgspec.json.decode(data)  # four times as fast as json
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        pass  # it may still be what Python writes: NaN, lone surrogates
+        pass  # json also reads NaN and lone surrogates, which Python writes
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
@@ -313,14 +319,13 @@ def _decoded(data: bytes) -> Any:
 
 
 def _number(value: object) -> float | None:
-    """A finite number of a line; None for all else."""
+    """A finite number; None for any other value."""
     number = _value(value)
     return number if number is not None and math.isfinite(number) else None
 
 
 def _value(value: object) -> float | None:
-    """A line's value as a float, NaN and infinities included; None if it is not a number, or too large for
-    a float."""
+    """A number as a float, including NaN and infinities; None for other values and too large numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

@@ -1,7 +1,7 @@
-"""How far a program is, how fast, and when it ends, from what it reports. Pure.
+"""The progress of a program, its speed and expected end, from its reports. Pure.
 
-A program may name its metrics as it likes; castoff's trainers write `train/loss` and
-`train/samples_per_second`. So a name counts by its end.
+Programs may choose the names of their metrics; castoff's trainers write `train/loss` and
+`train/samples_per_second`. Metrics are therefore recognized by the ends of their names.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import NamedTuple
 from castoff.launcher.history.metrics import Metrics, Point, Report, finite
 
 _RECENT = 20
-"""Reports from which the speed follows."""
+"""The number of newest reports from which the pace is computed."""
 
 _COLUMNS = 200
-"""Values of a curve: a line on a screen has no more."""
+"""The maximum number of values of a curve: a line on a screen has no more columns."""
 
 _LOSSES = (
     r"(?:train(?:ing)?[/._-])?loss",
@@ -26,7 +26,7 @@ _LOSSES = (
     r"(?!val|test|eval).*loss.*",
     r".*loss.*",
 )
-"""What the loss of a training may be called, the likeliest first."""
+"""Patterns for the name of the training loss, the most likely first."""
 
 _SPEEDS = r"(?:.*[/._-])?((?:samples|images|tokens|items|examples|sequences)_per_sec\w*|throughput)"
 
@@ -36,14 +36,14 @@ _MEMORY = r"(?:.*[/._-])?(?:gpu_|device_)?memory_gb"
 
 
 class Metric(NamedTuple):
-    """A metric's newest value; it may not be finite."""
+    """A metric's newest value, which may not be finite."""
 
     name: str
     value: float
 
 
 class Progress(NamedTuple):
-    """What is shown of a member's metrics."""
+    """The progress of a member, from its metrics."""
 
     step: float | None = None
     total: float | None = None
@@ -53,37 +53,37 @@ class Progress(NamedTuple):
     """Steps per second."""
     loss: Metric | None = None
     curve: Sequence[float] = ()
-    """The loss over the steps, where it was finite."""
+    """The finite values of the loss over the steps."""
     speed: Metric | None = None
-    """Samples per second, or the like."""
+    """Samples per second, or a similar rate."""
     slowest_rank: float | None = None
     slowest_lag: float | None = None
-    """How much longer it computes than the others, as a fraction of the step."""
+    """How much longer this rank computes than the others, as a fraction of a step."""
     utilization: float | None = None
     """The fraction of the time in which devices computed."""
     memory_gb: float | None = None
     others: Sequence[Metric] = ()
-    """The other metrics, in the order in which they appeared."""
+    """All other metrics, in the order of their first appearance."""
 
     @property
     def part(self) -> float | None:
-        """How much of the steps is done, from 0 to 1; None: not known."""
+        """The fraction of the steps that is done, from 0 to 1; None: not known."""
         return self.step / self.total if self.step is not None and self.total else None
 
     @property
     def end(self) -> float | None:
-        """When the last step is done at this pace, in seconds since the epoch; None: not known."""
+        """When the last step ends at this pace, in seconds since the epoch; None: not known."""
         if self.step is None or self.total is None or self.pace is None or self.reported is None:
             return None
         return self.reported + max(self.total - self.step, 0.0) / self.pace
 
 
 def progress_of(metrics: Metrics, since: float = 0.0) -> Progress:
-    """What is shown of metrics. `since`: when the attempt began, whose pace counts alone."""
+    """Compute a member's progress. `since`: the attempt's start; only later reports count for the pace."""
     last = metrics.last
     names = list(last)
     loss = next(filter(None, (_first(names, pattern) for pattern in _LOSSES)), None)
-    of = {
+    names_of = {
         field: _first(names, pattern)
         for field, pattern in (
             ("slowest_rank", _SLOWEST),
@@ -93,7 +93,7 @@ def progress_of(metrics: Metrics, since: float = 0.0) -> Progress:
         )
     }
     speed = _first(names, _SPEEDS)
-    shown = {loss, speed, *of.values()}
+    shown = {loss, speed, *names_of.values()}
     return Progress(
         step=metrics.step,
         total=metrics.total_steps,
@@ -102,25 +102,25 @@ def progress_of(metrics: Metrics, since: float = 0.0) -> Progress:
         loss=None if loss is None else Metric(loss, last[loss]),
         curve=[] if loss is None else _even(finite(metrics.curve(loss))),
         speed=None if speed is None else Metric(speed, last[speed]),
-        **{field: last[name] for field, name in of.items() if name is not None},
+        **{field: last[name] for field, name in names_of.items() if name is not None},
         others=[Metric(name, last[name]) for name in names if name not in shown],
     )
 
 
 def _even(points: Sequence[Point]) -> list[float]:
-    """A curve at equal distances of steps, as means: older reports may be fewer than newer ones."""
+    """Average a curve over equal intervals of steps, since older reports may be sparser than newer ones."""
     if len(points) <= _COLUMNS:
         return [one.value for one in points]
     first, span = points[0].step, points[-1].step - points[0].step
     parts: list[list[float]] = [[] for _ in range(_COLUMNS)]
     for point in points:
-        at = int((point.step - first) / span * _COLUMNS) if span > 0 else 0
-        parts[min(max(at, 0), _COLUMNS - 1)].append(point.value)
+        index = int((point.step - first) / span * _COLUMNS) if span > 0 else 0
+        parts[min(max(index, 0), _COLUMNS - 1)].append(point.value)
     return [sum(value / len(part) for value in part) for part in parts if part]
 
 
 def pace(reports: Iterable[Report]) -> float | None:
-    """Steps per second between the first and the last of these; None where that cannot be known."""
+    """Steps per second between the first and the last of these reports; None if unknown."""
     timed = [report for report in reports if report.time is not None]
     if len(timed) < 2:
         return None
@@ -129,13 +129,13 @@ def pace(reports: Iterable[Report]) -> float | None:
 
 
 def device_use(metrics: Metrics, start: float, end: float | None) -> float | None:
-    """The mean fraction of the time in which devices computed, by what was reported between two times.
+    """The mean fraction of time in which devices computed, from the reports between two times.
 
-    Times in seconds since the epoch; None where nothing was. Names such as `gpu_utilization` count; values
-    above 1 are percent.
+    Times are in seconds since the epoch; None if nothing was reported. Names such as `gpu_utilization` count;
+    if a value is above 1, all are percent.
     """
     name = _first(metrics.names, _UTILIZATION) or ""
-    until = math.inf if end is None else end + 1  # scripts count whole seconds
+    until = math.inf if end is None else end + 1  # scripts record whole seconds
     timed = (report for report in metrics.reports if name in report.values and report.time is not None)
     values = [one.values[name] for one in timed if start <= (one.time or 0.0) < until]
     if not values or min(values) < 0 or max(values) > 100:
@@ -148,26 +148,28 @@ class Left(NamedTuple):
 
     seconds: float
     is_walltime: bool
-    """Whether it is the walltime that ends it, before its last step."""
+    """Whether the walltime ends the attempt before its last step."""
     other: float | None
-    """Seconds to what comes later; None: not known, or there is none."""
+    """Seconds to the later of the two ends; None if not known, or if there is no walltime."""
 
 
 def time_left(end: float | None, deadline: float | None, now: float) -> Left | None:
-    """What ends an attempt first: its last step, or its walltime; None where neither is known."""
-    known = sorted(
-        (at, is_walltime) for at, is_walltime in ((end, False), (deadline, True)) if at is not None
+    """The time to the end of an attempt, by its last step or its walltime; None if neither is known."""
+    ends = sorted(
+        (moment, is_walltime)
+        for moment, is_walltime in ((end, False), (deadline, True))
+        if moment is not None
     )
-    if not known:
+    if not ends:
         return None
-    (first, is_walltime), *later = known
+    (first, is_walltime), *later = ends
     return Left(max(first - now, 0.0), is_walltime, max(later[0][0] - now, 0.0) if later else None)
 
 
 def speed_unit(name: str) -> str:
-    """`samples/s` of `train/samples_per_second`; the name itself where it is another."""
-    found = re.search(r"(\w+?)_per_sec\w*$", re.split(r"[/.-]", name)[-1])
-    return f"{found[1].rpartition('_')[2]}/s" if found else name
+    """The unit in a metric's name, as `samples/s` of `train/samples_per_second`; else the name itself."""
+    match = re.search(r"(\w+?)_per_sec\w*$", re.split(r"[/.-]", name)[-1])
+    return f"{match[1].rpartition('_')[2]}/s" if match else name
 
 
 def _first(names: Sequence[str], pattern: str) -> str | None:

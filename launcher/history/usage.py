@@ -1,7 +1,7 @@
-"""What the starts of a run's jobs requested and used: node-hours, processors, memory and devices.
+"""The resources that jobs requested and used: node-hours, processors, memory and devices.
 
-The scheduler's accounting reports the use, or castoff's own scheduler, which looks at the processes now and
-then. What is known of a job that is over is kept in its run directory, because schedulers forget it.
+The use is reported by the scheduler's accounting, or by castoff's own scheduler, which measures the processes
+every few seconds. The use of a job that is over is recorded in the run directory, since schedulers forget it.
 """
 
 from __future__ import annotations
@@ -23,28 +23,30 @@ from castoff.launcher.status.survey import RunRecords
 
 @dataclass
 class Start:
-    """One start of a member's job: an attempt, and those that its script began after it in the same job."""
+    """One start of a member's job: an attempt, and the restarts that its script made in the same job."""
 
     member: int
     attempts: list[AttemptStatus] = field(default_factory=list)
 
     @property
     def began(self) -> float | None:
-        """In seconds since the epoch."""
+        """The start of the first attempt, in seconds since the epoch."""
         return self.attempts[0].started
 
     @property
     def last(self) -> AttemptStatus:
-        """Its newest attempt."""
+        """The newest attempt."""
         return self.attempts[-1]
 
     @property
     def is_over(self) -> bool:
-        """Whether its end is known."""
+        """Whether the job has ended at a known time."""
         return self.last.state == "ended" and self.last.ended is not None
 
     def seconds(self, now: float) -> float | None:
-        """How long it held its nodes, or has by now; None: it never began, or nobody knows when it ended."""
+        """Seconds that the job had its nodes, until `now` if it is running; None if it never began or its
+        end is unknown.
+        """
         if self.began is None or (self.last.state != "running" and self.last.ended is None):
             return None
         until = now if self.last.state == "running" or self.last.ended is None else self.last.ended
@@ -52,132 +54,132 @@ class Start:
 
 
 def starts(now: RunStatus) -> list[Start]:
-    """The starts of all jobs of a run, those of the first member first."""
+    """The starts of all jobs of a run, in the order of members."""
     return [start for member in now.members for start in starts_of(member)]
 
 
 def starts_of(member: MemberStatus) -> Iterator[Start]:
-    """The starts of one member's jobs."""
-    found: Start | None = None
+    """The starts of a member's jobs."""
+    start: Start | None = None
     for attempt in member.attempts:
-        if found is None or not attempt.restart:
-            if found is not None:
-                yield found
-            found = Start(member.member)
-        found.attempts.append(attempt)
-    if found is not None:
-        yield found
+        if start is None or not attempt.restart:
+            if start is not None:
+                yield start
+            start = Start(member.member)
+        start.attempts.append(attempt)
+    if start is not None:
+        yield start
 
 
 class Share(NamedTuple):
-    """One start of a job, and what it cost."""
+    """The cost of one start of a job."""
 
     site: str
     account: str
-    """Empty: the scheduler's default, or none."""
+    """Empty: the scheduler's default, if it has one."""
     queue: str
     ending: str
-    """How it ended, or `running`."""
+    """The ending, or `running`."""
     requested: float | None
-    """Node-hours until its walltime; None: it had none."""
+    """Node-hours until the walltime; None if there is no walltime."""
     used: float | None
-    """Node-hours from its beginning to its end, or until now; None: nobody knows when it ended."""
+    """Node-hours from start to end, or until now; None if the end is unknown."""
 
 
 class Total(NamedTuple):
-    """Several starts together."""
+    """The cost of several starts together."""
 
     starts: int
     requested: float
     used: float
     unbounded: int
-    """Starts without a walltime, which requested is without."""
+    """The number of starts without a walltime, which `requested` leaves out."""
     unknown: int
-    """Starts whose end nobody knows, which used is without."""
+    """The number of starts whose end is unknown, which `used` leaves out."""
 
 
 def shares(now: RunStatus, plan: Facts, *, at: float, since: float = 0.0) -> Iterator[Share]:
-    """What the starts of a run cost that began since a time, both in seconds since the epoch; `at`: now.
+    """The cost of each start of a run after `since`; `at`: the current time; both in seconds since the epoch.
 
-    A start that waits costs nothing yet. A script that stood alone counts as one on as many nodes as its
-    layout has.
+    A start that is still waiting costs nothing. If a script was submitted by hand, its nodes are those of its
+    layout, or else one.
     """
     nodes = plan.held_nodes or sum(count for _, count in plan.layout) or 1
     for start in starts(now):
         if start.began is None or start.began < since:
             continue
-        held = start.seconds(at)
+        seconds = start.seconds(at)
         yield Share(
             site=now.site,
             account=plan.account or "",
             queue=plan.queue or "",
             ending=start.last.word,
             requested=None if now.walltime is None else nodes * now.walltime / 3600,
-            used=None if held is None else nodes * held / 3600,
+            used=None if seconds is None else nodes * seconds / 3600,
         )
 
 
-def total(found: Iterable[Share]) -> Total:
-    """The sum of shares."""
-    held = [*found]
+def total(parts: Iterable[Share]) -> Total:
+    """Add up shares."""
+    costs = [*parts]
     return Total(
-        starts=len(held),
-        requested=sum(one.requested or 0.0 for one in held),
-        used=sum(one.used or 0.0 for one in held),
-        unbounded=sum(one.requested is None for one in held),
-        unknown=sum(one.used is None for one in held),
+        starts=len(costs),
+        requested=sum(share.requested or 0.0 for share in costs),
+        used=sum(share.used or 0.0 for share in costs),
+        unbounded=sum(share.requested is None for share in costs),
+        unknown=sum(share.used is None for share in costs),
     )
 
 
 _CLOCKS = 120.0
-"""Seconds by which the start of a job and that of its script may differ: prologs, and two clocks."""
+"""Seconds by which the starts of a job and of its script may differ, due to prologs and different clocks."""
 
 
 def usages(run: RunDirectory, now: RunStatus, *, asks: bool = True) -> dict[tuple[int, int], Usage]:
-    """What jobs used, by member and the job's last attempt; those of which nothing is known are missing.
+    """The usage of a run's jobs, by member and the job's last attempt. Jobs with unknown usage are missing.
 
-    With `asks`, the scheduler is asked once about all those of which nothing is on record.
+    `asks`: ask the scheduler, once, about all jobs whose usage is not recorded.
 
     Raises:
         CastoffError: a record of the run cannot be read.
     """
-    found: dict[tuple[int, int], Usage] = {}
+    known: dict[tuple[int, int], Usage] = {}
     unknown: list[Start] = []
     for start in starts(now):
         folder = run.path / "attempts" / f"{start.member}.{start.last.attempt}"
-        held = read(folder / USAGE, Usage)
-        if held is not None:
-            found[start.member, start.last.attempt] = held
+        recorded = read(folder / USAGE, Usage)
+        if recorded is not None:
+            known[start.member, start.last.attempt] = recorded
         elif start.began is not None:
             unknown.append(start)
     if unknown and asks:
         for start, usage in _asked(run, unknown):
-            found[start.member, start.last.attempt] = usage
-    return found
+            known[start.member, start.last.attempt] = usage
+    return known
 
 
 def _asked(run: RunDirectory, wanted: list[Start]) -> Iterator[tuple[Start, Usage]]:
-    """What the scheduler says; kept, if the job is over and the scheduler had the time to learn of that."""
+    """Ask the scheduler for the usage of jobs, and record that of jobs which ended long enough ago."""
     records = RunRecords(run)
     if records.scheduler is None or not records.queued:
         return
     queue = records.scheduler.queue()
     if queue.elsewhere(records.clusters):
         return
-    jobs = {one.job for found in records.attempts.values() for one in found if one.job}
+    jobs = {attempt.job for attempts in records.attempts.values() for attempt in attempts if attempt.job}
     reported = queue.usage(jobs)
     for start in wanted:
         usage = _matching(start, records, reported)
         if usage is None:
             continue
         if start.is_over and _has_settled(start, queue):
-            with contextlib.suppress(OSError, CastoffError):  # another may ask again
+            with contextlib.suppress(OSError, CastoffError):  # it can be asked again later
                 run.write(f"attempts/{start.member}.{start.last.attempt}/{USAGE}", usage)
         yield start, usage
 
 
 def _matching(start: Start, records: RunRecords, reported: Iterable[JobUsage]) -> Usage | None:
-    """What is reported of a start: of the same job, the one that began nearest to it."""
+    """The usage of a start: that of the same job with the nearest start time."""
     numbers = {one.number: one.job for one in records.attempts.get(start.member, [])}
     key = records.key(start.member, numbers.get(start.attempts[0].attempt))
     if key is None or start.began is None:

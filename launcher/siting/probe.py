@@ -276,9 +276,7 @@ def _socket_of(sockets: list[list[int]], device: Device) -> int | None:
 def _with_launcher(
     text: str, site: Site, facts: NodeFacts, remote_setup: Sequence[str], left: list[str]
 ) -> str:
-    """The text with the node's mpiexec and how it reaches other hosts, if the site starts ranks
-    by mpiexec.
-    """
+    """The text with the node's mpiexec and its way to other hosts, if the site starts ranks by mpiexec."""
     if not LAUNCHERS[site.launcher].is_mpiexec:
         return text
     if facts.mpiexec:
