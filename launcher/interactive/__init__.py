@@ -1,1 +1,1 @@
-"""Work in an allocation that somebody waits for: castoff alloc, shell and launch."""
+"""Interactive work in allocations: castoff alloc, shell and launch."""

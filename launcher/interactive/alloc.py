@@ -1,7 +1,7 @@
-"""An interactive allocation for a job: the scheduler's own command, and the script that begins on its
-first host.
+"""Requests an interactive allocation for a job, by the scheduler's own command, and writes the script that
+starts on its first host.
 
-The directives are those of the job's script, but for what a batch job alone can have.
+The directives are those of the job's script, without fields that only batch jobs have.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from castoff.launcher.submission.submit import working_directory
 from castoff.launcher.text.quoting import visible_word
 
 OF_BATCH_JOBS = ("array", "after", "requeue", "snapshot", "stage", "container", "teardown")
-"""Fields of a job that have no meaning for an allocation. Fields about ranks count for `castoff launch`."""
+"""Job fields that have no meaning for an allocation. Fields about ranks apply to `castoff launch` in it."""
 
 _FOLDER = "$CASTOFF_ALLOC_DIR"
-"""A stand-in for the folder that only a real allocation creates."""
+"""The folder in printed commands; only a real request creates one."""
 
 _LAG = 5.0
-"""Seconds after which a file that another host has written is visible here."""
+"""Seconds until a file that another host has written is visible."""
 
 
 _THREADS = "OMP_NUM_THREADS"
-"""A variable that follows from the cores of each rank, which launches in the allocation choose."""
+"""A variable that depends on the cores of each rank. Launches in the allocation choose these."""
 
 
 class Request(NamedTuple):
@@ -59,13 +59,13 @@ class Request(NamedTuple):
     plan: Plan
     scheduler: QueuedScheduler
     script: str
-    """The script that starts in it, on its first host."""
+    """The script that starts on the allocation's first host."""
     interactive: bool
     """Whether the script is a shell for the user."""
     jupyter: bool
 
     def command(self, folder: str, *, terminal: bool) -> list[str]:
-        """The scheduler's command line; the script lies in `folder`."""
+        """The scheduler's command line, for the script in `folder`."""
         words = [shlex.split(self.plan.shell)[0], f"{folder}/enter.sh"]
         return self.scheduler.interactive_command(self.plan.directives, words, terminal)
 
@@ -79,11 +79,12 @@ class Request(NamedTuple):
 def request(
     spec: JobSpec, site: Site, program: Sequence[str] | None, *, job: str | None, jupyter: bool
 ) -> Request:
-    """The allocation for a job on a site. `program`: what runs in it; None: a shell. `job`: the job file.
+    """Plan a job's allocation on a site. `program`: the command to run in it; None: a shell. `job`: the job
+    file.
 
     Raises:
         InvalidInput: the job cannot run there.
-        CastoffError: the site has no queue; or there is no jupyter for the job.
+        CastoffError: the site has no scheduler, or the job has no jupyter.
     """
     if is_own(site.scheduler):
         raise CastoffError(
@@ -97,9 +98,9 @@ def request(
     scheduler = queued_of(site.scheduler)
     if jupyter:
         _check_jupyter(decided)
-    # Without -n it starts as many as a node of the site has devices.
-    what = f"castoff launch {visible_word(job) if job else f'-n {decided.ranks} -- python train.py'}"
-    said = {*site.env, *site.defaults.env}
+    # Without -n, it would start one rank for each device of a node.
+    launch = f"castoff launch {visible_word(job) if job else f'-n {decided.ranks} -- python train.py'}"
+    of_site = {*site.env, *site.defaults.env}
     variables = {
         "plan": decided,
         "directory": working_directory(),
@@ -107,30 +108,30 @@ def request(
         "interactive": program is None and not jupyter,
         "jupyter": jupyter,
         "default_env": {
-            name: text for name, text in decided.default_env.items() if name != _THREADS or name in said
+            name: text for name, text in decided.default_env.items() if name != _THREADS or name in of_site
         },
         "program": list(program or []),
         "login": visible_word(f"{getpass.getuser()}@{socket.getfqdn()}"),
-        "hint": f"; `{what}` starts ranks on the allocation's hosts, and exit gives them back",
+        "hint": f"; `{launch}` starts ranks on the allocation's hosts, and exit gives them back",
     }
     from castoff.launcher.planning import templates  # late: it loads Jinja
 
-    found = templates.environment(template_folder(), None, filters_for())
-    script = found.get_template("interactive/alloc.sh.j2").render(variables)
+    environment = templates.environment(template_folder(), None, filters_for())
+    script = environment.get_template("interactive/alloc.sh.j2").render(variables)
     return Request(decided, scheduler, script, variables["interactive"] is True, jupyter)
 
 
 def _check_jupyter(plan: Plan) -> None:
-    """Check that jupyter lab is installed, as far as that can be known before the allocation.
+    """Check that jupyter lab is installed, as far as possible before the allocation.
 
     Raises:
-        CastoffError: there is none.
+        CastoffError: it is not.
     """
     fix = (
         "install jupyterlab there, or name another python in the job file, as in python: /path/to/bin/python"
     )
     if plan.python is not None:
-        if Path(plan.python).is_file():  # else it is on the cluster's nodes alone
+        if Path(plan.python).is_file():  # otherwise it may exist on the nodes only
             probe = "import importlib.util as u; raise SystemExit(u.find_spec('jupyterlab') is None)"
             answer = subprocess.run([plan.python, "-c", probe], stdin=subprocess.DEVNULL, check=False)
             if answer.returncode:
@@ -143,10 +144,11 @@ def _check_jupyter(plan: Plan) -> None:
 
 
 def run(asked: Request, environ: Mapping[str, str], *, runs_dir: Path | None = None) -> int:
-    """Request the allocation, wait for it, and return the exit code of its program; 130 if it was given up.
+    """Request the allocation, wait for its end, and return its program's exit code; 130 if the request was
+    withdrawn.
 
     Raises:
-        CastoffError: this is an allocation already, or it cannot be asked for from here.
+        CastoffError: this shell is in an allocation already, or this host cannot request one.
     """
     if around := find(environ):
         raise CastoffError(
@@ -174,7 +176,7 @@ def run(asked: Request, environ: Mapping[str, str], *, runs_dir: Path | None = N
 
 
 def _folder(runs: Path, asked: Request, hidden: str) -> Path:
-    """A folder that all hosts see, with the script that starts in the allocation."""
+    """Make a folder that all hosts see, with the script that starts in the allocation."""
     try:
         make_folders(runs, 0o755)
         check_folder(runs)
@@ -193,7 +195,7 @@ def _folder(runs: Path, asked: Request, hidden: str) -> Path:
 
 
 def _code(asked: Request, folder: Path, ended: Ended) -> int:
-    """The exit code of the program, or the code for giving up."""
+    """The exit code of the program, or the code for a request without an allocation."""
     title = asked.scheduler.title
     if not (folder / "begun").exists():
         if ended.interrupted:

@@ -1,4 +1,4 @@
-"""Allocations: the hosts that a scheduler has given to this shell, and a job on them."""
+"""Finds the allocation in which this shell is, and plans jobs on its hosts."""
 
 from __future__ import annotations
 
@@ -30,32 +30,33 @@ _HERE_TOO = frozenset(
         *("env_from", "launcher"),
     }
 )
-"""Fields for a scheduler that castoff also applies itself inside an allocation."""
+"""Job fields for a scheduler that castoff itself applies inside an allocation."""
 
 
 def submission_only(spec: JobSpec) -> list[str]:
-    """The job's other fields for a scheduler, in the order of its file: they have no effect inside an
-    allocation."""
-    said = {field.partition(".")[0] for one in map(queued_of, HAVE_DIRECTIVES) for field in one.handles}
+    """The job's fields that have no effect inside an allocation, since only a scheduler applies them, in
+    the order of the job file.
+    """
+    handled = {field.partition(".")[0] for name in HAVE_DIRECTIVES for field in queued_of(name).handles}
     heeded = _HERE_TOO | {"select"} if node_groups(spec.select) else _HERE_TOO
-    return [name for name in fields_of(JobSpec) if name in said - heeded]
+    return [name for name in fields_of(JobSpec) if name in handled - heeded]
 
 
 def find(environ: Mapping[str, str], read_file: Callable[[str], str] = read_text) -> list[Allocation]:
-    """Find the allocations that this environment describes: none, one, or one of each scheduler.
+    """Find the allocations that this environment describes: at most one for each scheduler.
 
     Raises:
-        CastoffError: the variables show one, but not which hosts it has.
+        CastoffError: the variables show an allocation, but not its hosts.
     """
-    known = (queued(name) for name in NAMES)
-    found = (one.allocation(environ, read_file) for one in known if one is not None)
-    return [one for one in found if one is not None]
+    schedulers = (queued(name) for name in NAMES)
+    allocations = (one.allocation(environ, read_file) for one in schedulers if one is not None)
+    return [allocation for allocation in allocations if allocation is not None]
 
 
 def rank_here(environ: Mapping[str, str], read_file: Callable[[str], str] = read_text) -> Placement | None:
-    """This process's place if it is one of several ranks already; None if it is not.
+    """This process's rank, if it is already one of several; else None.
 
-    Variables that were left over or set by hand, without a launcher, make no rank: a script clears them.
+    Variables that no launcher has set do not count, since scripts clear them.
     """
     around = Around(environ, read_file)
     placement = None
@@ -69,21 +70,21 @@ def rank_here(environ: Mapping[str, str], read_file: Callable[[str], str] = read
 def plan_in(
     allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[str, str]
 ) -> tuple[Plan, Scheduler]:
-    """Plan a job on the hosts of an allocation; by default on all of them.
+    """Plan a job on the hosts of an allocation, by default on all of them.
 
     Raises:
-        InvalidInput: it asks for more than there is, or cannot run on that site at all.
+        InvalidInput: the job needs more than the allocation has, or cannot run on this site.
     """
-    job, here = _job_in(allocation, spec, site, environ)
-    decided, scheduler = planner.decide(job, here)
+    job, site_here = _job_in(allocation, spec, site, environ)
+    decided, scheduler = planner.decide(job, site_here)
     timeout = spec.launcher.timeout or site.defaults.launcher.timeout
     counts = [count for count, times in decided.layout for _ in range(times)]
     shares = [cpus // count for cpus, count in zip(allocation.cpus, counts, strict=False)]
-    share = min(shares, default=0)  # of the CPUs that it has given; none where it does not say
-    asked = spec.cores_per_rank or site.defaults.cores_per_rank
-    if share and not asked and (decided.cores_per_rank is None or decided.cores_per_rank > share):
-        decided = planner.plan(job.changed(cores_per_rank=share), here)
-    if timeout is None:  # its ranks may well have to wait for those of another launch
+    share = min(shares, default=0)  # CPUs for each rank; 0 if the scheduler does not report them
+    requested_cores = spec.cores_per_rank or site.defaults.cores_per_rank
+    if share and not requested_cores and (decided.cores_per_rank is None or decided.cores_per_rank > share):
+        decided = planner.plan(job.changed(cores_per_rank=share), site_here)
+    if timeout is None:  # its ranks may have to wait until another launch ends
         decided = msgspec.structs.replace(decided, start_timeout=None)
     if LAUNCHERS[decided.launcher].heeds_cpus(decided.start):
         _check_cpus(allocation, decided, counts)
@@ -92,8 +93,9 @@ def plan_in(
 
 
 def _check_cpus(allocation: Allocation, decided: Plan, counts: list[int]) -> None:
-    """Refuse more ranks or cores on a host than it has CPUs, which the launcher would refuse or place
-    differently."""
+    """Reject a plan that needs more CPUs on a host than it has: the launcher would reject it, or place
+    ranks otherwise.
+    """
     cores = decided.cores_per_rank or 1
     for host, cpus, count in zip(allocation.hosts, allocation.cpus, counts, strict=False):
         tasks = 1 if decided.torchrun and decided.cores_per_rank is None else count
@@ -108,7 +110,7 @@ def _check_cpus(allocation: Allocation, decided: Plan, counts: list[int]) -> Non
 
 
 def _check_devices(allocation: Allocation, decided: Plan, counts: list[int]) -> None:
-    """Refuse more devices on a host than it has."""
+    """Reject a plan that needs more devices on a host than it has."""
     each = decided.devices_per_rank
     for host, devices, count in zip(allocation.hosts, allocation.device_counts, counts, strict=False):
         if count * each > devices:
@@ -127,23 +129,23 @@ def _ranks(count: int) -> str:
 def _job_in(
     allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[str, str]
 ) -> tuple[JobSpec, Site]:
-    """The job and the site without the fields that only a submission needs."""
+    """The job and the site, without the fields that only a submission needs."""
     nodes = _nodes(allocation, spec)
     blank = {name: getattr(JobSpec(), name) for name in submission_only(spec)}
-    own = {**blank, "nodes": nodes, "inherit": "all"}
-    if node_groups(spec.select):  # which say how many ranks each host has
-        own["nodes"] = None
+    changes = {**blank, "nodes": nodes, "inherit": "all"}
+    if node_groups(spec.select):  # the groups set the number of ranks on each host
+        changes["nodes"] = None
     if allocation.reports_end_time:
-        own["walltime"] = None
-    own |= _devices(allocation, spec, site, environ)
+        changes["walltime"] = None
+    changes |= _devices(allocation, spec, site, environ)
     threads = allocation.threads(environ)
     if threads and "OMP_NUM_THREADS" not in {**site.env, **site.defaults.env, **spec.env}:
-        own["env"] = {**spec.env, "OMP_NUM_THREADS": threads}
+        changes["env"] = {**spec.env, "OMP_NUM_THREADS": threads}
     if nodes < len(allocation.hosts):
         hosts = LAUNCHERS[spec.launcher.name or site.launcher].only_on(allocation.hosts[:nodes])
-        own["launcher"] = msgspec.structs.replace(spec.launcher, args=[*spec.launcher.args, *hosts])
+        changes["launcher"] = msgspec.structs.replace(spec.launcher, args=[*spec.launcher.args, *hosts])
     defaults = msgspec.structs.replace(site.defaults, **blank, walltime=None)
-    return spec.changed(**own), msgspec.structs.replace(
+    return spec.changed(**changes), msgspec.structs.replace(
         site,
         required=[],
         queues={},
@@ -157,35 +159,35 @@ def _job_in(
 
 
 def _devices(allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[str, str]) -> dict[str, int]:
-    """The fields for devices and ranks, if the hosts have fewer devices than the site's nodes."""
+    """The fields for devices and ranks, if hosts have fewer devices than the site's nodes."""
     if not site.node or not site.node.device_count or node_groups(spec.select):
         return {}
-    given = _given(allocation, site.node, environ)
-    if given is None or given >= site.node.device_count:
+    available = _given(allocation, site.node, environ)
+    if available is None or available >= site.node.device_count:
         return {}
     each = spec.devices_per_rank
     if spec.launcher.driver and each is None:
-        return {"devices_per_rank": given}
-    if each and each > given:
-        message = f"is {each}, but {allocation} has {given} on a host: ask for fewer, or allocate more"
+        return {"devices_per_rank": available}
+    if each and each > available:
+        message = f"is {each}, but {allocation} has {available} on a host: ask for fewer, or allocate more"
         where = (spec.source or Document({}, "the job")).where(("devices_per_rank",))
         raise InvalidInput([Problem(where, "devices_per_rank", message)])
     if each is None:
         each = site.defaults.devices_per_rank
-    own = {} if given else {"devices_per_rank": 0}
+    fields = {} if available else {"devices_per_rank": 0}
     if each == 0 or any(one.ranks or one.ranks_per_node for one in (spec, site.defaults)):
-        return own
-    return {**own, "ranks_per_node": max(given // (each or 1), 1)}
+        return fields
+    return {**fields, "ranks_per_node": max(available // (each or 1), 1)}
 
 
 def _given(allocation: Allocation, node: Node, environ: Mapping[str, str]) -> int | None:
-    """The devices of each host: as the scheduler reports, and no more than this shell sees."""
-    given, name = allocation.devices(environ, node), node.device_variable
+    """The devices of each host: those the scheduler reports, limited to those visible in this shell."""
+    reported, name = allocation.devices(environ, node), node.device_variable
     if name is None or node.device_names or (mask := environ.get(name)) is None:
-        return given
-    if not mask and name != "CUDA_VISIBLE_DEVICES":  # whose empty text hides all: PBS's hook sets it so
-        return given
-    return min(shown_by(mask) if mask else 0, node.device_count if given is None else given)
+        return reported
+    if not mask and name != "CUDA_VISIBLE_DEVICES":  # empty, it hides all devices: PBS's hook sets it so
+        return reported
+    return min(shown_by(mask) if mask else 0, node.device_count if reported is None else reported)
 
 
 def _nodes(allocation: Allocation, spec: JobSpec) -> int:
@@ -199,8 +201,8 @@ def _nodes(allocation: Allocation, spec: JobSpec) -> int:
     if spec.nodes is None:
         return min(count, spec.ranks or count)
     if spec.nodes > count:
-        own = queued(allocation.scheduler)
-        larger = f", or for a larger allocation ({own.interactive} …)" if own else ""
+        scheduler = queued(allocation.scheduler)
+        larger = f", or for a larger allocation ({scheduler.interactive} …)" if scheduler else ""
         message = (
             f"is {spec.nodes}, but {allocation} has no more: ask for {count} at the most "
             f"(--nodes {count}){larger}"

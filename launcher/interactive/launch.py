@@ -1,7 +1,7 @@
-"""A run in the foreground: its script runs here and now, on the hosts of an allocation.
+"""Runs a job in the foreground: its script runs immediately, on the hosts of an allocation.
 
-It is the script that a submission would send. This process does what a scheduler does for a batch job:
-it keeps the log, asks for a stop in time, passes signals on, and leaves nothing behind.
+The script is the one that a submission would send. This process does what a scheduler does for a batch job:
+it writes the log, requests a stop before the end, passes signals on, and ends all processes.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from castoff.launcher.schedulers.base_allocation import Allocation
 from castoff.launcher.schedulers.local.control import cancel_requested
 from castoff.launcher.submission.submit import recorded, working_directory
 
-_BETWEEN = 0.3  # seconds in which flux run takes note of an INT: two within 2 s cancel its job
-_CANCELLING = 5.0  # seconds after which Flux kills what it cancels
-_POLL = 0.5  # seconds between looks at what sends no signal: the deadline, a wish from another host
+_BETWEEN = 0.3  # seconds in which flux run notices an INT; two within 2 s cancel its job
+_CANCELLING = 5.0  # seconds after which Flux kills a cancelled job
+_POLL = 0.5  # seconds between checks of the deadline, and of cancel requests from other hosts
 
 
 def run_in_foreground(
@@ -50,11 +50,11 @@ def run_in_foreground(
     output: BinaryIO,
     messages: TextIO,
 ) -> int:
-    """Run a job on an allocation's hosts, show what its script writes, and return the job's code.
+    """Run a job on an allocation's hosts, show its output, and return its exit code.
 
-    The code is 128 + N where signal N to this process ended the job, but 75 where the program had saved
-    and said `resume` by then. INT, TERM and HUP ask the ranks to stop, and a second one kills them. Call
-    it in the main thread of a process that starts nothing else meanwhile.
+    INT, TERM and HUP ask the ranks to stop, and a second one kills them. If signal N thus ended the job, the
+    code is 128 + N, or 75 if the program has reported `resume`. Call this in the main thread of a process
+    that starts no others meanwhile.
 
     Raises:
         InvalidInput: the job cannot run there.
@@ -64,7 +64,7 @@ def run_in_foreground(
     script = rendered(decided, scheduler)
     check_syntax(decided, script)
     directory = working_directory()
-    # No node-hours: they are the allocation's, whatever runs in it.
+    # Without node-hours, which are the allocation's, whatever runs in it.
     record = Submission(
         scheduler=decided.scheduler, directory=directory, time=time.time(), job=allocation.job
     )
@@ -85,15 +85,15 @@ def run_in_foreground(
 
 
 class _AsItIs(RankLines):
-    """Output unchanged; on a terminal it is split into whole lines, as `castoff logs` shows them."""
+    """Output that is not changed. On a terminal it is split into whole lines, as in `castoff logs`."""
 
     def feed(self, data: bytes, now: float) -> bytes:
-        """All of it."""
+        """Return the data unchanged."""
         return data
 
 
 class _Attempt(Supervision):
-    """The only attempt of such a run: from the start of its script to the end of its last process."""
+    """The only attempt of the run, from the start of its script to the end of its last process."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class _Attempt(Supervision):
             )
 
     def start(self, command: list[str], environment: Mapping[str, str]) -> None:
-        """Start the script; raises CastoffError if that is impossible."""
+        """Start the script. Raises CastoffError if it cannot be started."""
         log = RankLog(self._run.script_log())
         self._stack.callback(log.close)
         (out, stdout), (err, stderr) = os.pipe(), os.pipe()
@@ -134,7 +134,7 @@ class _Attempt(Supervision):
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
-                start_new_session=True,  # a terminal's Ctrl-C is for us, and we pass it on in order
+                start_new_session=True,  # so that a Ctrl-C reaches only us, and we pass it on
             )
         except OSError as error:
             self._record("failed", 126, f"its script could not be started: {error.strerror}")
@@ -150,7 +150,7 @@ class _Attempt(Supervision):
             watch(Rank(0, process, pipe, log, lines, sink))
 
     def _judge(self, rank: Rank, returncode: int) -> None:
-        """Record how the script ended."""
+        """Do nothing: `_code` records how the script ended."""
 
     def _stop_requested_again(self, now: float) -> None:
         # srun kills its tasks, on every host, when it gets TERM; KILL would leave them running.
@@ -159,7 +159,7 @@ class _Attempt(Supervision):
         others = [member for member in self._tree.members() if member.pid != script]
         grace = GRACE
         if self._launcher.cancels_on_int:
-            for _ in range(3):  # two count, unless they are taken for one
+            for _ in range(3):  # two are needed, and two may be received as one
                 send(others, signal.SIGINT)
                 clock.sleep(_BETWEEN)
             grace += _CANCELLING
@@ -181,13 +181,14 @@ class _Attempt(Supervision):
 
     def _finish_output(self) -> None:
         self._result = self._code()
-        with contextlib.suppress(OSError):  # then it counts as soon as this process is gone
+        with contextlib.suppress(OSError):  # without the mark, the ending counts once this process is gone
             (self._folder / SETTLED).touch(mode=0o600)
         super()._finish_output()
 
     def _code(self) -> int:
-        """The script's exit code, or 128 + the signal that ended it. Makes sure that an ending is
-        recorded."""
+        """The script's exit code, or 128 + the signal that ended it. Records the ending if the script did
+        not.
+        """
         returncode = self._script.returncode if self._script else None
         code = 137 if returncode is None else returncode if returncode >= 0 else 128 - returncode
         record = read(self._folder / "ending.json", Ending)

@@ -1,7 +1,7 @@
-"""A command beside a rank of a running job: which attempt, which host, and what starts it there.
+"""Runs a command next to a rank of a running job: finds the attempt, the host and how to reach it.
 
-What runs on the host is templates/interactive/beside.sh: it finds the rank's process there, and takes the
-environment from that, so nothing of it is ever written down.
+On the host, templates/interactive/beside.sh finds the rank's process and copies its environment, which is
+thus never written to a file.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from castoff.launcher.status.survey import RunRecords
 from castoff.launcher.status.watch import status
 
 _SSH_FAILED = 255
-"""ssh's exit code if it fails itself: ssh(1), EXIT STATUS."""
+"""ssh's exit code if ssh itself fails: ssh(1), EXIT STATUS."""
 
 
 class _Distribution(msgspec.Struct):
-    """The field of plan.json that tells whether the job's own srun flags place its ranks."""
+    """The field of plan.json for ranks that the job's own srun flags distribute."""
 
     own_distribution: str | None = None
 
 
 class Place(NamedTuple):
-    """Where a command runs beside a job."""
+    """The job and the host on which a command runs."""
 
     run: RunDirectory
     attempt: Path
     """The attempt's folder."""
     hosts: list[str]
-    """The job's hosts, in its order."""
+    """The job's hosts, in the job's order."""
     number: int
-    """The number of the chosen host in `hosts`."""
+    """The index of the chosen host in `hosts`."""
     rank: int | None
-    """The rank; None: the first one on that host."""
+    """The rank; None: the first one on the host."""
     job: str | None
-    """The scheduler's job id; in an array, the member's."""
+    """The scheduler's job id; that of the member's job in an array."""
     scheduler: str
 
 
 def place(run: RunDirectory, member: int | None, rank: int | None, host: str | None) -> Place:
-    """Find where a rank of a run is, or the first rank of a host; the default is the first host.
+    """Find the host of a rank, or the first rank of a host; by default that of the first host.
 
     Raises:
-        CastoffError: the run does not run, or has no such member, rank or host.
+        CastoffError: the run is not running, or has no such member, rank or host.
     """
     facts, now = run.facts(), status(run)
     if rank is not None and facts.ranks is not None and rank >= facts.ranks:
@@ -70,25 +70,25 @@ def place(run: RunDirectory, member: int | None, rank: int | None, host: str | N
 def command_line(
     where: Place, program: Sequence[str], *, terminal: bool, environ: Mapping[str, str]
 ) -> list[str]:
-    """The command line that runs a program on that host, or a shell if none is given. `terminal`: with a
-    terminal.
+    """The command line that runs a program on that host, or a shell if `program` is empty. `terminal`: give
+    it a terminal.
 
     Raises:
-        CastoffError: there is no way to that host from here.
+        CastoffError: the host cannot be reached from this one.
     """
     words = [str(where.attempt), "" if where.rank is None else str(where.rank), where.run.id, *program]
     text = (template_folder() / "interactive" / "beside.sh").read_text(encoding="utf-8")
-    here = ["/bin/bash", "-c", text, "castoff", *words]
+    command = ["/bin/bash", "-c", text, "castoff", *words]
     scheduler = queued(where.scheduler)
     if scheduler is not None and where.job is not None:
-        return scheduler.beside_command(where.job, where.hosts, where.number, here, terminal, environ)
+        return scheduler.beside_command(where.job, where.hosts, where.number, command, terminal, environ)
     if (elsewhere := other_host(where.run)) is not None:
         raise CastoffError(f"{where.run.id}: it runs on {elsewhere}; call castoff shell there")
-    return here
+    return command
 
 
 def unreached(argv: Sequence[str], code: int) -> str | None:
-    """The message if a command line of `command_line` may not have reached its host; None if it has."""
+    """A message if a command of `command_line` may not have reached its host; else None."""
     if argv[0] != "ssh" or code != _SSH_FAILED:
         return None
     return (
@@ -98,12 +98,12 @@ def unreached(argv: Sequence[str], code: int) -> str | None:
 
 
 def _member(run: RunDirectory, now: RunStatus, member: int | None) -> MemberStatus:
-    """The member that the user named, or the only one that runs."""
+    """The member that the user named, or else the only running one."""
     if member is not None:
-        found = next((one for one in now.members if one.member == member), None)
-        if found is None:
+        named = next((one for one in now.members if one.member == member), None)
+        if named is None:
             raise CastoffError(f"{run.id}: no member {member}; members are 0 to {now.members[-1].member}")
-        return found
+        return named
     running = [one for one in now.members if one.state == "running"]
     if len(running) > 1:
         listed = ", ".join(str(one.member) for one in running[:10]) + (", …" if len(running) > 10 else "")
@@ -115,43 +115,43 @@ def _attempt(run: RunDirectory, now: RunStatus, member: MemberStatus) -> Attempt
     """The running attempt of a member.
 
     Raises:
-        CastoffError: it does not run, with what to do instead.
+        CastoffError: the member is not running; the message has what to do instead.
     """
-    of = f"{run.id}, member {member.member}" if len(now.members) > 1 else run.id
+    job = f"{run.id}, member {member.member}" if len(now.members) > 1 else run.id
     logs = f"castoff logs {run.id}" + (f" --member {member.member}" if len(now.members) > 1 else "")
     reason = member.reason or now.reason
     because = f" ({reason})" if reason else ""
     if member.state == "running":
         if member.attempts and member.attempts[-1].state == "running":
             return member.attempts[-1]
-        raise CastoffError(f"{of}: it is just starting{because}; try again in a few seconds")
+        raise CastoffError(f"{job}: it is just starting{because}; try again in a few seconds")
     if member.state == "pending":
         raise CastoffError(
-            f"{of}: it is waiting{because}, and a shell needs a job that runs; `castoff status {run.id}` "
+            f"{job}: it is waiting{because}, and a shell needs a job that runs; `castoff status {run.id}` "
             "shows when it does"
         )
     if member.state == "ended":
         ending = member.ending or now.ending
-        raise CastoffError(f"{of}: it is over ({ending}), so no rank is left; `{logs}` shows what it wrote")
-    raise CastoffError(f"{of}: whether it runs is not known{because}; `{logs}` shows what it wrote")
+        raise CastoffError(f"{job}: it is over ({ending}), so no rank is left; `{logs}` shows what it wrote")
+    raise CastoffError(f"{job}: whether it runs is not known{because}; `{logs}` shows what it wrote")
 
 
 def _host_number(
     run: RunDirectory, facts: Facts, hosts: list[str], rank: int | None, host: str | None
 ) -> int:
-    """The number of the host that the user named."""
+    """The index of the host that the user named, or of the host with the named rank."""
     if host is not None:
         for same in (str, _short):
-            if (name := same(host)) in (known := [same(one) for one in hosts]):
-                return known.index(name)
+            if (name := same(host)) in (names := [same(one) for one in hosts]):
+                return names.index(name)
         raise CastoffError(f"{run.id}: {host} is not a host of it; its hosts: {_listed(hosts)}")
     if rank is None or len(hosts) == 1:
         return 0
     plan = read(run.path / "plan.json", _Distribution)
     if plan is None or plan.own_distribution or not facts.layout:
-        why = "its own --distribution decides that" if plan else "castoff did not submit it"
+        reason = "its own --distribution decides that" if plan else "castoff did not submit it"
         raise CastoffError(
-            f"{run.id}: on which host rank {rank} is, is not known ({why}): name the host as well, as in "
+            f"{run.id}: on which host rank {rank} is, is not known ({reason}): name the host as well, as in "
             f"--rank {rank} --host {hosts[-1]}; its hosts: {_listed(hosts)}"
         )
     counts = (count for count, times in facts.layout for _ in range(times))

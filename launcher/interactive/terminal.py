@@ -1,7 +1,7 @@
-"""Runs a command on a pseudo-terminal and shows it on ours: for a command that asks before it gives up a
-request.
+"""Runs a command on a pseudo-terminal and passes its input and output on, for a command that asks before it
+withdraws a request.
 
-qsub -I takes nothing but a terminal, and asks at a Ctrl-C while it waits. Here a Ctrl-C is the answer.
+qsub -I needs a terminal, and at a Ctrl-C while it waits it asks whether to exit. castoff answers yes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def run_on_terminal(
     prompt: bytes,
     answer: bytes,
 ) -> Ended:
-    """Run a command on a terminal of its own to its end.
+    """Run a command on its own pseudo-terminal, and wait for its end.
 
-    Until `begun`, a Ctrl-C, TERM or HUP interrupts it, and `answer` is given where it asks with `prompt`.
-    What we are given on standard input is passed on where that is a terminal.
+    Until `begun()`, a Ctrl-C, TERM or HUP interrupts it, and its question `prompt` is answered by `answer`.
+    Standard input is passed on if it is a terminal.
 
     Raises:
-        CastoffError: it cannot be started.
+        CastoffError: the command cannot be started.
     """
     ours, theirs = pty.openpty()
     ours_is_terminal = sys.stdin is not None and sys.stdin.isatty()
@@ -53,7 +53,7 @@ def run_on_terminal(
 
     def handle(number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGHUP) and begun():
-            process.send_signal(signal.SIGHUP)  # as if the terminal had gone
+            process.send_signal(signal.SIGHUP)  # as if the terminal were closed
         else:
             relay.interrupt()
 
@@ -74,18 +74,18 @@ class _Relay:
         self.interrupted = False
 
     def interrupt(self) -> None:
-        """Do what Ctrl-C does."""
+        """Send the command what Ctrl-C sends."""
         self.interrupted = self.interrupted or not self._begun()
         os.write(self._terminal, _INTERRUPT)
 
     def run(self, source: int | None) -> None:
-        """Pass input and output on until the command has closed its terminal."""
+        """Pass input and output on until the command closes its terminal."""
         sources = [self._terminal, *([] if source is None else [source])]
         while True:
             ready, _, _ = select.select(sources, [], [], _POLL)
             if source in ready and source is not None:
                 typed = b""
-                with contextlib.suppress(OSError):  # our terminal has gone
+                with contextlib.suppress(OSError):  # our terminal is closed
                     typed = os.read(source, 4096)
                 if not typed:
                     sources.remove(source)
@@ -99,7 +99,7 @@ class _Relay:
     def _show(self) -> bool:
         try:
             part = os.read(self._terminal, 4096)
-        except OSError:  # Linux says so when the last of the other side has gone
+        except OSError:  # on Linux, when the last process has closed the other side
             part = b""
         if not part:
             return False
@@ -112,15 +112,14 @@ class _Relay:
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    with contextlib.suppress(
-        OSError
-    ):  # our terminal has gone, and the request has to be withdrawn all the same
+    # Our terminal may be closed, but the request must be withdrawn all the same.
+    with contextlib.suppress(OSError):
         while data:
             data = data[os.write(descriptor, data) :]
 
 
 def _prepare(terminal: int, is_ours: bool) -> None:
-    """Set a terminal up like ours; if we have none, as one that echoes nothing."""
+    """Set up a terminal like ours; if we have none, without echo."""
     if is_ours:
         termios.tcsetattr(terminal, termios.TCSANOW, termios.tcgetattr(sys.stdin))
         _resize(terminal)
@@ -149,12 +148,12 @@ def _resizing(terminal: int, is_ours: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _raw(is_ours: bool) -> Iterator[None]:
-    """Have every key passed on unchanged, including Ctrl-C."""
+    """Put our terminal into raw mode, so that every key is passed on unchanged, including Ctrl-C."""
     if not is_ours:
         yield
         return
     before = termios.tcgetattr(sys.stdin)
-    tty.setraw(sys.stdin, termios.TCSADRAIN)  # what was typed ahead stays
+    tty.setraw(sys.stdin, termios.TCSADRAIN)  # keeps what was typed ahead
     try:
         yield
     finally:
