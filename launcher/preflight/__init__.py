@@ -1,1 +1,1 @@
-"""What is checked of a job before it is submitted: files, modules, syntax."""
+"""Checks of a job before it is submitted: files, modules, syntax."""

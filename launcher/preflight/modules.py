@@ -1,9 +1,9 @@
-"""Whether the environment modules that a job's setup loads exist here.
+"""Checks that the environment modules that a job's setup loads exist on this host.
 
-Lmod and Environment Modules make `module` a function of the shell (https://lmod.readthedocs.io,
-https://modules.readthedocs.io), so a shell is asked. In a hierarchy, a module is known only once those before
-it are loaded: only where one is not known by itself are they loaded first. A dry run may be of a stranger's
-job, so nothing else of it is run, and no module files of anybody's but root's.
+Lmod and Environment Modules define `module` as a shell function (https://lmod.readthedocs.io,
+https://modules.readthedocs.io), so a shell is asked. In a hierarchy, a module may be known only after others
+are loaded; these are loaded only if a module is not known by itself. Nothing else of the job is run, and only
+module files of root, since a dry run may be of another person's job.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from pathlib import Path
 from castoff.launcher.trust.paths import weaknesses
 
 PATIENCE = 5.0
-"""Seconds that the shell may take; if it takes longer, nothing is reported."""
+"""Seconds that the shell may take; after that, nothing is reported."""
 
 _DEFINED = """\
 [[ $(type -t module) == function ]] || . "$MODULESHOME/init/bash"
 [[ $(type -t module) == function ]] || exit
 castoff_known() { module is-avail "$1"; } >/dev/null 2>&1
-castoff_known castoff-no-such-module && exit # it knows no is-avail
+castoff_known castoff-no-such-module && exit # is-avail is not supported
 """
 
 
 _PLAIN_LINE = re.compile(r"(module|ml)(\s+(-{1,2}|/)?[A-Za-z0-9][A-Za-z0-9_.+:=@/-]*)+")
-"""A line of names, options and absolute paths only, with nothing that a shell would expand."""
+"""A line with only names, options and absolute paths, in which a shell would expand nothing."""
 
 
 def unknown_modules(
     loads: Sequence[tuple[str, str]], setup: Sequence[str], environ: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """The field of each module that does not exist on this host, and the message. `loads`: the field and name
-    of each. `setup`: all lines of the job, in order.
+    """Find modules that do not exist on this host, as pairs of field and message. `loads`: the field and
+    name of each module. `setup`: all lines of the job, in order.
     """
     names = dict.fromkeys(name for _, name in loads)
     if not names or not {"MODULESHOME", "LMOD_CMD"} & set(environ):
@@ -50,7 +50,7 @@ def unknown_modules(
 
 
 def _only_loads(line: str) -> bool:
-    """Whether a line does nothing but load modules of the machine's own."""
+    """Whether a line only loads modules that root has installed."""
     if not _PLAIN_LINE.fullmatch(line.rstrip()):
         return False
     _, *words = line.split()
@@ -61,7 +61,7 @@ def _only_loads(line: str) -> bool:
 
 
 def _is_roots(path: Path) -> bool:
-    """Whether only root can change what is at a path."""
+    """Whether only root can change the file or folder at a path."""
     try:
         return path.stat().st_uid == 0 and not weaknesses(path)
     except OSError:
@@ -73,7 +73,7 @@ def _ask(
     before: Sequence[str],
     environ: Mapping[str, str],
 ) -> set[str]:
-    """The names that the shell does not know after these lines; empty if it does not answer."""
+    """The names that are no modules to the shell after these lines; empty if the shell does not answer."""
     lines = [f"{{ {line}\n}} >/dev/null 2>&1 || :\n" for line in before]
     asks = [f"castoff_known {shlex.quote(name)} || printf '%s\\n' {shlex.quote(name)}\n" for name in names]
     script = "".join([_DEFINED, *lines, *asks, "printf '%s\\n' castoff-asked\n"])

@@ -1,7 +1,7 @@
-"""Which files a job names: its program, the scripts that its setup sources, its interpreter. Pure.
+"""Finds the files that a job names: its program, scripts that setup sources, its interpreter. Pure.
 
-Only what is certain to be a file's path is named. A shell would expand `$DATA/run.sh` in setup, and only the
-shell knows to what.
+Words that may not be paths are left out. A shell would expand `$DATA/run.sh` in setup, with values that
+castoff does not have.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Named(NamedTuple):
     field: str
     """The field that names it: `command.1`."""
     word: str
-    """The word as it is written."""
+    """The word as the user wrote it."""
     runs: bool = False
     """Whether it is executed, so that it must be executable."""
 
@@ -59,12 +59,12 @@ class Module(NamedTuple):
 
 
 def is_python(word: str) -> bool:
-    """Whether a command's first word is a Python, judged by its name."""
+    """Whether the first word of a command is a Python interpreter, by its name."""
     return _PYTHON.fullmatch(PurePosixPath(word).name) is not None
 
 
 def program(command: Sequence[str]) -> Named | Module | None:
-    """The program's file or module, if the command shows which word that is."""
+    """The program's file or module; None if the command does not show which word it is."""
     if not command:
         return None
     first = PurePosixPath(command[0]).name
@@ -78,26 +78,26 @@ def program(command: Sequence[str]) -> Named | Module | None:
 def _after_options(
     command: Sequence[str], takes_word: tuple[str, ...], *, modules: bool
 ) -> Named | Module | None:
-    """An interpreter's first argument; None if it runs text (`-c`) or standard input."""
-    place = 1
-    while place < len(command):
-        word = command[place]
+    """The first argument of an interpreter; None if it runs text (`-c`) or standard input."""
+    index = 1
+    while index < len(command):
+        word = command[index]
         if word in takes_word:
-            place += 2
+            index += 2
         elif word == "-m" and modules:
-            name = command[place + 1] if place + 1 < len(command) else ""
-            return Module(f"command.{place + 1}", name) if name else None
-        elif word == "-" or re.match(r"-[A-Za-z]*[cms]", word):  # also joined: -mtrain, -Bc
+            name = command[index + 1] if index + 1 < len(command) else ""
+            return Module(f"command.{index + 1}", name) if name else None
+        elif word == "-" or re.match(r"-[A-Za-z]*[cms]", word):  # combined options, too: -mtrain, -Bc
             return None
         elif word.startswith(("-", "+")):
-            place += 1
+            index += 1
         else:
-            return Named(f"command.{place}", word)
+            return Named(f"command.{index}", word)
     return None
 
 
 def sourced(setup: Sequence[str]) -> Iterator[Named]:
-    """The files that setup's lines source, if their paths contain nothing to expand."""
+    """The files that setup sources by paths in which a shell expands nothing."""
     for number, line in enumerate(setup):
         words = _words(line)
         if len(words) == 2 and words[0] in ("source", ".") and "/" in words[1]:
@@ -105,7 +105,7 @@ def sourced(setup: Sequence[str]) -> Iterator[Named]:
 
 
 def loaded(setup: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The field and the name of each environment module that setup loads."""
+    """The field and name of each environment module that setup loads."""
     for number, line in enumerate(setup):
         match _words(line):
             case ["module" | "ml", "load" | "add", *names] | ["ml", *names]:
@@ -115,7 +115,7 @@ def loaded(setup: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def others(spec: JobSpec) -> Iterator[Named]:
-    """Other files that the job names: its interpreter, an image, files to stage."""
+    """The other files that the job names: its interpreter, an image, files to stage."""
     if spec.python is not None:
         yield Named("python", spec.python, runs=True)
     image = spec.container.image
@@ -127,7 +127,7 @@ def others(spec: JobSpec) -> Iterator[Named]:
 
 
 def makes_nothing(setup: Sequence[str]) -> bool:
-    """Whether these lines create no files and do not change the folder, judged by their first words."""
+    """Whether these lines neither create files nor change the folder, judged by their first words."""
     firsts = [line.split()[:1] for line in setup]
     plain = all(
         not first or first[0] in _HARMLESS or re.match(r"#|[A-Za-z_]\w*=", first[0]) for first in firsts
@@ -136,7 +136,7 @@ def makes_nothing(setup: Sequence[str]) -> bool:
 
 
 def runs_scripts(setup: Sequence[str]) -> bool:
-    """Whether one of these lines sources a user's file that may do anything; `activate` does not count."""
+    """Whether one of these lines sources a user's script other than `activate`, which may do anything."""
     words = (line.split() for line in setup)
     return any(
         word[:1] in (["source"], ["."])
@@ -153,12 +153,12 @@ def changes_folder(setup: Sequence[str]) -> bool:
 
 
 def expands(word: str) -> bool:
-    """Whether a shell would expand this word. No shell reads a job's command."""
+    """Whether a shell would expand this word; none does so in a job's command."""
     return word.startswith("~") or "$" in word
 
 
 def _words(line: str) -> list[str]:
-    """The words of a line that is one plain command with nothing to expand; otherwise empty."""
+    """The words of a line that is one simple command without expansions; otherwise empty."""
     if _EXPANDED.search(line) or re.search(r"[;&|<>()\n]", line):
         return []
     try:

@@ -1,7 +1,7 @@
-"""Whether the files that a job names exist, checked before submission.
+"""Checks before submission that the files that a job names exist.
 
-What the job cannot find either is an error; what only the nodes may have, or what setup may make, is a
-warning. Nothing is said of what cannot be known here.
+A file that the job cannot find either is an error; one that only nodes may have, or that setup may create, is
+a warning. Files about which this host cannot tell are not reported.
 """
 
 from __future__ import annotations
@@ -37,22 +37,23 @@ from castoff.launcher.schedulers.registry import queued
 from castoff.launcher.typed.suggestion import did_you_mean, nearest
 
 _OF_A_HOST = ("/tmp", "/var", "/dev", "/run", "/local", "/scratch/local", "/usr", "/opt", "/etc")
-"""Folders that each host has for itself."""
+"""Folders that are different on each host."""
 
 _TOP = 2
-"""Length of the common part of a path, such as `/scratch`: if nothing more of the path is here, the nodes may
-have another file system."""
+"""Number of parts of a path that are common on all systems, such as `/scratch`. If no more of a path
+exists on this host, it may be on a file system that only nodes have.
+"""
 
 
 _FOR_A_SHELL = re.compile(r"\$\{?[A-Za-z_]|(?:^|:)~(?:/|$)")
-"""Variables and home folders as users write them for a shell."""
+"""Variables and home folders that users write for a shell to expand."""
 
 
 class _Missing(NamedTuple):
     field: str
     message: str
     is_certain: bool
-    """Whether the job will certainly not find it."""
+    """Whether the job will certainly not find the file."""
 
 
 def check_present(
@@ -64,13 +65,13 @@ def check_present(
     *,
     refuses: bool = True,
 ) -> None:
-    """See that what a job names is there; `directory`: where it is submitted.
+    """Check that the files that a job names exist; `directory`: the folder of submission.
 
-    Files that may be missing are reported on standard error. With `refuses` false, so are those that
-    certainly are: a laptop that only shows a job lacks files of its cluster.
+    Files that may be missing are reported on standard error. If `refuses` is false, so are those that
+    certainly are: a laptop on which a job is only shown lacks files of its cluster.
 
     Raises:
-        InvalidInput: something is missing for certain.
+        InvalidInput: a file is certainly missing.
     """
     problems, warnings = missing(spec, site, plan, directory, environ)
     if not refuses:
@@ -85,35 +86,34 @@ def check_present(
 def missing(
     spec: JobSpec, site: Site, plan: Plan, directory: Path, environ: Mapping[str, str]
 ) -> tuple[list[Problem], list[Problem]]:
-    """What a job names that is certainly missing, and what may be missing."""
+    """The named files that are certainly missing, and those that may be missing."""
     look = _Look(spec, plan, directory, environ)
-    found = [*(look.workdir() or look.program() or look.environment()), *look.variables(), *look.files()]
+    absent = [*(look.workdir() or look.program() or look.environment()), *look.variables(), *look.files()]
     problems, warnings = (Findings(plan.name, site, spec.source, spec.directives) for _ in range(2))
-    for one in found:
-        (problems if one.is_certain else warnings).report(one.field, one.message)
-    if not problems.problems:  # a shell has to be asked
+    for item in absent:
+        (problems if item.is_certain else warnings).report(item.field, item.message)
+    if not problems.problems:  # only then, since it starts a shell
         for field, message in unknown_modules([*loaded(spec.setup)], plan.setup, environ):
             warnings.report(field, message)
     return problems.problems, warnings.problems
 
 
 def check_in_snapshot(plan: Plan, code: Path) -> None:
-    """Check that a snapshot contains the job's program. `code`: the folder in the snapshot where the job
-    starts.
+    """Check that a snapshot contains the job's program. `code`: the folder in it where the job starts.
 
     Raises:
-        InvalidInput: it has not, though the original is there.
+        InvalidInput: the program is only in the original folder.
     """
     named = program(plan.command)
     if not isinstance(named, Named) or named.word.startswith("/") or ("/" not in named.word and named.runs):
         return
     if not (code / as_path(plan.workdir) / named.word).exists():
         fix = "take it out of .gitignore, or name it: snapshot: {paths: [.]} takes what git does not ignore"
-        why = "git ignores it"
+        reason = "git ignores it"
         if secret_part(named.word):
-            why = "its name looks like a secret's"
+            reason = "its name looks like a secret's"
             fix = f"git add it, or name it in the job: snapshot: {{paths: [., {named.word}]}}"
-        message = f"is {named.word!r}, which the snapshot lacks, as {why}: {fix}"
+        message = f"is {named.word!r}, which the snapshot lacks, as {reason}: {fix}"
         raise InvalidInput([Problem("", named.field, message)])
 
 
@@ -126,16 +126,16 @@ class _Look:
         self._folder = directory / as_path(plan.workdir)
         self._moves = changes_folder(plan.setup)
         self._is_as_now = makes_nothing(plan.setup) and not plan.after
-        """Whether the job will see the same files that are here now."""
+        """Whether the job will see the same files as this host now."""
         self._runs_scripts = runs_scripts(plan.setup)
-        """Whether setup may create files or change the folder before the program starts."""
+        """Whether setup sources scripts, which may create files or change the folder."""
 
     def workdir(self) -> list[_Missing]:
-        """Whether the folder is missing in which the ranks start."""
+        """A missing folder in which the ranks should start."""
         folder = self._plan.workdir
         if not folder:
             return []
-        plain = folder if folder.startswith("./~") else folder.removeprefix("./")  # where ~ is a plain name
+        plain = folder if folder.startswith("./~") else folder.removeprefix("./")  # here ~ is part of a name
         return self._file(Named("workdir", plain), self._directory)
 
     def program(self) -> list[_Missing]:
@@ -152,14 +152,14 @@ class _Look:
         return self._file(named, self._folder)
 
     def environment(self) -> list[_Missing]:
-        """Whether an environment is active in the terminal that the job will not have."""
+        """An environment that is active in this terminal but not in the job."""
         folder = self._environ.get("VIRTUAL_ENV") or self._environ.get("CONDA_PREFIX")
         inherit = self._plan.inherit
         sets_path = "PATH" in {*self._plan.env, *self._plan.env_from}
         inherits_path = inherit == "all" or "PATH" in inherit
         resets_path = inherits_path and _is_login_shell(self._plan)
         of_its_own = self._plan.setup or self._plan.python or self._plan.container or self._plan.function
-        is_everywhere = self._environ.get("CONDA_DEFAULT_ENV") == "base"  # most login shells have it
+        is_everywhere = self._environ.get("CONDA_DEFAULT_ENV") == "base"  # most login shells activate it
         if not folder or sets_path or (inherits_path and not resets_path) or of_its_own or is_everywhere:
             return []
         if "/" in self._plan.command[0] or which(self._plan.command[0], path=f"{folder}/bin") is None:
@@ -175,7 +175,7 @@ class _Look:
         return [_Missing("python", message, False)]
 
     def variables(self) -> list[_Missing]:
-        """Values of `env` that look as if a shell should expand them."""
+        """Values of `env` that seem to be written for a shell to expand."""
         return [
             _Missing(
                 f"env.{name}", f"is {value!r}, which is passed on as written: {_in_setup(name, value)}", False
@@ -185,12 +185,12 @@ class _Look:
         ]
 
     def files(self) -> list[_Missing]:
-        """Other files that the job names and that are missing."""
+        """Other files that the job names and that do not exist."""
         named = [*sourced(self._spec.setup), *others(self._spec)]
-        return [missing for one in named for missing in self._file(one, self._directory)]
+        return [missing for file in named for missing in self._file(file, self._directory)]
 
     def _on_path(self, named: Named) -> list[_Missing]:
-        """A program named without a folder. The PATH here says little about the job's PATH."""
+        """A program named without a folder. The PATH of this process shows little about the job's PATH."""
         path = self._environ.get("PATH", os.defpath)
         sets_path = "PATH" in self._plan.env or any("PATH" in line for line in self._plan.setup)
         if (
@@ -207,31 +207,31 @@ class _Look:
         ]
 
     def _module(self, module: Module) -> list[_Missing]:
-        """A module of a package in the job's folder, where Python looks first."""
+        """A module in a package in the job's folder, in which Python looks first."""
         if self._moves or "PYTHONPATH" in self._plan.env or expands(module.name):
             return []
         top, *rest = module.name.split(".")
-        place = self._folder / top
-        if not _is_file(place / "__init__.py"):
+        package = self._folder / top
+        if not _is_file(package / "__init__.py"):
             return self._module_elsewhere(module, top)
         for name in rest:
-            there = [entry.name.partition(".")[0] for entry in _entries(place) if _imports(entry)]
-            if there and name not in there:  # nothing: nobody may list it
-                hint = did_you_mean(name, there)
-                message = f"is {module.name!r}, but {place} has no module {name}{hint}"
+            modules = [entry.name.partition(".")[0] for entry in _entries(package) if _imports(entry)]
+            if modules and name not in modules:  # empty if the folder cannot be listed
+                hint = did_you_mean(name, modules)
+                message = f"is {module.name!r}, but {package} has no module {name}{hint}"
                 return [_Missing(module.field, message, self._is_as_now and not self._runs_scripts)]
-            place /= name
+            package /= name
         return []
 
     def _module_elsewhere(self, module: Module, top: str) -> list[_Missing]:
-        """A module that may be installed in the job's environment, unless one with a similar name is here."""
-        here = [
+        """A module that may be installed in the job's environment, unless the folder has a similar name."""
+        modules = [
             entry.stem
             for entry in _entries(self._folder)
             if entry.suffix == ".py" or _is_file(entry / "__init__.py")
         ]
-        near = nearest(top, here)
-        if top in here or (self._folder / top).is_dir() or near is None:
+        near = nearest(top, modules)
+        if top in modules or (self._folder / top).is_dir() or near is None:
             return []
         message = f"is {module.name!r}, and {self._folder} has no such module; did you mean {near}?"
         return [_Missing(module.field, message, False)]
@@ -241,56 +241,56 @@ class _Look:
         word = named.word
         if expands(word) and named.field.startswith("command"):
             return self._unexpanded(named)
-        place = folder / _home(word, self._environ)
+        path = folder / _home(word, self._environ)
         try:
-            is_there = place.exists()
-        except OSError:  # nobody knows
+            is_there = path.exists()
+        except OSError:  # not known
             return []
         relative = not word.startswith(("/", "~"))
-        certain = self._is_as_now if relative else self._is_everywhere(place)
+        certain = self._is_as_now if relative else self._is_everywhere(path)
         if self._runs_scripts and relative and named.field.startswith("command"):
             certain = False
         if is_there:
-            return self._unusable(named, place, certain)
+            return self._unusable(named, path, certain)
         if relative and self._moves:
             return []
         where = f"not in {folder}" if relative else "not there"
         beside = self._beside_job_file(word) if relative and folder == self._folder else ""
         verb = "sources" if named.field.startswith("setup") else "is"
-        message = f"{verb} {word!r}, which is {where}{beside}{_near(word, place, folder)}"
+        message = f"{verb} {word!r}, which is {where}{beside}{_near(word, path, folder)}"
         inside = self._plan.container is not None and named.field.startswith("command") and not relative
         return [_Missing(named.field, message, certain and not inside)]
 
-    def _is_everywhere(self, place: Path) -> bool:
-        """Whether a path lies on a file system that all hosts share, as far as can be seen here."""
+    def _is_everywhere(self, path: Path) -> bool:
+        """Whether a path is on a file system that all hosts share, as far as this host can tell."""
         home = self._environ.get("HOME")
-        if queued(self._plan.scheduler) is None or (home and place.is_relative_to(home)):
+        if queued(self._plan.scheduler) is None or (home and path.is_relative_to(home)):
             return True
-        there = next(folder for folder in place.parents if folder.is_dir())
-        return len(there.parts) > _TOP and not any(map(place.is_relative_to, _OF_A_HOST))
+        existing = next(folder for folder in path.parents if folder.is_dir())
+        return len(existing.parts) > _TOP and not any(map(path.is_relative_to, _OF_A_HOST))
 
     def _unexpanded(self, named: Named) -> list[_Missing]:
-        """A word that only a shell would understand."""
+        """A word that only a shell would expand."""
         if (self._folder / named.word).exists():
             return []
         home = _home(named.word, self._environ)
-        meant = os.path.expandvars(home)
-        how = f"write {meant}" if "$" not in meant and meant != named.word else "write the path"
-        message = f"is {named.word!r}, but no shell reads the command: {how}, or command: [bash, -c, …]"
+        expanded = os.path.expandvars(home)
+        fix = f"write {expanded}" if "$" not in expanded and expanded != named.word else "write the path"
+        message = f"is {named.word!r}, but no shell reads the command: {fix}, or command: [bash, -c, …]"
         return [_Missing(named.field, message, True)]
 
-    def _unusable(self, named: Named, place: Path, certain: bool) -> list[_Missing]:
-        """A file that exists: whether it can be used."""
-        if not named.runs or (place.is_file() and os.access(place, os.X_OK)):
+    def _unusable(self, named: Named, path: Path, certain: bool) -> list[_Missing]:
+        """A file that exists but cannot be executed."""
+        if not named.runs or (path.is_file() and os.access(path, os.X_OK)):
             return []
-        if place.is_dir():
+        if path.is_dir():
             return [_Missing(named.field, f"is {named.word!r}, which is a folder", certain)]
-        starts = "python" if place.suffix == ".py" else "bash"
+        starts = "python" if path.suffix == ".py" else "bash"
         fix = f"chmod +x {named.word}, or write {starts} before it"
         return [_Missing(named.field, f"is {named.word!r}, which is not executable: {fix}", certain)]
 
     def _beside_job_file(self, word: str) -> str:
-        """What to do if the file lies beside the job file."""
+        """A hint if the file is in the job file's folder."""
         source = self._spec.source
         origin = (
             Path(source.origin).resolve().parent
@@ -303,7 +303,7 @@ class _Look:
 
 
 def _in_setup(name: str, value: str) -> str:
-    """How a shell expands a value."""
+    """How to have a shell expand a value."""
     quoted = value if value.startswith("~") else f'"{value}"'
     return (
         f"castoff expands no variables; to have them expanded in the job: setup: ['export {name}={quoted}']"
@@ -315,23 +315,23 @@ def _is_login_shell(plan: Plan) -> bool:
     return any(re.fullmatch(r"--login|-[a-zA-Z]*l[a-zA-Z]*", word) for word in plan.shell.split()[1:])
 
 
-def _near(word: str, place: Path, folder: Path) -> str:
-    """A name that is similar to the first missing part of the path."""
-    missing = place
+def _near(word: str, path: Path, folder: Path) -> str:
+    """A hint with a name similar to the first missing part of the path."""
+    missing = path
     while not missing.parent.is_dir() and missing.parent != missing:
         missing = missing.parent
     near = nearest(missing.name, [entry.name for entry in _entries(missing.parent)])
     if near is None:
         return ""
-    meant = missing.parent / near / place.relative_to(missing)
-    if not meant.exists():
+    suggestion = missing.parent / near / path.relative_to(missing)
+    if not suggestion.exists():
         return ""
-    relative = not word.startswith(("/", "~")) and meant.is_relative_to(folder)
-    return f"; did you mean {meant.relative_to(folder) if relative else meant}?"
+    relative = not word.startswith(("/", "~")) and suggestion.is_relative_to(folder)
+    return f"; did you mean {suggestion.relative_to(folder) if relative else suggestion}?"
 
 
 def _is_file(path: Path) -> bool:
-    """Whether a file exists, as far as that may be looked up."""
+    """Whether a file exists, as far as this user may see."""
     try:
         return path.is_file()
     except OSError:
@@ -339,7 +339,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _imports(path: Path) -> bool:
-    """Whether Python can import it: a module, an extension module (NAME.cpython-….so), or a package."""
+    """Whether Python can import a path: a module, an extension module (NAME.cpython-….so), or a package."""
     return path.suffix in (".py", ".pyc", ".so") or path.is_dir()
 
 

@@ -1,7 +1,7 @@
-"""Whether bash accepts a job's shell lines, checked before submission.
+"""Checks before submission that bash accepts a job's shell lines.
 
-What is written here or there by somebody, setup for example, must be whole by itself: a quote, a
-here-document or a line that it leaves open would swallow what castoff says below.
+Each part that a user wrote, such as setup, must be complete by itself: an open quote, here-document or
+continued line in it would swallow castoff's lines below.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from castoff.launcher.runs.plan import Plan
 from castoff.launcher.runs.script import head_of
 
 _PROGRAM = re.compile(r"<<'(CASTOFF_\w+)'\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
-"""A program for the nodes, as a script contains it."""
+"""A program for the nodes, as it appears in a script."""
 
 _END_OF_TEARDOWN = "CASTOFF_TEARDOWN"
-"""The end of the here-document in which a script holds the teardown lines."""
+"""The end of the here-document with a script's teardown lines."""
 
 _PLAIN_LINE = re.compile(r"(?:[A-Za-z0-9_./:=,+@%-]+(?: |$))+")
 
@@ -33,14 +33,16 @@ _RESERVED = frozenset(
         *("select", "then", "time", "until", "while"),
     )
 )
-"""https://www.gnu.org/software/bash/manual/html_node/Reserved-Words.html: those that consist of letters."""
+"""The reserved words that consist of letters:
+https://www.gnu.org/software/bash/manual/html_node/Reserved-Words.html.
+"""
 
 
 def check_syntax(plan: Plan, script: Script) -> None:
-    """Have bash check the syntax of everything the job runs.
+    """Have bash check the syntax of the job's script and of each of its parts.
 
     Raises:
-        CastoffError: it complains, be it with a warning alone; the text names who wrote it.
+        CastoffError: bash reports an error or a warning; the message names the part.
     """
     for name, text in _parts(plan, script.theirs):
         if name.endswith("teardown") and _END_OF_TEARDOWN in text.split("\n"):
@@ -51,7 +53,7 @@ def check_syntax(plan: Plan, script: Script) -> None:
             continue
         if complaint := _complaints(text):
             raise CastoffError(f"{name}: bash does not parse this as intended: {complaint}")
-        if _complaints(f"{{\n:\n{text}}}\n"):  # whole by itself, and yet the } was not read
+        if _complaints(f"{{\n:\n{text}}}\n"):  # complete by itself, but it continues into the }
             last = printable(text.rstrip("\n").rpartition("\n")[2])
             raise CastoffError(
                 f"{name}: its last line, {last}, continues in the next one, which is castoff's; "
@@ -61,7 +63,7 @@ def check_syntax(plan: Plan, script: Script) -> None:
         raise CastoffError(
             f"the job's script, with its parts: bash does not parse it as intended: {complaint}"
         )
-    if plan.templates is not None:  # castoff's own are tested
+    if plan.templates is not None:  # castoff's own templates are tested
         for name, text in _PROGRAM.findall(script.text[len(head_of(script.text)) :]):
             if complaint := _complaints(text, "-o", "posix"):
                 program = f"{name.removeprefix('CASTOFF_').lower()}.sh"
@@ -71,7 +73,7 @@ def check_syntax(plan: Plan, script: Script) -> None:
 
 
 def _parts(plan: Plan, theirs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The texts that users wrote, each with its name for messages."""
+    """The parts that users wrote, each with its name for messages."""
     yield "setup", "".join(f"{line}\n" for line in plan.setup)
     yield "teardown", "".join(f"{line}\n" for line in plan.teardown)
     yield "the site's teardown", "".join(f"{line}\n" for line in plan.site_teardown)
@@ -80,15 +82,14 @@ def _parts(plan: Plan, theirs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether each line is a command of unquoted words, such as `module load a`, so that bash need not be
-    asked."""
+    """Whether each line is a command of unquoted words, such as `module load a`, which needs no check."""
     lines = text.split("\n")[:-1]
     return all(_PLAIN_LINE.fullmatch(line) and line.partition(" ")[0] not in _RESERVED for line in lines)
 
 
 def _complaints(text: str, *options: str) -> str | None:
-    """What bash complains about if it reads a script without running it; None: nothing."""
-    # -p, as BASH_ENV is another's; extglob, for setup may turn it on.
+    """The messages of bash when it parses a script without running it; None if there are none."""
+    # -p, to ignore BASH_ENV; extglob, since setup may turn it on.
     command = ["bash", "-p", "-n", "-O", "extglob", *options]
     content = text.encode(errors="surrogateescape")
     with ExitStack() as stack:
@@ -97,24 +98,23 @@ def _complaints(text: str, *options: str) -> str | None:
         except (AttributeError, OSError):  # macOS, or a limit on files
             script = {"input": content}
         try:
-            read = subprocess.run(
+            checked = subprocess.run(
                 command,
                 **script,
                 capture_output=True,
                 check=False,
-                # Nothing else of this environment's, or bash might complain of that.
+                # No other variables, or bash might complain about them.
                 env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
             )
         except OSError:  # no bash here
             return None
-    complaint = read.stderr.decode(errors="replace").replace("bash: ", "").strip().replace("\n", "; ")
-    return printable(complaint) or (f"exit code {read.returncode}" if read.returncode else None)
+    complaint = checked.stderr.decode(errors="replace").replace("bash: ", "").strip().replace("\n", "; ")
+    return printable(complaint) or (f"exit code {checked.returncode}" if checked.returncode else None)
 
 
 @contextmanager
 def _in_memory(content: bytes) -> Iterator[FileIO]:
-    """A file in memory for bash to read: it reads a pipe byte by byte, which takes a tenth of a render's
-    time."""
+    """A file in memory for bash, which would read a pipe byte by byte, for a tenth of a render's time."""
     with FileIO(os.memfd_create("script"), "r+") as file:
         if file.write(content) < len(content):
             raise OSError("no file may be so long")

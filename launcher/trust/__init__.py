@@ -1,1 +1,1 @@
-"""Whether castoff may read code or configuration from a path: who else can change it."""
+"""Decides whether castoff may read code or configuration from a path, by who else can change it."""

@@ -1,7 +1,7 @@
-"""Whom the mode and the access list of a file or folder let in: POSIX lists and those of NFSv4.
+"""Reads who has access to a file or folder, from its mode and its access list, POSIX or NFSv4.
 
-Linux shows lists as extended attributes: a POSIX list in five bytes and more an entry (acl(5), and
-include/uapi/linux/posix_acl_xattr.h), one of NFSv4 as it travels (nfs4_acl(5); RFC 8881, 6.2.1).
+Linux shows lists as extended attributes: a POSIX list in its binary form (acl(5), and
+include/uapi/linux/posix_acl_xattr.h), an NFSv4 list in its network format (nfs4_acl(5); RFC 8881, 6.2.1).
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _SHOWN_BY = frozenset(
         *("ceph", "squashfs", "erofs", "iso9660", "vfat", "rootfs", "devtmpfs", "devpts", "proc", "sysfs"),
     }
 )
-"""Kinds of file systems that show the lists by which they decide: where none is shown, there is none."""
+"""Kinds of file systems that show all access lists that they apply."""
 
 
 class Access(NamedTuple):
-    """What a user or group other than the owner may do."""
+    """The access of a user or group other than the owner."""
 
     kind: Literal["user", "group", "everybody"]
     number: int | None
-    """The uid or gid; None: everybody, or a name that this host does not know."""
+    """The uid or gid; None for everybody, or if this host does not know the name."""
     name: str
-    """What a list of NFSv4 calls them; else empty."""
+    """The name in an NFSv4 list; else empty."""
     writes: bool
-    """Whether they may change a file, or what a folder holds."""
+    """Whether they may change a file, or a folder's entries."""
     enters: bool
-    """Whether they may reach what lies in a folder."""
+    """Whether they may reach the files in a folder."""
     rules: bool = False
     """Whether they may change the list itself, or the owner."""
 
     @property
     def is_other(self) -> bool:
-        """Whether somebody else than the user and root is among them."""
+        """Whether it includes anyone but the user and root."""
         if self.kind == "user":
             return not people.is_us(self.number)
         return self.kind == "everybody" or not people.is_only_ours(self.number)
@@ -60,17 +60,17 @@ class Access(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """Whom a file or folder lets in."""
+    """Who has access to a file or folder."""
 
     accesses: list[Access]
     by: Literal["mode", "POSIX", "NFSv4"]
 
 
 def listed(path: Path, about: os.stat_result) -> Listed:
-    """Whom a file or folder lets in beside its owner; `path` is not a link."""
+    """Read who has access to a file or folder besides its owner; `path` is not a link."""
     if (data := _attribute(path, _NFS4)) is not None:
         return Listed([*_of_nfs4(data, about)], "NFSv4")
-    # The group's bits of a mode are the mask of a POSIX list: without them nobody in it may do anything.
+    # The group's bits of the mode are the mask of a POSIX list: without them, its entries allow nothing.
     if about.st_mode & (stat.S_IWGRP | stat.S_IXGRP) and (data := _attribute(path, _POSIX)) is not None:
         return Listed([*_of_posix(data, about)], "POSIX")
     mode = about.st_mode
@@ -80,18 +80,18 @@ def listed(path: Path, about: os.stat_result) -> Listed:
 
 
 def hides_lists(path: Path, kind: str) -> bool:
-    """Whether a file system of this kind may decide by a list that it does not show at a path."""
+    """Whether a file system of this kind may apply an access list to a path without showing it."""
     if kind in _SHOWN_BY:
         return False
     return not any(_is_supported(path, name) for name in (_POSIX, _NFS4)) or kind == "gpfs"
 
 
 def _attribute(path: Path, name: str) -> bytes | None:
-    if not hasattr(os, "getxattr"):  # no Linux
+    if not hasattr(os, "getxattr"):  # not Linux
         return None
     try:
         return os.getxattr(path, name, follow_symlinks=False)
-    except OSError:  # it has none, or may not be looked at, and then is not read either
+    except OSError:  # there is no list, or it cannot be read, and then neither can the file
         return None
 
 
@@ -129,37 +129,37 @@ _ONLY_INHERITED, _IS_GROUP = 0x08, 0x40
 _MAY_ENTER = 0x20
 _MAY_RULE = 0x40000 | 0x80000  # its list, its owner
 _MAY_CHANGE = {True: 0x2 | 0x4 | 0x40, False: 0x2 | 0x4}
-"""Of a folder: make files and folders in it, and remove what it holds; of a file: write, and append."""
+"""For a folder: create files and folders in it, and remove its entries. For a file: write, and append."""
 
 
 def _of_nfs4(data: bytes, about: os.stat_result) -> Iterator[Access]:
-    """Whom a list lets in. What is denied counts only as far as it stands first and for the same."""
+    """Read who has access by a list. Denials count only for later entries: those of the same user, or all."""
     changes = _MAY_CHANGE[stat.S_ISDIR(about.st_mode)]
     denied: dict[str, int] = {}
-    for kind, flags, mask, who in _aces(data):
-        if flags & _ONLY_INHERITED or who == "OWNER@":
+    for kind, flags, mask, name in _aces(data):
+        if flags & _ONLY_INHERITED or name == "OWNER@":
             continue
         if kind == _DENY:
-            denied[who] = denied.get(who, 0) | mask
+            denied[name] = denied.get(name, 0) | mask
         if kind != _ALLOW:
             continue
-        left = mask & ~denied.get(who, 0) & ~denied.get("EVERYONE@", 0)
-        may = bool(left & changes), bool(left & _MAY_ENTER), bool(left & _MAY_RULE)
-        if who == "EVERYONE@":
+        allowed = mask & ~denied.get(name, 0) & ~denied.get("EVERYONE@", 0)
+        may = bool(allowed & changes), bool(allowed & _MAY_ENTER), bool(allowed & _MAY_RULE)
+        if name == "EVERYONE@":
             yield Access("everybody", None, "", *may)
-        elif who == "GROUP@":
+        elif name == "GROUP@":
             yield Access("group", about.st_gid, "", *may)
         elif flags & _IS_GROUP:
-            yield Access("group", people.gid_of(who), who, *may)
+            yield Access("group", people.gid_of(name), name, *may)
         else:
-            yield Access("user", people.uid_of(who), who, *may)
+            yield Access("user", people.uid_of(name), name, *may)
 
 
 def _aces(data: bytes) -> Iterator[tuple[int, int, int, str]]:
-    """The entries of a list as it travels: four numbers and a text each, in units of four bytes."""
-    at = 4
-    while at + 16 <= len(data):
-        kind, flags, mask, length = struct.unpack_from(">IIII", data, at)
-        who = data[at + 16 : at + 16 + length].decode(errors="replace")
-        yield kind, flags, mask, who
-        at += 16 + (length + 3) // 4 * 4
+    """The entries of a list in its network format: four numbers and a text each, in units of four bytes."""
+    offset = 4
+    while offset + 16 <= len(data):
+        kind, flags, mask, length = struct.unpack_from(">IIII", data, offset)
+        name = data[offset + 16 : offset + 16 + length].decode(errors="replace")
+        yield kind, flags, mask, name
+        offset += 16 + (length + 3) // 4 * 4

@@ -1,4 +1,4 @@
-"""The only place that decides whether castoff may use a path, and that says how to allow it."""
+"""The only place that decides whether castoff may use a path, and explains how to allow it."""
 
 from __future__ import annotations
 
@@ -16,67 +16,67 @@ from castoff.launcher.trust.writers import Step, Weakness, weakness
 
 
 class Untrusted(CastoffError):
-    """What is at a path may be somebody else's."""
+    """Another user may have changed what is at a path."""
 
     def __init__(self, path: Path, found: list[Weakness], otherwise: str):
         named = (("it" if one.path == path else printable(str(one.path)), one.why) for one in found)
-        why = ", and ".join(f"{what} {why}" for what, why in named)
+        reasons = ", and ".join(f"{subject} {reason}" for subject, reason in named)
         last = [otherwise] if otherwise else []
         super().__init__(
-            "\n".join([f"{printable(str(path))}: is not used, since {why}", *fixes(found), *last])
+            "\n".join([f"{printable(str(path))}: is not used, since {reasons}", *fixes(found), *last])
         )
 
 
 def check(path: Path, *, otherwise: str = "", environ: Mapping[str, str] = os.environ) -> None:
-    """Make sure that what castoff finds at a path by itself, nobody but the user and root can change.
+    """Check that nobody but the user and root can change what is at a path, which castoff found by itself.
 
-    `otherwise` ends the message: what to do instead of allowing it.
+    `otherwise` ends the message: an alternative to allowing it.
 
     Raises:
-        Untrusted: somebody else can, whom the user has not trusted.
-        CastoffError: the list of whom the user trusts cannot be used.
+        Untrusted: another user can, whom the user has not trusted.
+        CastoffError: the file of trusted folders cannot be used.
     """
-    if found := refused(path, weaknesses(path), environ):
-        raise Untrusted(path, found, otherwise)
+    if weak := refused(path, weaknesses(path), environ):
+        raise Untrusted(path, weak, otherwise)
 
 
 def check_list(folder: Path, about: os.stat_result, *, environ: Mapping[str, str] = os.environ) -> None:
-    """Make sure of a folder of the user's, whose mode has others not write, that no access list has them.
+    """Check that no access list lets others write to a folder of the user's whose mode does not.
 
     Raises:
-        Untrusted: one of NFSv4 has, and the user has not trusted those in it.
-        CastoffError: the list of whom the user trusts cannot be used.
+        Untrusted: an NFSv4 list does, and the user has not trusted those in it.
+        CastoffError: the file of trusted folders cannot be used.
     """
-    found = weakness(Step(folder, about, listed(folder, about), False, False, None, is_last=True))
-    if found and (left := refused(folder, [found], environ)):
+    weak = weakness(Step(folder, about, listed(folder, about), False, False, None, is_last=True))
+    if weak and (left := refused(folder, [weak], environ)):
         raise Untrusted(folder, left, "")
 
 
 def check_named(path: Path, *, environ: Mapping[str, str] = os.environ) -> None:
-    """Make sure of a file that the user names that not everybody on the machine could have written it.
+    """Check that not everybody on the machine could have written a file that the user names.
 
-    An owner or a group that may change it is the user's choice, as with `python train.py`. What is not a
-    file, as a pipe, is the user's own; what cannot be looked at is left to whoever reads it.
+    Another owner, or a group that may change it, is the user's choice, as with `python train.py`. Only
+    regular files are checked; one that cannot be accessed is left to its reader.
 
     Raises:
         Untrusted: everybody could, and the user has not allowed that.
-        CastoffError: the list of what the user has allowed cannot be used.
+        CastoffError: the file of trusted folders cannot be used.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return
-        found = [one for one in weaknesses(path) if one.anyone]
-    except (OSError, ValueError):  # ValueError: no path, as it holds a zero byte
+        weak = [one for one in weaknesses(path) if one.anyone]
+    except (OSError, ValueError):  # ValueError: the path contains a zero byte
         return
-    if found := refused(path, found, environ):
-        raise Untrusted(path, found, "")
+    if weak := refused(path, weak, environ):
+        raise Untrusted(path, weak, "")
 
 
 def refused(path: Path, found: list[Weakness], environ: Mapping[str, str]) -> list[Weakness]:
-    """Those weaknesses of a path that the user has not allowed.
+    """The weaknesses of a path that the user has not allowed.
 
     Raises:
-        CastoffError: the list of what is allowed cannot be used.
+        CastoffError: the file of trusted folders cannot be used.
     """
     if not found:
         return []
@@ -88,21 +88,21 @@ def refused(path: Path, found: list[Weakness], environ: Mapping[str, str]) -> li
 
 
 def fixes(found: list[Weakness]) -> Iterator[str]:
-    """What allows weaknesses, or mends them, a line each."""
-    own: dict[str, list[str]] = {}
-    for one in found:
-        if one.ours:
-            own.setdefault(one.shut_by, []).append(visible_word(str(one.path)))
-    if any(one.is_link for one in found):
+    """The commands that allow or remove weaknesses, one a line."""
+    paths_by_command: dict[str, list[str]] = {}
+    for weak in found:
+        if weak.ours:
+            paths_by_command.setdefault(weak.shut_by, []).append(visible_word(str(weak.path)))
+    if any(weak.is_link for weak in found):
         yield "name what that link leads to, rather than the link"
     if words := [visible_word(str(folder)) for folder in to_trust(found)]:
         yield f"if you trust them with what castoff runs from there: castoff trust {' '.join(words)}"
-    for command, paths in own.items():
+    for command, paths in paths_by_command.items():
         yield f"or shut them out: {command} {' '.join(paths)}"
 
 
 def to_trust(found: list[Weakness]) -> Iterator[Path]:
-    """The folders that allow weaknesses, once the user trusts those who can write there."""
+    """The folders to trust, so that these weaknesses are allowed."""
     left = [one for one in found if not one.is_link]
     while left:
         folder = _widest(left)
@@ -111,10 +111,10 @@ def to_trust(found: list[Weakness]) -> Iterator[Path]:
 
 
 def _covers(folder: Path, one: Weakness) -> bool:
-    """Whether trust in those who can write to a folder allows a weakness.
+    """Whether trusting those who can write to a folder allows a weakness.
 
-    They could have put there all that lies below, and the user has named the folder, wherever that lies. Only
-    what is open to everybody below it is open to more people than those.
+    They could have made everything below the folder, and the user has trusted the folder's own location. The
+    exception is a path below it that everybody can change, which is open to more people.
     """
     if folder == one.path or one.path in folder.parents:
         return True
@@ -122,6 +122,6 @@ def _covers(folder: Path, one: Weakness) -> bool:
 
 
 def _widest(found: list[Weakness]) -> Path:
-    """The folder to trust: one where the same group can write all the way, else the nearest to the file."""
+    """The folder to trust: the outermost if the same group can write to all, else the nearest to the file."""
     groups = {one.group for one in found}
     return (found[0] if len(groups) == 1 and None not in groups else found[-1]).path

@@ -1,4 +1,4 @@
-"""Folders whose other writers the user trusts: one line each, in a file of the user's."""
+"""Folders whose other writers the user trusts, in a file of the user's with a line for each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def granted(environ: Mapping[str, str]) -> list[Path]:
     """All trusted folders.
 
     Raises:
-        CastoffError: their list cannot be read, or others could have written it.
+        CastoffError: the list cannot be read, or others could have written it.
     """
     path = granted_file(environ)
     try:
@@ -37,10 +37,10 @@ def granted(environ: Mapping[str, str]) -> list[Path]:
 
 
 def grant(folder: Path, environ: Mapping[str, str]) -> Path:
-    """Add a folder, and say what it is called there.
+    """Add a folder to the list, and return its path there.
 
     Raises:
-        CastoffError: it is not there, or the list cannot be written.
+        CastoffError: the folder does not exist, or the list cannot be written.
     """
     real = _real(folder)
     path = granted_file(environ)
@@ -56,17 +56,17 @@ def grant(folder: Path, environ: Mapping[str, str]) -> Path:
 
 
 def withdraw(folder: Path, environ: Mapping[str, str]) -> Path:
-    """Take a folder from the list, and say what it was called there.
+    """Remove a folder from the list, and return its path there.
 
     Raises:
-        CastoffError: it is not in it, or the list cannot be written.
+        CastoffError: the folder is not in the list, or the list cannot be written.
     """
     path = granted_file(environ)
-    known = granted(environ)
-    names = {folder, Path(os.path.realpath(folder))} & {*known}
+    folders = granted(environ)
+    names = {folder, Path(os.path.realpath(folder))} & {*folders}
     if not names:
         raise CastoffError(f"{folder}: is not trusted, so nothing changes; `castoff trust` lists what is")
-    lines = b"".join(os.fsencode(one) + b"\n" for one in known if one not in names)
+    lines = b"".join(os.fsencode(trusted) + b"\n" for trusted in folders if trusted not in names)
     try:
         files.replace(path, lines)
     except OSError as error:
@@ -85,7 +85,7 @@ def _real(folder: Path) -> Path:
 
 
 def _check(path: Path) -> None:
-    """Make sure that nobody else can have written the list itself."""
+    """Check that nobody else can have written the list itself."""
     for weakness in weaknesses(path):
         fix = (
             f"{weakness.shut_by} {visible_word(str(weakness.path))}"

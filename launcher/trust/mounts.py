@@ -1,4 +1,4 @@
-"""Which file system a path lies on, by the kernel's own list, and whether other hosts see it."""
+"""Finds the file system of a path in the kernel's list of mounts, and whether other hosts see it."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class Mount(NamedTuple):
 
     point: str
     kind: str
-    """As the kernel calls it: ext4, nfs4, fuse.dfuse."""
+    """The kernel's name for it: ext4, nfs4, fuse.dfuse."""
     source: str
-    """What is mounted: a device, or a server and its folder."""
+    """The mounted device, or the server and its folder."""
 
     @property
     def seen_by(self) -> Literal["all", "one", "unknown"]:
-        """Whether other hosts see it: an NFS server exports to whomever it likes, so only the kind tells."""
+        """Whether other hosts see it, judged by its kind: to which hosts an NFS server exports is unknown."""
         if self.kind in _SHARED or self.kind.startswith("nfs"):
             return "all"
         if self.kind in _OF_ONE_HOST:
@@ -66,32 +66,32 @@ class Mount(NamedTuple):
 
 
 def current_mounts() -> list[Mount]:
-    """The mounts that this process sees; none where the kernel has no such list."""
+    """The mounts that this process sees; none if the kernel has no such list."""
     try:
         text = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:  # no Linux, or no /proc
+    except OSError:  # not Linux, or no /proc
         return []
     return parse_mounts(text)
 
 
 def parse_mounts(text: str) -> list[Mount]:
-    """The mounts of /proc/self/mountinfo, in their order (proc_pid_mountinfo(5))."""
-    found = []
+    """Parse /proc/self/mountinfo to mounts, in order (proc_pid_mountinfo(5))."""
+    mounts = []
     for line in text.splitlines():
         before, _, behind = line.partition(" - ")
         words, kind = before.split(), behind.split()
         if len(words) > 4 and len(kind) > 1:
-            found.append(Mount(_plain(words[4]), kind[0], _plain(kind[1])))
-    return found
+            mounts.append(Mount(_plain(words[4]), kind[0], _plain(kind[1])))
+    return mounts
 
 
 def mount_of(path: str, mounts: list[Mount]) -> Mount | None:
-    """The mount that a path without links lies on: the last of those with the longest way in common."""
+    """The mount of a path without links: the last of those with the longest common path."""
     place = PurePosixPath(path)
     holding = [mount for mount in mounts if place.is_relative_to(mount.point)]
     return max(reversed(holding), key=lambda one: len(one.point), default=None)
 
 
 def _plain(word: str) -> str:
-    """A word without the kernel's escapes, as \\040 for a space."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), word)
+    """Replace the kernel's escapes in a word, such as \\\\040 for a space."""
+    return re.sub(r"\\([0-7]{3})", lambda escape: chr(int(escape[1], 8)), word)

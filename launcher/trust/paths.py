@@ -1,4 +1,4 @@
-"""Who else can change a path: every file, folder and link on the way to it, as the kernel passes them."""
+"""Finds who else can change a path: checks every file, folder and link that the kernel passes on its way."""
 
 from __future__ import annotations
 
@@ -13,38 +13,39 @@ from castoff.launcher.trust.access import hides_lists, listed
 from castoff.launcher.trust.writers import Step, Weakness, lets_nobody_else_in, weakness
 
 _MOST_LINKS = 40
-"""As many as the kernel follows."""
+"""The number of links that the kernel follows."""
 
 
 class _Folder(NamedTuple):
-    """What counts of a folder for what lies in it."""
+    """The properties of a folder that matter for its entries."""
 
     mode: int
     device: int
     is_below_all: bool
     shut_off_by: Path | None
-    """The nearest that lets nobody else in, itself or above it, on the same file system."""
+    """The nearest folder on the same file system, itself or above, that only the user and root can enter."""
 
 
 def weaknesses(path: Path, *, is_installed: bool = False) -> list[Weakness]:
-    """All that somebody else can change on the way to a path, from / on, as far as that is there.
+    """Everything that another user can change on the way from / to a path, as far as the path exists.
 
-    `is_installed`: whether the path may belong to whom a container does not show, as programs of root's do.
+    `is_installed`: whether the path may belong to users whom a container does not show, as root's programs
+    do.
     """
     steps = (step._replace(is_last=step.is_last and not is_installed) for step in _steps(path))
     return list({step.path: found for step in steps if (found := weakness(step))}.values())
 
 
 def steps_to(path: Path) -> set[Path]:
-    """Everything on the way to a path, links and what they lead to, and itself."""
+    """All paths on the way to a path: itself, folders, links and their targets."""
     return {step.path for step in _steps(path)}
 
 
 def hiding(path: Path) -> list[str]:
-    """Kinds of file systems on the way to a path that may decide by access lists which they do not show."""
+    """The kinds of file systems on the way to a path that may apply access lists without showing them."""
     if not hasattr(os, "getxattr"):  # only Linux shows lists
         return [sys.platform]
-    from castoff.launcher.trust.mounts import current_mounts, mount_of  # late: only a report asks
+    from castoff.launcher.trust.mounts import current_mounts, mount_of  # late: only reports need it
 
     mounts = current_mounts()
     kinds: dict[str, bool] = {}
@@ -55,35 +56,35 @@ def hiding(path: Path) -> list[str]:
 
 
 def _steps(path: Path) -> Iterator[Step]:
-    """What the kernel passes on its way to a path, in that order."""
-    here = Path("/")
-    about = here.lstat()
-    folders = {here: _Folder(about.st_mode, about.st_dev, is_below_all=False, shut_off_by=None)}
-    yield _step(here, about, _Folder(0, about.st_dev, is_below_all=False, shut_off_by=None), is_last=False)
+    """The steps of the kernel on its way to a path, in order."""
+    folder = Path("/")
+    about = folder.lstat()
+    folders = {folder: _Folder(about.st_mode, about.st_dev, is_below_all=False, shut_off_by=None)}
+    yield _step(folder, about, _Folder(0, about.st_dev, is_below_all=False, shut_off_by=None), is_last=False)
     left = _names(path if path.is_absolute() else Path.cwd() / path)
     links = 0
     while left:
         name = left.pop()
         if name == "..":
-            here = here.parent
+            folder = folder.parent
             continue
-        at = here / name
+        entry = folder / name
         try:
-            about = at.lstat()
-        except OSError:  # what is not there, or may not be looked at, cannot be read either
+            about = entry.lstat()
+        except OSError:  # it does not exist, or cannot be accessed, and then not be read either
             return
-        step = _step(at, about, folders[here], is_last=not left)
+        step = _step(entry, about, folders[folder], is_last=not left)
         yield step
         if step.listed is None:
-            target, links = at.readlink(), links + 1
+            target, links = entry.readlink(), links + 1
             if links > _MOST_LINKS:
                 return
-            here = Path("/") if target.is_absolute() else here
+            folder = Path("/") if target.is_absolute() else folder
             left += _names(target)
         else:
-            shut_off_by = at if lets_nobody_else_in(about, step.listed) else step.shut_off_by
-            folders[at] = _Folder(about.st_mode, about.st_dev, step.is_below_all, shut_off_by)
-            here = at
+            shut_off_by = entry if lets_nobody_else_in(about, step.listed) else step.shut_off_by
+            folders[entry] = _Folder(about.st_mode, about.st_dev, step.is_below_all, shut_off_by)
+            folder = entry
 
 
 def _step(at: Path, about: os.stat_result, folder: _Folder, *, is_last: bool) -> Step:
@@ -100,5 +101,5 @@ def _step(at: Path, about: os.stat_result, folder: _Folder, *, is_last: bool) ->
 
 
 def _names(path: Path) -> list[str]:
-    """The names that a path is made of, the last first."""
+    """The names in a path, the last first."""
     return [name for name in reversed(path.parts) if name != path.anchor]

@@ -1,4 +1,4 @@
-"""Who users and groups are: their names, which group is the user's alone, whom a container hides."""
+"""Names of users and groups, the user's own group, and users whom a container does not show."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 
 def is_us(uid: int | None) -> bool:
-    """Whether a user counts as nobody else: the user, or root."""
+    """Whether a uid is the user's own or root's."""
     return uid is not None and uid in (0, os.geteuid())
 
 
 def user_name(uid: int) -> str:
-    """A user's name, or the number."""
-    import pwd  # late: ranks load this module, and seldom need a name
+    """The name of a user, or else the number."""
+    import pwd  # late: ranks load this module, and rarely need a name
 
     try:
         return pwd.getpwuid(uid).pw_name
@@ -24,7 +24,7 @@ def user_name(uid: int) -> str:
 
 
 def group_name(gid: int) -> str:
-    """A group's name, or the number."""
+    """The name of a group, or else the number."""
     import grp
 
     try:
@@ -34,7 +34,7 @@ def group_name(gid: int) -> str:
 
 
 def uid_of(name: str) -> int | None:
-    """The user of a name or number as NFSv4 writes them, `alice@example.org`; None: this host has none."""
+    """The uid of a name or number as in NFSv4, `alice@example.org`; None if this host has no such user."""
     import pwd
 
     plain = name.partition("@")[0]
@@ -45,7 +45,7 @@ def uid_of(name: str) -> int | None:
 
 
 def gid_of(name: str) -> int | None:
-    """The group of a name or number, likewise; None: this host has none."""
+    """The gid of a name or number in NFSv4's form; None if this host has no such group."""
     import grp
 
     plain = name.partition("@")[0]
@@ -56,14 +56,14 @@ def gid_of(name: str) -> int | None:
 
 
 def owner_and_mode(about: os.stat_result) -> str:
-    """As in `root:proj, mode 2775`."""
+    """Owner, group and mode in words: `root:proj, mode 2775`."""
     return f"{user_name(about.st_uid)}:{group_name(about.st_gid)}, mode {stat.S_IMODE(about.st_mode):04o}"
 
 
 def is_only_ours(gid: int | None) -> bool:
-    """Whether a group has no member but the user, as the one that Linux makes for each.
+    """Whether the user is the only member of a group, as of the one that Linux makes for each user.
 
-    Its name is the user's: only that distinguishes it from a group that others have as their first.
+    Such a group has the user's name, which distinguishes it from one that is other users' primary group.
     """
     import grp
     import pwd
@@ -78,16 +78,16 @@ def is_only_ours(gid: int | None) -> bool:
 
 
 def is_unknown(uid: int) -> bool:
-    """Whether this stands for all users whom a container's user namespace does not have: root, too."""
+    """Whether this uid represents all users who are not in a container's user namespace, even root."""
     return uid == _overflow_uid()
 
 
 @functools.cache
 def _overflow_uid() -> int | None:
-    """The uid that stands for those whom this user namespace does not have; None where it has all."""
+    """The uid that represents users who are not in this user namespace; None if it has all."""
     try:
         shown = Path("/proc/self/uid_map").read_text().split()
         everybody = shown == ["0", "0", "4294967295"]
         return None if everybody else int(Path("/proc/sys/kernel/overflowuid").read_text())
-    except (OSError, ValueError):  # no Linux, or no /proc: no such namespace is known
+    except (OSError, ValueError):  # not Linux, or no /proc: assume no such namespace
         return None

@@ -1,7 +1,7 @@
-"""Who else can change a file or folder: decided here alone, for one step on the way to a path.
+"""Decides who else can change a file or folder, for one step on the way to a path.
 
-These are the cases; their test makes each of them and looks. `me`, `bob` and `root` are users, `proj` is a
-group with other members and `mine` one without; `unknown` is a user whom a container does not have.
+A test creates and checks each of the cases below. `me`, `bob` and `root` are users, `proj` is a group with
+other members and `mine` one without; `unknown` is a user whom a container does not show.
 
 | owner   | group | mode | list        | below                | place      | who can change it |
 |---------|-------|------|-------------|----------------------|------------|-------------------|
@@ -31,8 +31,8 @@ group with other members and `mine` one without; `unknown` is a user whom a cont
 | unknown | proj  | 0755 | -           | me:mine 1777         | on the way | owner, as anyone  |
 | unknown | proj  | 0777 | -           | -                    | on the way | everybody         |
 
-A list is one of POSIX here; a list of NFSv4 counts as one. Where a folder of mine or of root's lets nobody
-else in, modes and lists below it count for nothing; owners do, as what is in a file is its owner's.
+The lists in the table are POSIX lists; NFSv4 lists are equivalent. If only the user and root can enter a
+folder, modes and lists below it do not matter, but owners do, since a file's owner may have written it.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ from castoff.launcher.trust.access import Listed
 
 
 class Weakness(NamedTuple):
-    """Something on the way to a path that somebody else can change, or put his own in place of."""
+    """A step on the way to a path that another user can change or replace."""
 
     path: Path
     why: str
-    """What follows the path in a sentence: `belongs to bob`."""
+    """The words that follow the path in a sentence: `belongs to bob`."""
     anyone: bool
-    """Whether everybody on the machine can, and not only an owner, a group or those in a list."""
+    """Whether everybody on the machine can change it, not only an owner, a group or users in a list."""
     group: str | None
-    """The one group that can; None: somebody else."""
+    """The group, if only one group can change it; else None."""
     ours: bool
-    """Whether it is the user's own, who can shut others out."""
+    """Whether it belongs to the user, who can deny others access."""
     is_link: bool
     shut_by: str = "chmod go-w"
-    """The command that shuts others out."""
+    """The command that denies others access."""
 
 
 class Step(NamedTuple):
@@ -69,24 +69,24 @@ class Step(NamedTuple):
     path: Path
     about: os.stat_result
     listed: Listed | None
-    """Whom it lets in; None for a link, which has neither mode nor list."""
+    """Who has access to it; None for a link, which has neither mode nor list."""
     is_beside_all: bool
     """Whether everyone may create files in its folder."""
     is_below_all: bool
     """Whether everyone may create files in a folder above it."""
     shut_off_by: Path | None
-    """The nearest folder above it on its file system that lets nobody else in."""
+    """The nearest folder above it, on its file system, that only the user and root can enter."""
     is_last: bool
-    """Whether it is what the path names."""
+    """Whether it is the path's own last step."""
 
 
 def weakness(step: Step) -> Weakness | None:
-    """What somebody else can do to a step, and the user or root would not know of."""
+    """How another user can change a step without the knowledge of the user or root; None if nobody can."""
     return _by_owner(step) or _by_mode_or_list(step)
 
 
 def lets_nobody_else_in(about: os.stat_result, listed: Listed) -> bool:
-    """Whether only the user and root can reach what lies in a folder."""
+    """Whether only the user and root can reach the files in a folder."""
     may_open = people.is_us(about.st_uid)
     return may_open and not any(
         (access.enters or access.rules) and access.is_other for access in listed.accesses
@@ -98,7 +98,7 @@ def _by_owner(step: Step) -> Weakness | None:
     if people.is_us(uid):
         return None
     if people.is_unknown(uid):
-        # Root of the host looks like this, too, to whom the folders belong that all ways lead through.
+        # This may be the host's root, to whom the outermost folders of all paths belong.
         if not step.is_last and not step.is_below_all:
             return None
         why, anyone = "belongs to a user whom this container does not show", step.is_below_all
@@ -112,19 +112,19 @@ def _by_mode_or_list(step: Step) -> Weakness | None:
     if step.listed is None:
         return None
     about = step.about
-    # In a folder with a sticky bit, as /tmp, nobody can rename what is another's.
+    # In a folder with the sticky bit, such as /tmp, users can rename only their own files.
     is_sticky = bool(stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_ISVTX)
-    who = [access for access in step.listed.accesses if access.rules or (access.writes and not is_sticky)]
-    others = [one for one in who if one.is_other]
+    writers = [access for access in step.listed.accesses if access.rules or (access.writes and not is_sticky)]
+    others = [one for one in writers if one.is_other]
     if not others or _is_shut_off(step):
         return None
     everybody = [one for one in others if one.kind == "everybody"]
     names = list(dict.fromkeys(map(str, everybody or others)))
     only = others[0] if len(names) == 1 and not everybody else None
-    by = "" if step.listed.by == "mode" else f", {step.listed.by} access list"
+    list_words = "" if step.listed.by == "mode" else f", {step.listed.by} access list"
     return Weakness(
         step.path,
-        f"can be changed by {_joined(names)} ({people.owner_and_mode(about)}{by})",
+        f"can be changed by {_joined(names)} ({people.owner_and_mode(about)}{list_words})",
         anyone=bool(everybody),
         group=str(only) if only is not None and only.kind == "group" else None,
         ours=about.st_uid == os.geteuid(),
@@ -134,17 +134,17 @@ def _by_mode_or_list(step: Step) -> Weakness | None:
 
 
 def _is_shut_off(step: Step) -> bool:
-    """Whether nobody else reaches a step, as all ways to it lead through a folder that lets nobody in."""
+    """Whether nobody else can reach a step, since all paths to it lead through a folder closed to others."""
     if step.shut_off_by is None:
         return False
-    from castoff.launcher.trust.mounts import current_mounts  # late: few paths are open to others
+    from castoff.launcher.trust.mounts import current_mounts  # late: few paths are writable by others
 
-    # What is mounted has other ways to it: below another folder, or on other hosts.
+    # A mounted file system can be reached otherwise: below another folder, or on other hosts.
     mounted = {mount.point for mount in current_mounts()}
     between = [step.path, *step.path.parents]
-    return not any(str(one) in mounted for one in between[: between.index(step.shut_off_by)])
+    return not any(str(path) in mounted for path in between[: between.index(step.shut_off_by)])
 
 
 def _joined(names: list[str]) -> str:
-    """As in `bob, ann and group proj`."""
+    """Join names: `bob, ann and group proj`."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
