@@ -1,1 +1,1 @@
-"""Jobs and runs for Python programs, by the functions that the command line uses."""
+"""Jobs and runs for Python programs, with the functions of the command line."""

@@ -1,4 +1,4 @@
-"""A run in a notebook: its state, where its files are, and its curves, as HTML without scripts. Pure."""
+"""Shows a run in a notebook: its state, files and curves, as HTML without scripts. Pure."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _COLOURS = {
     **dict.fromkeys(("running", "pending"), "#0969da"),
     **dict.fromkeys(("failed", "out-of-memory", "node-failure"), "#cf222e"),
 }
-"""Of a state's mark; others are grey. Each contrasts with light and with dark pages."""
+"""The colours of states; others are grey. All contrast with light and dark pages."""
 
 _CURVES = 6
 _POINTS = 500
-"""Points of a curve: more than it is wide would show nothing."""
+"""The maximum number of points of a curve; the picture is too narrow to show more."""
 
 _WIDTH, _HEIGHT, _SIDE, _TOP, _BOTTOM = 300, 150, 14, 34, 24
 
 
 def run_html(now: RunStatus, metrics: Sequence[Metrics], *, at: float, folder: Path) -> str:
-    """A run as a notebook shows it.
+    """Format a run for a notebook.
 
-    `metrics`: those of the members whose curves are drawn; `at`: the time, in seconds since the epoch;
-    `folder`: the working directory, from which links lead to files below it.
+    `metrics`: those of the members whose curves are drawn; `at`: the current time, in seconds since the
+    epoch; `folder`: the working directory; files below it are shown as links.
     """
     words = words_of_status(now, metrics, at)
     began = [attempt.started for member in now.members for attempt in member.attempts if attempt.started]
@@ -60,7 +60,7 @@ def run_html(now: RunStatus, metrics: Sequence[Metrics], *, at: float, folder: P
 
 
 def status_line(now: RunStatus, metrics: Sequence[Metrics], *, at: float) -> str:
-    """A run's state and how far it is, in one line, for a person who waits for it."""
+    """A run's state and progress in one line, for a person who waits for it."""
     words = words_of_status(now, metrics, at)
     why = words.why if now.state == "pending" else ""
     return f"{now.id}: {', '.join(filter(None, (words.state, words.progress, why)))}"
@@ -72,8 +72,7 @@ def _row(name: str, content: str) -> str:
 
 
 def _links(now: RunStatus, folder: Path) -> str:
-    """The run directory and its logs, as links if they are below the folder that the notebook server
-    serves."""
+    """The run directory and its logs, as links if below `folder`, which the notebook server serves."""
     last = [member.attempts[-1].logs for member in now.members[:1] if member.attempts]
     return "<br>".join(_link(Path(path), folder) for path in [now.directory, *last])
 
@@ -86,13 +85,13 @@ def _link(path: Path, folder: Path) -> str:
 
 
 def _chosen(metrics: Metrics) -> list[str]:
-    """The metrics that are drawn: losses first."""
+    """The metrics whose curves are drawn: losses first."""
     curved = [name for name in metrics.names if len(finite(metrics.curve(name))) > 1]
     return sorted(curved, key=lambda name: "loss" not in name.lower())[:_CURVES]
 
 
 def _picture(points: Sequence[Point], name: str) -> str:
-    """A curve as a picture of its own, whose style cannot reach the notebook."""
+    """A curve as a separate picture, so that its style does not affect the notebook."""
     drawn = base64.b64encode(curve_svg(points, name).encode()).decode()
     words = f"{name} over steps: {points[0].value:.4g} to {points[-1].value:.4g}"
     return (
@@ -101,16 +100,16 @@ def _picture(points: Sequence[Point], name: str) -> str:
 
 
 def curve_svg(points: Sequence[Point], name: str) -> str:
-    """A metric over the steps, with its range and its last value, which alone need not be finite."""
+    """Draw the finite values of a metric over the steps, with their range, and the last value."""
     drawn = finite(points)
     shown = _thinned(drawn)
-    low, high = min(one.value for one in drawn), max(one.value for one in drawn)
+    low, high = min(point.value for point in drawn), max(point.value for point in drawn)
     first, last = points[0].step, points[-1].step
     wide, tall = _WIDTH - 2 * _SIDE, _HEIGHT - _TOP - _BOTTOM
 
-    def place(one: Point) -> tuple[float, float]:
-        across = (one.step - first) / ((last - first) or 1)
-        up = (one.value - low) / (high - low) if high > low else 0.5
+    def position(point: Point) -> tuple[float, float]:
+        across = (point.step - first) / ((last - first) or 1)
+        up = (point.value - low) / (high - low) if high > low else 0.5
         return round(_SIDE + across * wide, 1), round(_TOP + (1 - up) * tall, 1)
 
     foot = _HEIGHT - 8
@@ -118,7 +117,7 @@ def curve_svg(points: Sequence[Point], name: str) -> str:
         text(_SIDE, 22, name),
         text(_WIDTH - _SIDE, 22, f"{points[-1].value:.4g}", "", "end"),
         rect(_SIDE, _TOP, wide, tall, kind="box"),
-        line(*(place(one) for one in shown), kind="curve"),
+        line(*(position(point) for point in shown), kind="curve"),
         text(_SIDE, foot, f"step {first:,.0f}", "small"),
         text(_WIDTH / 2, foot, f"{low:.4g} to {high:.4g}", "small", "middle"),
         text(_WIDTH - _SIDE, foot, f"{last:,.0f}", "small", "end"),
@@ -127,20 +126,20 @@ def curve_svg(points: Sequence[Point], name: str) -> str:
 
 
 def _thinned(points: Sequence[Point]) -> Iterable[Point]:
-    """The lowest and the highest of as many stretches as a picture can show, and the last."""
+    """The lowest and highest value in each stretch of as many as the picture can show, and the last."""
     if len(points) <= _POINTS:
         return points
     size = math.ceil(2 * len(points) / _POINTS)
-    found: list[Point] = []
+    kept: list[Point] = []
     for begin in range(0, len(points), size):
-        some = points[begin : begin + size]
-        ends = {min(some, key=lambda one: one.value), max(some, key=lambda one: one.value)}
-        found += sorted(ends)
-    return [*found, points[-1]]
+        stretch = points[begin : begin + size]
+        ends = {min(stretch, key=lambda point: point.value), max(stretch, key=lambda point: point.value)}
+        kept += sorted(ends)
+    return [*kept, points[-1]]
 
 
 def of_member(now: RunStatus, number: int) -> RunStatus:
-    """The status of a run as if one of its members were all of it."""
+    """The status of a run, limited to one of its members."""
     members = [member for member in now.members if member.member == number]
     state, ending = (members[0].state, members[0].ending) if members else (now.state, now.ending)
     reason = now.reason
@@ -150,5 +149,5 @@ def of_member(now: RunStatus, number: int) -> RunStatus:
 
 
 def drawn_members(members: Sequence[MemberStatus]) -> list[int]:
-    """The members whose metrics are read: the only one; of an array none, for it may have thousands."""
+    """The members whose metrics are read: the only member, and none of an array, which may have thousands."""
     return [members[0].member] if len(members) == 1 else []

@@ -27,7 +27,7 @@ from castoff.launcher.submission import cancel, resubmit
 class Run(RunDirectory):
     """A submitted job: what `submit` returns, and `Run.find` finds again.
 
-    Its methods print nothing. What they raise is a CastoffError, whose text is what `castoff` would print.
+    Its methods print nothing. They raise CastoffError, with the message that `castoff` would print.
     """
 
     def __init__(self, path: Path):
@@ -35,38 +35,39 @@ class Run(RunDirectory):
         self._poller = Poller()
 
     def __reduce__(self) -> tuple[type[Run], tuple[Path]]:
-        return Run, (self.path,)  # in another process it asks its scheduler anew
+        return Run, (self.path,)  # without the scheduler's answers, which another process asks for again
 
     @classmethod
     def find(cls, reference: str) -> Run:
-        """The run of an id, the beginning of one, a name (its newest run), a scheduler's id or a directory.
+        """Find a run by its id, a unique beginning of its id, its name (the newest such run), the scheduler's
+        id of its job, or its directory.
 
         Raises:
-            CastoffError: there is none, or there are several, or its directory may not be used.
+            CastoffError: no run or several runs match, or castoff does not trust its directory.
         """
         return cls(Index.of(os.environ).find(reference).path)
 
     def status(self) -> RunStatus:
         """The state of the run.
 
-        castoff asks the scheduler only if the run's records do not settle it, and less often the longer
-        nothing changes: a loop may call this every second.
+        castoff asks the scheduler only if the run's records leave a doubt, and less often while nothing
+        changes. A loop may call this every second.
 
         Raises:
-            CastoffError: something in its directory cannot be read.
+            CastoffError: the run's directory cannot be read.
         """
         return watch.status(self, self._poller)
 
     def wait(self, timeout: float | None = None, *, progress: bool | None = None) -> RunStatus:
-        """Wait until the run is over, and return how it ended: `.ending` and `.code`, whatever they are.
+        """Wait until the run is over, and return its status, whatever its `.ending` and `.code` are.
 
-        It also returns if the run can never begin, because what it waits for can never happen
-        (`.never_begins`). `progress`: show meanwhile, in one line, its state and how far its program is;
-        None: in a notebook and in IPython.
+        It also returns if the run can never begin, because its dependencies can never be satisfied
+        (`.never_begins`). `progress`: whether to show the run's state and progress in one line; None: only in
+        a notebook or IPython.
 
         Raises:
-            StillRunning: it is not over after `timeout` seconds; it is a TimeoutError.
-            CastoffError: something in its directory cannot be read.
+            StillRunning: the run is not over after `timeout` seconds. This is a TimeoutError.
+            CastoffError: the run's directory cannot be read.
         """
         if not (watched_by_a_person() if progress is None else progress):
             now = watch.wait(self, timeout)
@@ -84,19 +85,19 @@ class Run(RunDirectory):
                 for member in drawn_members(now.members):
                     reader = readers.setdefault(member, MetricsReader())
                     reader.look(metrics_files(self, member))
-                found = [reader.metrics for reader in readers.values()]
-                line.show(status_line(now, found, at=time.time()))
+                metrics = [reader.metrics for reader in readers.values()]
+                line.show(status_line(now, metrics, at=time.time()))
         finally:
             line.end()
         return last
 
     def stop(self) -> RunStatus:
-        """Ask the program to save its state and end; `wait` waits for that, `resubmit` resumes the run.
+        """Ask the program to save its state and end; `wait` waits for that, and `resubmit` resumes the run.
 
-        A job that waits in a queue ends when it starts. A run that is over does not change.
+        A job that is still queued ends when it starts. A run that is over does not change.
 
         Raises:
-            CastoffError: its directory cannot be read or written.
+            CastoffError: the run's directory cannot be read or written.
         """
         cancel.stop([self])
         return self._anew()
@@ -105,24 +106,24 @@ class Run(RunDirectory):
         """End the run, and return when all its processes are gone. A run that is over does not change.
 
         Raises:
-            CastoffError: it cannot be ended from here, its scheduler refuses, or something of it is left.
+            CastoffError: the run cannot be ended from here, its scheduler refuses, or processes are left.
         """
-        (wish,) = cancel.end([self])
-        if wish.problem:
-            raise CastoffError(wish.problem)
+        (request,) = cancel.end([self])
+        if request.problem:
+            raise CastoffError(request.problem)
         return self._anew()
 
     def resubmit(
         self, *, members: Collection[int] = (), include_done: bool = False, all_hosts: bool = False
     ) -> dict[int, int]:
-        """Start the members again that are not done, in the run's directory.
+        """Start members that are not done again, in the run's directory.
 
-        `members`: only these. `include_done`: also those that are done. `all_hosts`: also on hosts that the
-        run has set aside, which Slurm avoids otherwise. It returns the attempt of each member that starts,
-        as `{0: 1}`.
+        `members`: only these members. `include_done`: also members that are done. `all_hosts`: also on hosts
+        that the run has set aside, which Slurm otherwise avoids. Returns the number of each started member's
+        attempt, as `{0: 1}`.
 
         Raises:
-            CastoffError: it still runs, there is nothing to start, or it cannot be submitted from here.
+            CastoffError: the run is active, no member is left, or it cannot be submitted from this host.
         """
         begun = resubmit.resubmit(self, members=members, include_done=include_done, all_hosts=all_hosts)
         self._poller = Poller()
@@ -138,11 +139,11 @@ class Run(RunDirectory):
     ) -> str:
         """The logs as `castoff logs` prints them: the first rank that failed, then the lines of all ranks.
 
-        The default is all members and the newest attempt. `tail`: only so many last lines of each log. The
-        files are in `log_folder`.
+        By default, these are the logs of all members and their newest attempts. `tail`: the number of lines
+        at the end of each log. The files are in `log_folder`.
 
         Raises:
-            CastoffError: it has not begun, or there is no such member, attempt, rank or log.
+            CastoffError: the run has not begun, or has no such member, attempt, rank or log.
         """
         chosen = Selection(
             members=frozenset() if member is None else frozenset([member]),
@@ -156,16 +157,16 @@ class Run(RunDirectory):
         return b"".join(blocks).decode(errors="replace")
 
     def metrics(self, member: int | None = None) -> Any:
-        """What the program has reported, a row each time: `step`, `epoch`, `time` and its metrics.
+        """The metrics that the program has reported, a row for each report, with `step`, `epoch` and `time`.
 
-        A pandas DataFrame, or where pandas is not installed the columns as a dict of lists, in which None
-        stands for what a row lacks. `member`: of an array; None: all, with their numbers in `member`.
-        castoff's trainers report to CASTOFF_METRICS_FILE, and any program may.
+        Returns a pandas DataFrame, or without pandas a dict of columns, with None for missing values.
+        `member`: a member of an array; None: all, with their numbers in the column `member`. castoff's
+        trainers write to CASTOFF_METRICS_FILE, and any program may.
 
         >>> run.metrics()["train/loss"]  # doctest: +SKIP
 
         Raises:
-            CastoffError: there is no such member, or its records cannot be read.
+            CastoffError: there is no such member, or its reports cannot be read.
         """
         members = [*self.facts().members]
         if member is not None and member not in members:
@@ -177,13 +178,13 @@ class Run(RunDirectory):
         return as_table(joined({number: metrics_of(self, number).columns() for number in members}))
 
     def _repr_html_(self) -> str:
-        """As a notebook shows it."""
+        """Show the run in a notebook."""
         now = self.status()
-        found = [metrics_of(self, member) for member in drawn_members(now.members)]
-        return run_html(now, found, at=time.time(), folder=Path.cwd())
+        metrics = [metrics_of(self, member) for member in drawn_members(now.members)]
+        return run_html(now, metrics, at=time.time(), folder=Path.cwd())
 
     def _anew(self) -> RunStatus:
-        """Its status, whatever its scheduler has said before."""
+        """Get the status again, without the scheduler's earlier answers."""
         self._poller = Poller()
         return self.status()
 
@@ -192,16 +193,16 @@ Columns = Mapping[str, Sequence[float | None]]
 
 
 def joined(of_members: Mapping[int, Columns]) -> dict[str, list[float | None]]:
-    """The columns of members one below the other, and their numbers in the column `member`."""
+    """Concatenate the columns of members, and add a column `member` with their numbers."""
     lengths = {number: max(map(len, columns.values()), default=0) for number, columns in of_members.items()}
     names = dict.fromkeys(name for columns in of_members.values() for name in columns)
     numbers: list[float | None] = [number for number, length in lengths.items() for _ in range(length)]
-    found = {"member": numbers}
+    columns_by_name = {"member": numbers}
     for name in names:
-        found[name] = []
+        columns_by_name[name] = []
         for number, columns in of_members.items():
-            found[name] += columns.get(name, [None] * lengths[number])
-    return found
+            columns_by_name[name] += columns.get(name, [None] * lengths[number])
+    return columns_by_name
 
 
 def as_table(columns: Columns) -> Any:
@@ -214,7 +215,7 @@ def as_table(columns: Columns) -> Any:
 
 
 class ProgressLine:
-    """One line that is rewritten each time it changes; empty outside a notebook or a terminal."""
+    """A line that is rewritten when it changes. Nothing is shown outside a notebook or a terminal."""
 
     def __init__(self) -> None:
         self._shell = _ipython()
@@ -224,7 +225,7 @@ class ProgressLine:
         self._words = ""
 
     def show(self, words: str) -> None:
-        """Show these words in place of the last ones."""
+        """Replace the line by these words."""
         words = printable(words)
         if words == self._words:
             return
@@ -237,7 +238,7 @@ class ProgressLine:
         self._words = words
 
     def end(self) -> None:
-        """Leave the line as it is; further output begins on a new line."""
+        """Leave the line, so that further output begins on a new one."""
         if self._words and self._on_terminal and not self._in_notebook:
             sys.stderr.write("\n")
             sys.stderr.flush()
@@ -253,11 +254,11 @@ class ProgressLine:
 
 
 def watched_by_a_person() -> bool:
-    """Whether a person sees the output as it is printed: in a notebook or an IPython."""
+    """Whether a person sees output immediately, as in a notebook or IPython."""
     return _ipython() is not None
 
 
 def _ipython() -> Any:
-    """The IPython in which this program runs; None: none. It is never imported for this."""
+    """The IPython shell in which this program runs, if any. IPython is never imported for this."""
     module = sys.modules.get("IPython")
     return None if module is None else module.get_ipython()

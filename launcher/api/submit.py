@@ -30,9 +30,9 @@ def submit(
     'ended'
 
     Raises:
-        InvalidInput: the job cannot run there.
-        NotSent: the scheduler refuses it, or cannot be reached.
-        Unclear: nobody knows yet whether the scheduler took it; `castoff status` finds out.
-        CastoffError: it cannot be submitted from here.
+        InvalidInput: the job cannot run on this site.
+        NotSent: the scheduler rejects it, or cannot be reached.
+        Unclear: it is not known yet whether the scheduler accepted the job; `castoff status` finds out.
+        CastoffError: the job cannot be submitted from this host.
     """
     return Run(submission.submit(spec, site, runs_dir=runs_dir, environ=environ).path)

@@ -1,1 +1,1 @@
-"""Processes: how they are started and attached to a terminal, and the locks that they hold."""
+"""Starting processes, attaching them to a terminal, and locks and files that they share."""

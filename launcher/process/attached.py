@@ -1,4 +1,4 @@
-"""A command that has this process's terminal, until it ends."""
+"""Runs a command that uses this process's terminal until it ends."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from castoff.launcher.errors import CastoffError
 
 
 class Ended(NamedTuple):
-    """How a command ended."""
+    """The end of a command."""
 
     code: int
     """The exit code; 128 + N if signal N ended it."""
     interrupted: bool
-    """Whether a Ctrl-C interrupted it or us."""
+    """Whether a signal such as Ctrl-C interrupted the command or this process."""
 
 
 def run_attached(argv: Sequence[str], environ: Mapping[str, str]) -> Ended:
-    """Run a command with our standard streams to its end.
+    """Run a command with our standard streams, and wait for its end.
 
     The command gets a terminal's Ctrl-C as we do; TERM and HUP are passed on. Call it in the main thread.
 
     Raises:
-        CastoffError: it cannot be started.
+        CastoffError: the command cannot be started.
     """
     process: subprocess.Popen[bytes] | None = None
     received: list[int] = []
@@ -38,7 +38,7 @@ def run_attached(argv: Sequence[str], environ: Mapping[str, str]) -> Ended:
         if process is not None and number in (signal.SIGTERM, signal.SIGHUP):
             process.send_signal(number)
 
-    with signals(handle):  # from its first moment: who sees it wait may end this process at once
+    with signals(handle):  # before the start, since signals may arrive at once
         process = started(argv, environ)
         for number in (*received,):
             process.send_signal(number)
@@ -49,12 +49,12 @@ def run_attached(argv: Sequence[str], environ: Mapping[str, str]) -> Ended:
 def started(
     argv: Sequence[str], environ: Mapping[str, str], *, stream: int | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a command; with `stream` as its controlling terminal.
+    """Start a command; `stream`: its controlling terminal and standard streams.
 
     Raises:
-        CastoffError: it cannot be.
+        CastoffError: the command cannot be started.
     """
-    own = stream is not None
+    on_terminal = stream is not None
     try:
         return subprocess.Popen(
             argv,
@@ -62,9 +62,9 @@ def started(
             stdin=stream,
             stdout=stream,
             stderr=stream,
-            start_new_session=own,
-            # Without this its Ctrl-C would be a byte like any other.
-            preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if own else None,
+            start_new_session=on_terminal,
+            # Without this, Ctrl-C would be an ordinary byte to it.
+            preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if on_terminal else None,
         )
     except OSError as error:
         raise CastoffError(f"{argv[0]}: cannot be started: {error.strerror}") from error
@@ -72,7 +72,7 @@ def started(
 
 @contextlib.contextmanager
 def signals(handle: Callable[[int], None]) -> Iterator[None]:
-    """Handle the signals that would end this process meanwhile; other programs do not inherit handlers."""
+    """Handle signals that would end this process during the block. Other programs do not inherit handlers."""
     numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, lambda given, _: handle(given)) for number in numbers}
     try:

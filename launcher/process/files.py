@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and folders that nobody else can write to."""
+"""Writes files that appear complete or not at all, and makes folders that nobody else can write to."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import IO
 
 @contextlib.contextmanager
 def replacing(path: Path, mode: int = 0o600, *, durable: bool = True) -> Iterator[IO[bytes]]:
-    """Open a draft beside `path` for writing; it takes the place of `path` once the block ends without error.
+    """Open a draft next to `path` for writing. When the block ends without an error, it replaces `path`.
 
-    A link or a device at `path` is replaced, never written through. `durable`: whether the new content has
-    reached the disk before the old is given up.
+    A link or a device at `path` is replaced, never written through. `durable`: whether the new content must
+    reach the disk before it replaces the old.
 
     Raises:
-        OSError: it cannot be written there.
+        OSError: the file cannot be written.
     """
-    # Not derived from the file's own name, which may be as long as names can be.
+    # The file's name is not part of the draft's, since it may have the maximum length already.
     draft = path.with_name(f".castoff-{os.urandom(6).hex()}")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -31,28 +31,28 @@ def replacing(path: Path, mode: int = 0o600, *, durable: bool = True) -> Iterato
                 os.fsync(descriptor)
         draft.replace(path)
     finally:
-        with contextlib.suppress(OSError):  # it is not there: renamed, or never made
+        with contextlib.suppress(OSError):  # already renamed, or never made
             draft.unlink()
 
 
 def replace(path: Path, content: str | bytes, mode: int = 0o600, *, durable: bool = True) -> None:
-    """Write a file, as `replacing`. Text becomes UTF-8, its surrogates the bytes that they stand for.
+    """Write a file as `replacing` does. Text becomes UTF-8, surrogates the bytes that they represent.
 
     Raises:
-        OSError: it cannot be written there.
+        OSError: the file cannot be written.
     """
     with replacing(path, mode, durable=durable) as file:
         file.write(content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content)
 
 
 def make_folders(folder: Path, mode: int = 0o700) -> None:
-    """Make a folder and those that it lies in, as far as they are not there, each with this mode.
+    """Make a folder and its missing parents, each with this mode.
 
-    `Path.mkdir(parents=True)` gives its mode to the last alone. The umask of many groups has others write to
-    the rest, who could then rename what lies in them.
+    `Path.mkdir(parents=True)` gives the mode only to the last folder. With the umask of many groups, others
+    could write to the parents, and thus rename what is in them.
 
     Raises:
-        OSError: one cannot be made, or something else is in its place.
+        OSError: a folder cannot be made, or a path exists and is not a folder.
     """
     if folder.is_dir():
         return
@@ -61,5 +61,5 @@ def make_folders(folder: Path, mode: int = 0o700) -> None:
             continue
         try:
             missing.mkdir(mode=mode, exist_ok=True)
-        except FileExistsError as error:  # mkdir(2) says this of a file, too
+        except FileExistsError as error:  # mkdir(2) reports this for a file, too
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(missing)) from error

@@ -1,8 +1,8 @@
-"""Locks on files, which the kernel releases however a process dies.
+"""Locks on files, which the kernel releases when a process dies, for whatever reason.
 
-There are two kinds. An inherited lock (flock(2)) is held by every process that inherits the open file, so a
-run's is handed down from its submission to its ranks. One's own (fcntl(2)) is held by this process alone:
-children that outlive it keep nothing, and it counts on all hosts, where GPFS and others know flock on one.
+There are two kinds. An inherited lock (flock(2)) is held by every process that inherits the open file; thus a
+run's lock passes from its submission to its ranks. The other kind (fcntl(2)) is held by one process alone,
+not by children that outlive it, and applies on all hosts. On GPFS and others, flock applies on one host only.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class NoLocks(OSError):
-    """The file system has no locks, so nobody knows who else is at work."""
+    """The file system has no locks, so other processes at work cannot be noticed."""
 
 
 def try_lock(descriptor: int, *, inherited: bool = True, shared: bool = False) -> bool:
-    """Lock an open file; False if somebody else holds it.
+    """Try to lock an open file; False if another process holds the lock.
 
     Raises:
-        NoLocks: there are none on this file system.
-        OSError: it cannot be locked.
+        NoLocks: this file system has no locks.
+        OSError: the file cannot be locked.
     """
     lock = fcntl.flock if inherited else fcntl.lockf
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
@@ -47,13 +47,13 @@ def try_lock(descriptor: int, *, inherited: bool = True, shared: bool = False) -
 
 
 def take(descriptor: int, patience: float = 5.0, *, inherited: bool = True, shared: bool = False) -> None:
-    """Lock an open file; one that is handed down locked stays so.
+    """Lock an open file. A file that was inherited locked stays locked.
 
     Raises:
-        NoLocks: there are none on this file system.
-        BlockingIOError: somebody else has held it for `patience` seconds.
+        NoLocks: this file system has no locks.
+        BlockingIOError: another process has held the lock for `patience` seconds.
     """
-    # A reader's look (`is_locked`) holds it too, for a moment: hence the patience.
+    # `is_locked` in another process holds the lock for a moment, too: hence the patience.
     if not clock.until(lambda: try_lock(descriptor, inherited=inherited, shared=shared), 0.01, patience):
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
@@ -65,8 +65,8 @@ def locked(path: Path, *, patience: float = 5.0) -> Iterator[IO[str]]:
     Processes that inherit the open file hold it as well, until the last of them is gone.
 
     Raises:
-        BlockingIOError: somebody else has held it for `patience` seconds.
-        OSError: it cannot be opened, or is a link.
+        BlockingIOError: another process has held the lock for `patience` seconds.
+        OSError: the file cannot be opened, or is a link.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     with os.fdopen(descriptor, "r+") as file:
@@ -78,7 +78,7 @@ def is_locked(path: Path) -> bool:
     """Whether a living process holds the lock file `path`.
 
     Raises:
-        CastoffError: nobody can tell.
+        CastoffError: the file cannot be opened or locked.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -1,10 +1,10 @@
-"""castoff's own modules, run as programs by the Python that runs castoff."""
+"""Runs castoff's modules as programs, by the same Python."""
 
 from __future__ import annotations
 
 import sys
 
-# Keeps Python from looking in the working directory first, where a castoff.py of the user's may lie.
+# Keeps Python from searching the working directory first, which may have a castoff.py of the user's.
 _SAFE_PATH = ["-P"] if sys.version_info >= (3, 11) else []
 
 

@@ -1,1 +1,1 @@
-"""Text for other readers: shells, terminals, pictures."""
+"""Text for shells, terminals and pictures."""

@@ -1,7 +1,7 @@
-"""The first failure of an attempt in words, the same in a launcher's message, a status, a list and logs.
+"""The first failure of an attempt in words, the same in launchers' messages, states, lists and logs.
 
-A rendered script says it in the same words: `castoff_failure_words` in templates/machinery/ending.sh. This
-module needs the standard library alone, because each start of a job's ranks pays for what it imports.
+Scripts print the same words by `castoff_failure_words` in templates/machinery/ending.sh. This module imports
+only the standard library, since every start of ranks imports it.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 HANG = "hang"
-"""The `reason` of a failure where no rank failed, but all hung."""
+"""The `reason` of a failure in which no rank failed, but all hung."""
 
 OUT_OF_MEMORY = "out-of-memory"
-"""The `reason` of a rank's failure where the kernel killed it for want of memory."""
+"""The `reason` of the failure of a rank that the kernel killed for lack of memory."""
 
 ONCE = ("script", "driver")
-"""The `program` of a failure that has no ranks: it runs once, so nothing else can fail after it."""
+"""The `program` of a failure outside of ranks. It runs only once, so nothing else can fail after it."""
 
 
 def failure_words(failure: Mapping[str, object]) -> str:

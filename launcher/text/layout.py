@@ -1,4 +1,4 @@
-"""Text for a terminal of some width: spans with a style, tables whose columns fit, bars and curves. Pure."""
+"""Text for a terminal of a given width: styled spans, tables with fitting columns, bars and curves. Pure."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ STATE_STYLES = {
     "unknown": "magenta",
     **dict.fromkeys(("failed", "out-of-memory", "node-failure"), "bold red"),
 }
-"""Of a cell that holds such a word alone: a terminal's own colours, which it shows well on its background."""
+"""Styles of cells that contain only such a word, in the terminal's own colours, which fit its background."""
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 class Span(NamedTuple):
-    """A piece of a line."""
+    """A part of a line in one style."""
 
     text: str
     style: str = ""
-    """A style's name as rich has it."""
+    """The name of a rich style."""
 
 
 Line = list[Span]
@@ -38,7 +38,7 @@ class Cell(NamedTuple):
     text: str
     style: str = ""
     right: bool = False
-    """Whether it ends at the right of its column, as numbers do."""
+    """Whether it is aligned to the right, like numbers."""
 
 
 def state_cell(word: str) -> Cell:
@@ -53,13 +53,14 @@ def fitted(
     *,
     dispensable: Sequence[str] = (),
 ) -> dict[int, int]:
-    """The columns of a table that fit, by their place, each with its width; two spaces stand between them.
+    """Choose the columns of a table that fit the width: returns their indices and widths, with two spaces
+    between columns.
 
-    A column that no row fills is left out, but the first. `dispensable`: the headings of columns that a table
-    which is wider than `width` goes without, the first of them first.
+    Empty columns other than the first are left out. `dispensable`: headings of columns to leave out, in this
+    order, while the table is wider than `width`.
     """
     columns = enumerate(zip(headings, *rows, strict=True))
-    widths = {at: max(map(len, column)) for at, column in columns if at == 0 or any(column[1:])}
+    widths = {index: max(map(len, column)) for index, column in columns if index == 0 or any(column[1:])}
     for heading in dispensable:
         if width is not None and table_width(widths) > width:
             widths.pop(headings.index(heading), None)
@@ -67,7 +68,7 @@ def fitted(
 
 
 def table_width(widths: Mapping[int, int]) -> int:
-    """How wide a table of such columns is."""
+    """The width of a table with these columns."""
     return sum(widths.values()) + 2 * len(widths) - 2
 
 
@@ -79,26 +80,29 @@ def table(
     dispensable: Sequence[str] = (),
     flexible: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Line]:
-    """A table as lines, the headings first; without a `width` it is as wide as its cells.
+    """Format a table as lines, the headings first. Without `width`, it is as wide as its cells.
 
-    `flexible`: columns that share what is left and are cut, but to no less than so many characters.
+    `flexible`: columns that share the remaining width and may be cut, each to no less than so many
+    characters.
     """
     texts = [[cell.text for cell in row] for row in rows]
-    least = [[text[: flexible.get(of)] for of, text in zip(headings, row, strict=True)] for row in texts]
+    least = [
+        [text[: flexible.get(heading)] for heading, text in zip(headings, row, strict=True)] for row in texts
+    ]
     widths = fitted(headings, least, width, dispensable=dispensable)
-    for at in [one for one in widths if headings[one] in flexible]:
-        wanted = max(len(row[at]) for row in texts) if texts else 0
-        missing = max(wanted - widths[at], 0)
-        widths[at] += missing if width is None else min(max(width - table_width(widths), 0), missing)
+    for index in [column for column in widths if headings[column] in flexible]:
+        wanted = max(len(row[index]) for row in texts) if texts else 0
+        missing = max(wanted - widths[index], 0)
+        widths[index] += missing if width is None else min(max(width - table_width(widths), 0), missing)
     sides = rows[0] if rows else [Cell("")] * len(headings)
-    top = [Cell(one, "bold", side.right) for one, side in zip(headings, sides, strict=True)]
+    top = [Cell(column, "bold", side.right) for column, side in zip(headings, sides, strict=True)]
     return [_table_line(row, widths) for row in (top, *rows)]
 
 
 def _table_line(row: Sequence[Cell], widths: Mapping[int, int]) -> Line:
     spans = []
-    for at, width in widths.items():
-        text, style, right = row[at]
+    for index, width in widths.items():
+        text, style, right = row[index]
         text = cut(text, width)
         spans.append(Span(text.rjust(width) if right else text.ljust(width), style))
         spans.append(Span("  "))
@@ -106,23 +110,23 @@ def _table_line(row: Sequence[Cell], widths: Mapping[int, int]) -> Line:
 
 
 def cut(text: str, width: int) -> str:
-    """A text that is no longer than that; … stands for what is missing."""
+    """Cut a text to a width; … replaces the rest."""
     return text if len(text) <= width else f"{text[: max(width - 1, 0)]}…"[:width]
 
 
 def bar(part: float, width: int) -> str:
-    """A bar that is filled to a part from 0 to 1."""
+    """A bar that shows a fraction from 0 to 1."""
     filled = round(min(max(part, 0.0), 1.0) * width)
     return "█" * filled + "░" * (width - filled)
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """A curve in one line: as many means of neighbours as fit, from the lowest to the highest block."""
+    """A curve in one line of blocks, each the mean of neighbouring values."""
     if not values or width < 1:
         return ""
     count = min(width, len(values))
-    scale = max(map(abs, values)) or 1.0  # the sum of the largest numbers would be infinite
-    edges = [at * len(values) // count for at in range(count + 1)]
+    scale = max(map(abs, values)) or 1.0  # the sum of large numbers could overflow
+    edges = [index * len(values) // count for index in range(count + 1)]
     means = [
         sum(value / scale for value in values[begin:end]) / (end - begin) for begin, end in pairwise(edges)
     ]
@@ -132,7 +136,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def number(value: float) -> str:
-    """A number at a glance: four digits that count; `nan` and `inf` too."""
+    """Format a number with four significant digits, or with all digits if it is whole and below 1e10."""
     if math.isfinite(value) and value == int(value) and abs(value) < 1e10:  # a step with all its digits
         return str(int(value))
     return f"{value:.4g}"

@@ -1,4 +1,4 @@
-"""The few elements of SVG that castoff's pictures are made of. Pure."""
+"""The SVG elements of castoff's pictures. Pure."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _STYLE = """
     text { fill: #e6edf3 }
   }
 """
-"""`ink` is for text on a colour of its own, in light and dark alike."""
+"""The class `ink` is for text on a coloured background, the same in light and dark mode."""
 
 
 def document(width: int, height: int, description: str, parts: Iterable[str]) -> str:
-    """A whole picture on a page of its own colour; `description` is what those hear who do not see it."""
+    """A picture with its own background; `description`: its text for screen readers."""
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -49,31 +49,31 @@ def document(width: int, height: int, description: str, parts: Iterable[str]) ->
 
 
 def text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
-    """One line; (x, y) is where its base line starts, or has its middle with the anchor `middle`."""
-    place = f'x="{x:g}" y="{y:g}" text-anchor={quoteattr(anchor)}'
-    return f"<text{_kind(kind)} {place}>{escape(words)}</text>"
+    """One line of text; (x, y) is the start of its base line, or its middle with the anchor `middle`."""
+    attributes = f'x="{x:g}" y="{y:g}" text-anchor={quoteattr(anchor)}'
+    return f"<text{_kind(kind)} {attributes}>{escape(words)}</text>"
 
 
 def rect(
     x: float, y: float, width: float, height: float, *, kind: str = "", fill: str = "", round_by: float = 3
 ) -> str:
-    """A box in the style of its kind, or in a colour."""
-    place = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{round_by:g}"'
-    return f"<rect{_kind(kind)} {place}{f' fill={quoteattr(fill)}' if fill else ''}/>"
+    """A box in the style of its kind, or in a given colour."""
+    attributes = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{round_by:g}"'
+    return f"<rect{_kind(kind)} {attributes}{f' fill={quoteattr(fill)}' if fill else ''}/>"
 
 
 def line(*points: tuple[float, float], kind: str = "line") -> str:
-    """A line through some points."""
+    """A line through these points."""
     return f'<polyline{_kind(kind)} points="{" ".join(f"{x:g},{y:g}" for x, y in points)}"/>'
 
 
 def group(title: str, parts: Iterable[str]) -> str:
-    """Parts that show a text where the pointer rests on them."""
+    """Parts with a text that is shown under the pointer."""
     return f"<g><title>{escape(title)}</title>{''.join(parts)}</g>"
 
 
 def arrow(*points: tuple[float, float]) -> str:
-    """A line through some points, with a head at its end."""
+    """A line through these points, with an arrowhead at its end."""
     (x0, y0), (x, y) = points[-2:]
     length = max(((x - x0) ** 2 + (y - y0) ** 2) ** 0.5, 1e-9)
     dx, dy = (x - x0) / length * 8, (y - y0) / length * 8

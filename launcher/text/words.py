@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """A number of things, as in `1 rank`, `2 ranks`; `plural`: if it is more than the noun with an s."""
+    """A number of things, as `1 rank`, `2 ranks`; `plural`: needed if it is not the noun with an s."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def named(noun: str, names: Sequence[object]) -> str:
-    """Things by their names, as in `job 7`, `jobs 7, 8`."""
+    """Things with their names, as `job 7`, `jobs 7, 8`."""
     return f"{noun}{'s' * (len(names) > 1)} {', '.join(map(str, names))}"
 
 
 def listed(names: Sequence[str], most: int) -> str:
-    """The first names of a list, and how many more there are: `a, b and 3 more`."""
+    """The first names of a list, and the number of further ones: `a, b and 3 more`."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
@@ -31,9 +31,9 @@ def size_words(count: int) -> str:
 
 
 def brief(span: float) -> str:
-    """A number of seconds at a glance: 45s, 12m, 3h05m, 2d07h, 53d.
+    """A number of seconds in brief: 45s, 12m, 3h05m, 2d07h, 53d.
 
-    A span that a clock which was set back made negative is 0s.
+    A negative span, as after a clock was set back, is 0s.
     """
     total = max(int(span), 0)
     minutes, hours, days = total // 60, total // 3600, total // 86400
@@ -47,5 +47,5 @@ def brief(span: float) -> str:
 
 
 def moment(at: float) -> str:
-    """A point in time, in seconds since 1970, as local time."""
+    """A time in seconds since the epoch, as local time."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
