@@ -26,7 +26,7 @@ from castoff.trainers.configuration.yaml_text import read_yaml_file
 
 
 class Parallel(Ranks, frozen=True, kw_only=True):
-    """How ranks meet, and the arguments of DistributedDataParallel."""
+    """How ranks connect, and the arguments of DistributedDataParallel."""
 
     rank: NotNegative | None = None
     """No effect: the launcher sets it."""
@@ -44,7 +44,7 @@ class Parallel(Ranks, frozen=True, kw_only=True):
 
 
 class Schedule(Section, frozen=True, kw_only=True):
-    """The learning rate as a function of the step, in parts of the optimizer's own."""
+    """The learning rate as a function of the step, relative to the optimizer's `lr`."""
 
     type: Literal["constant", "linear", "cosine", "noam"] = "constant"
     """Shape of the learning rate after the warmup."""
@@ -54,7 +54,7 @@ class Schedule(Section, frozen=True, kw_only=True):
     """Optimizer steps, warmup included, after which the floor is reached and kept; left out: those of the
     training."""
     floor: Fraction = 0.0
-    """What is left at the end, as a fraction of the configured rate."""
+    """The rate at the end, as a fraction of the configured rate."""
 
 
 ScalingRule = Literal["none", "linear", "sqrt", "capped"]
@@ -74,7 +74,7 @@ class Scaling(Section, frozen=True, kw_only=True):
 
 
 class Training(Loop, frozen=True, kw_only=True):
-    """The loop."""
+    """The training loop."""
 
     path: str
     """Folder in which the run's own folder is created."""
@@ -137,11 +137,11 @@ class Monitor(Section, frozen=True, kw_only=True):
     """Name of the metric. One number is recorded as `val/NAME` in metrics.jsonl; several in a list, tensor or
     dict as `val/NAME/0` or `val/NAME/KEY`. In `early_stopping` the names have no `val/`."""
     monitor: Imported
-    """A function of (predictions, targets); or a class, or with arguments a function, that makes one."""
+    """A function of (predictions, targets); or a class or, with arguments, a function that makes one."""
     args: list[Any] = []
-    """Positional arguments that it is made with."""
+    """Positional arguments for making it."""
     kwargs: dict[str, Any] = {}
-    """Keyword arguments that it is made with."""
+    """Keyword arguments for making it."""
 
 
 class Evaluator(Section, frozen=True, kw_only=True):
@@ -165,7 +165,7 @@ class Evaluator(Section, frozen=True, kw_only=True):
 
 
 class Evaluation(Section, frozen=True, kw_only=True):
-    """The loader of a set that is only looked at."""
+    """The loader of a validation or test set."""
 
     batch_size: Positive | None = None
     """Samples of each rank; left out: that of training."""
@@ -184,7 +184,7 @@ class Evaluation(Section, frozen=True, kw_only=True):
 
 
 class Validation(Evaluation, frozen=True, kw_only=True):
-    """How good the model is, while it trains."""
+    """How the model is validated during training."""
 
     every_steps: Positive | None = None
     """Optimizer steps between two validations; left out: one at the end of each epoch."""
@@ -193,14 +193,14 @@ class Validation(Evaluation, frozen=True, kw_only=True):
 
 
 class Testing(Evaluation, frozen=True, kw_only=True):
-    """How good the best model is, at the end."""
+    """How the best model is tested at the end."""
 
     tester: Evaluator | None = None
     """How the model is tested; left out: as a validation without a `validator`."""
 
 
 class EarlyStopping(Section, frozen=True, kw_only=True):
-    """When training that gets no better ends."""
+    """When a training that no longer improves ends."""
 
     type: Imported = "DefaultEarlyStopping"
     """The class that decides after each validation whether to stop."""
@@ -224,19 +224,19 @@ class Wandb(Section, frozen=True, kw_only=True):
     project: str
     """The project of Weights & Biases that the training is logged to."""
     name: str | None = None
-    """Name of the run there; left out: the configuration's `name`."""
+    """Name of the wandb run; left out: the configuration's `name`."""
     entity: str | None = None
-    """The user or team there."""
+    """The wandb user or team."""
     group: str | None = None
-    """The group of runs there."""
+    """The wandb group of runs."""
     tags: list[str] = []
-    """Tags of the run there."""
+    """Tags of the wandb run."""
     mode: Literal["offline", "online"] = "offline"
     """`offline` writes to the run's folder `wandb`, from where `wandb sync` uploads it."""
 
 
 class Logging(Section, frozen=True, kw_only=True):
-    """Where metrics go beside metrics.jsonl."""
+    """Where metrics are logged in addition to metrics.jsonl."""
 
     tensorboard: bool = False
     """Write event files to the run's folder `tensorboard`. Needs the package tensorboard."""
@@ -254,18 +254,18 @@ class Monitoring(Section, frozen=True, kw_only=True):
 
 
 class Member(Section, frozen=True, kw_only=True):
-    """Which of a sweep's trainings this is, or of a study's trials; castoff writes it."""
+    """Which training of a sweep, or trial of a study, this is; castoff writes it."""
 
     number: NotNegative
-    """Its number, from 0."""
+    """Number of this training, from 0."""
     of: Positive | None = None
-    """How many trainings there are; left out: it is a trial."""
+    """Number of trainings in the sweep; left out: this is a trial of a study."""
     values: dict[str, Any] = {}
-    """Its own values by their paths, such as `training.batch_size: 16`."""
+    """Its values of the swept fields, by path, such as `training.batch_size: 16`."""
 
 
 class Common(Section, frozen=True, kw_only=True):
-    """What every training has, whatever its task."""
+    """The fields that every training has, whatever its task."""
 
     training: Training
     """The loop."""
@@ -311,12 +311,12 @@ class Config(Common, frozen=True, kw_only=True):
 
     @classmethod
     def load(cls, path: str | Path, overrides: Iterable[str] = (), choose: Choose = by_array) -> "Config":
-        """Read a YAML file; `overrides` are `training.num_epochs=3`, and win.
+        """Read a YAML file; `overrides`, such as `training.num_epochs=3`, replace its values.
 
-        `choose` takes one of the trainings that sweeps stand for: that of this process's array.
+        If the file has sweeps, `choose` picks one training; default: this process's member of the job array.
 
         Raises:
-            ConfigError: it cannot be read, or with every problem that it has.
+            ConfigError: the file cannot be read or is invalid; the error lists every problem.
         """
         return cls.of(read_yaml_file(path), overrides, choose)
 
@@ -329,11 +329,11 @@ class Config(Common, frozen=True, kw_only=True):
         *,
         origin: str = "config",
     ) -> "Config":
-        """A configuration from plain data, as `get_loader()` reads it.
+        """Make a configuration from plain data, such as `yaml.load(file, get_loader())` returns.
 
         Raises:
-            ConfigError: with every problem that it has.
-            ValueError: there are overrides for a Config, which has been read.
+            ConfigError: the data are invalid; the error lists every problem.
+            ValueError: there are overrides, but `fields` is a Config already.
         """
         if isinstance(fields, Config):
             if given := " ".join(overrides):

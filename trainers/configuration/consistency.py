@@ -10,11 +10,11 @@ from castoff.launcher.typed.document import FieldPath
 from castoff.launcher.typed.structure import is_meant
 
 _LENGTHS = ("num_epochs", "num_steps")
-"""Fields of a training, of which one says how long it is."""
+"""Fields of `training` that set its length; exactly one is required."""
 
 
 def contradictions(data: Mapping[str, Any], known: list[Problem]) -> list[tuple[FieldPath, str]]:
-    """What is wrong with fields of a training that are right one by one; `known`: what is wrong with one."""
+    """Problems with combinations of fields; `known`: the problems already found in single fields."""
     training = data.get("training")
     if not isinstance(training, Mapping):
         return []

@@ -1,4 +1,4 @@
-"""Errors that a user can mend, and sections of fields read from plain data."""
+"""Errors that a user can correct, and sections of fields read from plain data."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from castoff.launcher.typed.document import Document
 from castoff.launcher.typed.structure import convert as convert_document
 
 _NAMES = 5
-"""Names in a message."""
+"""The most names listed in a message."""
 
 
 class UserError(Exception):
-    """One that a user can mend: its text says what is wrong and what to do, and no traceback says more."""
+    """An error that a user can correct: its text has the problem and the remedy, and needs no traceback."""
 
 
 class ConfigError(UserError):
-    """A configuration that cannot be used; its text names each problem with its path, and its place if known.
+    """A configuration that cannot be used; its text lists each problem with its field and, if known, line.
 
-    `origin` is the place of those problems that have none.
+    `origin` is the location of problems that have none.
     """
 
     def __init__(self, problems: Sequence[str | Problem], origin: str = ""):
@@ -33,7 +33,7 @@ class ConfigError(UserError):
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong, without the places."""
+        """The problems, without their locations."""
         return [_without_place(problem) for problem in self.placed]
 
     def reworded(self, words: Callable[[str], str]) -> ConfigError:
@@ -41,13 +41,13 @@ class ConfigError(UserError):
         placed = [Problem(problem.where, "", words(_without_place(problem))) for problem in self.placed]
         return ConfigError(placed, self.origin)
 
-    def __reduce__(self) -> tuple[Any, ...]:  # it travels between ranks
+    def __reduce__(self) -> tuple[Any, ...]:  # it is pickled between ranks
         return ConfigError, (self.placed, self.origin)
 
 
 @contextmanager
 def gathered(problems: list[str]) -> Iterator[None]:
-    """What is wrong in here comes to `problems`, and what follows is looked at, too."""
+    """Collect the problems of a ConfigError raised in this context, and continue after the context."""
     try:
         yield
     except ConfigError as error:
@@ -55,25 +55,25 @@ def gathered(problems: list[str]) -> Iterator[None]:
 
 
 class PlainSection(Document):
-    """A section that Python code gives, or another program's file: its values stand in no line."""
+    """A section from Python code or another program's file: its values have no line numbers."""
 
     UTF8_ONLY = False
 
 
 def convert(data: Any, kind: type[Any], path: str, problems: list[str]) -> Any:
-    """A struct from plain data that stands at `path`, field by field, so that every problem is found.
+    """Convert plain data at `path` to a struct, field by field, so that every problem is found.
 
-    Returns None, and has added to `problems`, where something is wrong.
+    Problems are added to `problems`; if there are any, returns None.
     """
-    found: list[Problem] = []
+    new: list[Problem] = []
     at = tuple(path.split(".")) if path else ()
-    section: Any = convert_document(PlainSection(data, ""), kind, found, at=at)
-    problems += map(_without_place, found)
+    section: Any = convert_document(PlainSection(data, ""), kind, new, at=at)
+    problems += map(_without_place, new)
     return None if problems else section
 
 
 def few(names: Sequence[str]) -> str:
-    """The first names of a list, and how many more there are."""
+    """The first names of a list, joined, and the number of further ones."""
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
     return ", ".join(names[:_NAMES]) + more
 

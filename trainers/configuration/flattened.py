@@ -1,4 +1,4 @@
-"""A configuration as values by path, which a checkpoint keeps and ranks compare."""
+"""A configuration as values by path, for checkpoints and for comparing ranks."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from castoff.trainers.configuration.pyobject import PyObject
 from castoff.trainers.configuration.yaml_text import plain
 
 Fields: TypeAlias = dict[str, Any]
-"""Values by path, as `training.seed`; nothing but what JSON has."""
+"""Values by path, such as `training.seed`; only JSON types."""
 
 WORLD_SIZE, GLOBAL_BATCH = "world size", "global batch"
-"""Two that no field holds: they are what the ranks and fields come to."""
+"""Names of two values that no field holds: both follow from the fields and the number of ranks."""
 
 
 def fields(config: Config, world_size: int, task: object = None) -> Fields:
-    """Everything that a configuration says, and what it comes to on so many ranks; for a checkpoint.
+    """All values of a configuration, and the global batch on `world_size` ranks, for a checkpoint.
 
-    `task` is one that Python code gives, which wins over the field: its class stands there.
+    `task` is a Task passed from Python code: its class replaces the field `task`.
     """
     flat: Fields = {}
     for name in config.__struct_fields__:
@@ -42,9 +42,9 @@ def under(path: str, entries: Iterable[str]) -> bool:
 
 
 def _flatten(path: str, value: Any, flat: Fields) -> None:
-    """A section's fields and a field's arguments, each by its path; what JSON does not have as text.
+    """Add the values of a section or mapping to `flat`, by path; values that JSON lacks become text.
 
-    An argument that is an empty mapping is given, too.
+    An argument that is an empty mapping is kept.
     """
     if hasattr(value, "__struct_fields__") and not isinstance(value, PyObject):
         for name in value.__struct_fields__:
@@ -57,7 +57,7 @@ def _flatten(path: str, value: Any, flat: Fields) -> None:
 
 
 def _as_json(value: Any) -> Any:
-    """A value in what JSON has, the same in every process."""
+    """A value in JSON types, the same in every process."""
     if isinstance(value, PyObject):
         return f"!pyobject {_script(value.path)}"
     if isinstance(value, dict):
@@ -72,7 +72,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _script(path: str) -> str:
-    """An import path in which the program itself has its file's name, however it was started."""
+    """An import path with `__main__` replaced by the program's file name, however it was started."""
     module, _, name = path.partition(".")
     if module not in ("__main__", "__mp_main__"):
         return path

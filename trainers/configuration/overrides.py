@@ -1,4 +1,4 @@
-"""Fields set from outside, over what a configuration's file says: by flags, and by `--set FIELD=VALUE`."""
+"""Fields that replace those of a configuration's file: from flags, and from `--set FIELD=VALUE`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from castoff.trainers.configuration.yaml_text import TrainingDocument
 
 
 class Rate(NamedTuple):
-    """Where a configuration has its learning rate, and the rule that scales it."""
+    """The paths of the learning rate, and of the rule that scales it, in a configuration."""
 
     value: tuple[str, ...]
     rule: tuple[str, ...]
@@ -27,17 +27,17 @@ def one_training(
     origin: str,
     problems: list[Problem],
 ) -> TrainingDocument:
-    """What a file or plain data say, with what is set over it, of the training that `choose` takes.
+    """The data of the training that `choose` picks, with flags and overrides applied.
 
-    `flags` are by the fields' paths, and overrides win over them. A learning rate that is given so is meant
-    as it stands: no rule scales it, unless one is given, too. Plain data stand at `origin`. What is wrong
-    with flags and overrides comes to `problems`.
+    `fields` is a parsed file, or plain data located at `origin`. `flags` are values by field path;
+    `overrides` win over them. No rule scales a learning rate given in this way, unless a rule is given, too.
+    Problems with flags and overrides are added to `problems`.
 
     Raises:
-        ConfigError: there are no sections, or something is wrong with sweeps; `problems` are reported, too.
+        ConfigError: there are no sections, or a sweep is wrong; it includes `problems`.
     """
     given = fields if isinstance(fields, TrainingDocument) else TrainingDocument(fields, origin)
-    document = given.holding({} if given.data is None else given.data)  # an empty file, or comments alone
+    document = given.holding({} if given.data is None else given.data)  # None: the file is empty
     if not isinstance(document.data, Mapping):
         raise ConfigError(["holds no sections (training, data …)"], document.origin)
     for path, value in flags.items():

@@ -10,7 +10,7 @@ from castoff.trainers.configuration.fields import ConfigError
 
 
 def expanded(path: str, field: str) -> Path:
-    """A field's path with `~` and variables, as $SCRATCH, put in their place, as a shell would.
+    """Expand `~` and variables such as $SCRATCH in a field's path, as a shell would.
 
     Raises:
         ConfigError: a variable is not set, or there is no such user.
@@ -34,10 +34,10 @@ def expanded(path: str, field: str) -> Path:
 
 
 def check_writable(file: Path, field: str) -> None:
-    """See that a file has a folder, and that nothing else is in its place; before there is much to write.
+    """Check, before long work, that a file can be written: its folder exists, and it is not itself a folder.
 
     Raises:
-        ConfigError: it has none, or there is.
+        ConfigError: it cannot.
     """
     folder = file.absolute().parent
     if file.exists() and not file.is_file():

@@ -18,14 +18,14 @@ class PyObject(msgspec.Struct, frozen=True):
     path: str
 
     def __repr__(self) -> str:
-        """As one writes it."""
+        """As written in YAML."""
         return f"!pyobject {self.path}"
 
     def resolve(self) -> Any:
         """Import it.
 
         Raises:
-            ConfigError: there is no such module, or nothing of that name in it.
+            ConfigError: there is no such module, or it has no such name.
         """
         module, _, name = self.path.rpartition(".")
         missing = f"!pyobject {self.path}: "
@@ -38,7 +38,7 @@ class PyObject(msgspec.Struct, frozen=True):
                 found: Any = sys.modules[root] if root in sys.modules else importlib.import_module(root)
             except ModuleNotFoundError as error:
                 if error.name is None or not (root == error.name or root.startswith(f"{error.name}.")):
-                    raise  # the module is there, and lacks one that it needs itself
+                    raise  # the module exists, but imports one that does not
                 continue
             for part in (*parts[taken:], name):
                 if not hasattr(found, part):
@@ -50,29 +50,29 @@ class PyObject(msgspec.Struct, frozen=True):
 
 
 def _instead(path: str) -> str:
-    """What to do about a module that is not here."""
+    """The remedy for a module that is not found."""
     ours = path.removeprefix("QuantumGrav.")
     return f"write !pyobject castoff.trainers.gnn.{ours}" if ours != path else "is its folder on PYTHONPATH?"
 
 
 def _elsewhere(path: str) -> str:
-    """Where to put what `__main__` does not have, if the program is none of the user's."""
+    """The remedy for a name missing in `__main__`, if the program is castoff's."""
     program = sys.modules["__main__"]
-    own = getattr(getattr(program, "__spec__", None), "name", None)
-    if not path.startswith("__main__.") or own is None:
+    running = getattr(getattr(program, "__spec__", None), "name", None)
+    if not path.startswith("__main__.") or running is None:
         return ""
     name = path.rpartition(".")[2]
     return (
-        f": the program that runs is {own}; put {name} into a module beside the YAML, as my_module.py, and "
-        f"write !pyobject my_module.{name}"
+        f": the program that runs is {running}; put {name} into a module beside the YAML, as my_module.py, "
+        f"and write !pyobject my_module.{name}"
     )
 
 
 def resolved(value: Any, field: str = "") -> Any:
-    """The object that a `!pyobject` names, or what such ones lie in with them; anything else as it is.
+    """Import what each `!pyobject` names, also in dicts and lists; other values are unchanged.
 
     Raises:
-        ConfigError: there is none, and in which field.
+        ConfigError: there is no such object; the error names the field.
     """
     if isinstance(value, PyObject):
         try:
@@ -91,17 +91,17 @@ def called(value: Any, field: str, example: str) -> Any:
     """The class or function that a field names.
 
     Raises:
-        ConfigError: it is none, or there is none of that name.
+        ConfigError: there is no such object, or it cannot be called.
     """
-    found = resolved(value, field)
-    if not callable(found):
+    target = resolved(value, field)
+    if not callable(target):
         meant = _meant(value, example) if isinstance(value, str) else example
         raise ConfigError([f"{field}: is {value!r}; write {meant}, or in Python the object itself"])
-    return found
+    return target
 
 
 def _meant(text: str, example: str) -> str:
-    """What a text without `!pyobject` probably means: an import path, or a name in the example's module."""
+    """A suggestion for a text without `!pyobject`: an import path, or a name in the example's module."""
     if "." in text and is_import_path(text):
         return f"!pyobject {text}"
     module = example.removeprefix("!pyobject ").rpartition(".")[0]
@@ -112,5 +112,5 @@ def _meant(text: str, example: str) -> str:
 
 
 def is_import_path(path: str) -> bool:
-    """Whether it is written as one; nothing is imported."""
+    """Whether the text has the form of an import path; nothing is imported."""
     return all(part.isidentifier() for part in path.split("."))

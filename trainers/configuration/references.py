@@ -1,4 +1,4 @@
-"""`!reference`: the value at the path that it names. Pure."""
+"""Replaces each `!reference` by the value at the path that it names. Pure."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from castoff.trainers.configuration.tags import FieldPath, Reference, text_of
 
 
 def without_references(data: Any, problems: list[str]) -> Any:
-    """The data with a copy of what each reference means in its place.
+    """A copy of the data in which each reference is replaced by the value it refers to.
 
-    One that leads nowhere, or round in a circle, comes to `problems`.
+    References to missing values and circular references are added to `problems`.
     """
     return _Resolution(data, problems).of(data, (), ())
 
 
-def step_into(held: Any, name: str | int) -> Any:
-    """What a mapping or a list holds by a name or a number, as a path tells it.
+def step_into(container: Any, name: str | int) -> Any:
+    """The item of a mapping or list at one step of a path, a name or a number.
 
     Raises:
-        LookupError: nothing.
+        LookupError: there is no such item.
+        ValueError: a list's item is not given by a number.
     """
-    if isinstance(held, Mapping):
-        return held[name if name in held else int(name)]  # YAML reads 0: as a number
-    if isinstance(held, list):
-        return held[int(name)]
+    if isinstance(container, Mapping):
+        return container[name if name in container else int(name)]  # YAML reads 0: as a number
+    if isinstance(container, list):
+        return container[int(name)]
     raise KeyError(name)
 
 
@@ -39,7 +40,7 @@ class _Resolution:
         self._circles: list[set[FieldPath]] = []
 
     def of(self, value: Any, place: FieldPath, behind: tuple[FieldPath, ...]) -> Any:
-        """A value that stands at `context`; `behind`: the references that have led to it."""
+        """The value at `place` without references; `behind`: places of the references that led to it."""
         if isinstance(value, Reference):
             return self._followed(value, place, behind)
         if isinstance(value, Mapping):

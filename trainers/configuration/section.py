@@ -1,4 +1,4 @@
-"""What sections of a configuration are made of: their base, and types of fields that several have."""
+"""The base class of a configuration's sections, and field types that several sections use."""
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 
@@ -22,7 +22,7 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A section of fields."""
 
     def __getitem__(self, name: str) -> Any:
-        """A field by its name, as of the plain data that the section was made of."""
+        """A field by its name, as in the plain data that the section was made from."""
         if name not in self.__struct_fields__:
             raise KeyError(name)
         return getattr(self, name)

@@ -10,7 +10,7 @@ from castoff.trainers.configuration.section import NotNegative, Positive, Second
 
 
 class Ranks(Section, frozen=True, kw_only=True):
-    """How ranks meet, and what they send."""
+    """How ranks connect and communicate."""
 
     world_size: Positive | None = None
     """The required number of ranks; another number is an error. Optional."""
@@ -32,7 +32,7 @@ class Ranks(Section, frozen=True, kw_only=True):
 
 
 class Loop(Section, frozen=True, kw_only=True):
-    """A training's folder, and how it runs."""
+    """A training's folder, and how its loop runs."""
 
     run: str | None = None
     """Name of the run's own folder; left out: made of the configuration's name and, in a castoff run, the

@@ -57,7 +57,7 @@ _FIELDS = {
     "training.keep_checkpoints": "save_total_limit save_top_k checkpoints_total_limit",
     "validation.every_steps": "eval_steps eval_every eval_interval val_interval val_check_interval",
 }
-"""The core's fields, and what Lightning, Transformers, Accelerate and DeepSpeed call them."""
+"""Fields of castoff's trainer, and their names in Lightning, Transformers, Accelerate and DeepSpeed."""
 
 _SENTENCES = {
     "the job file sets how many ranks there are: ranks_per_node": "devices gpus num_gpus n_gpus "
@@ -69,9 +69,9 @@ _SENTENCES = {
 
 
 def hint_from(document: Document, root: type[Any], named_here: Callable[[str], str] = str) -> Hint:
-    """The end of the message about a field that has another name here, with the value that it was given.
+    """Return a function that suggests the right field, with the given value, for a field with another name.
 
-    `root` is the configuration's type, `named_here` gives its own name for a field of the core.
+    `root` is the configuration's type; `named_here` translates a core field's name to this configuration's.
     """
 
     def hint(_kind: str, path: FieldPath, _known: list[str]) -> str:
@@ -94,7 +94,7 @@ def _by_word(table: dict[str, str]) -> dict[str, str]:
 
 
 def _type_at(kind: Any, place: FieldPath) -> tuple[bool, Any]:
-    """Whether there is such a field, and its type."""
+    """Whether the field at `place` exists, and its type."""
     for name in place:
         options = [bare(option) for option in members(bare(kind))]
         structs = [option for option in options if is_struct(option)]
@@ -107,7 +107,7 @@ def _type_at(kind: Any, place: FieldPath) -> tuple[bool, Any]:
 
 
 def _value(document: Document, path: FieldPath, word: str, kind: Any) -> str | None:
-    """The value that was given, as it is written; None if the field meant does not take it."""
+    """The given value as it is written in YAML; None if the suggested field does not accept it."""
     value = document.data
     for name in path:
         value = value[name]

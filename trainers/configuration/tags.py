@@ -1,6 +1,6 @@
-"""What stands for several values, or for another field's: `!sweep` and its kin, as a YAML holds them.
+"""YAML tags for several values, such as `!sweep`, or for another field's value, `!reference`.
 
-The tags are QuantumGrav's. Reading one calls nothing and draws nothing: `sweep` says what becomes of it.
+The tags are QuantumGrav's. Reading one calls nothing and draws nothing: the module `sweep` expands them.
 """
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
@@ -17,17 +17,17 @@ import msgspec
 from castoff.launcher.typed.suggestion import suggestion
 
 FieldPath: TypeAlias = tuple[str | int, ...]
-"""Where a value stands in nested mappings and lists: their names, and numbers from 0."""
+"""A value's place in nested mappings and lists: names, and numbers from 0."""
 
 DEFAULT_SIZE = 5
 """Number of values of a `!random_uniform` without `size`, as in QuantumGrav."""
 
 
 class Tagged(msgspec.Struct, frozen=True):
-    """What a tag stands for."""
+    """A tagged YAML node."""
 
     def __repr__(self) -> str:
-        """In messages."""
+        """The tag, for messages."""
         return name_of(self)
 
 
@@ -39,16 +39,16 @@ class Sweep(Tagged, frozen=True):
 
     @property
     def size(self) -> int:
-        """How many values there are."""
+        """Number of values."""
         return len(self.values)
 
     def value(self, index: int, seed: str) -> Any:
-        """One of them."""
+        """The value with this index."""
         return self.values[index]
 
 
 class Range(Tagged, frozen=True):
-    """`!range`: from `start` to `stop`, which is among them where a step leads to it."""
+    """`!range`: values from `start` to `stop`, which is included if a step leads to it exactly."""
 
     start: int | float
     stop: int | float
@@ -57,22 +57,22 @@ class Range(Tagged, frozen=True):
 
     @property
     def size(self) -> int:
-        """How many values there are: none lies beyond `stop`."""
+        """Number of values; none lies beyond `stop`."""
         return int((_exact(self.stop) - _exact(self.start)) // _exact(self.step)) + 1
 
     @property
     def whole(self) -> bool:
-        """Whether they are whole numbers."""
+        """Whether the values are whole numbers."""
         return all(isinstance(each, int) for each in (self.start, self.stop, self.step))
 
     def value(self, index: int, seed: str) -> int | float:
-        """One of them, as it would be written: 0.3, where adding up 0.1 gives 0.30000000000000004."""
+        """The value with this index, exact in decimals: 0.3, not 0.30000000000000004 as 0.1 + 0.1 + 0.1."""
         exact = _exact(self.start) + index * _exact(self.step)
         return int(exact) if self.whole else float(exact)
 
 
 class RandomUniform(Tagged, frozen=True):
-    """`!random_uniform`: some values, drawn between two; with `log`, their logarithms are."""
+    """`!random_uniform`: values drawn uniformly between two; with `log`, their logarithms are uniform."""
 
     start: float
     stop: float
@@ -81,7 +81,9 @@ class RandomUniform(Tagged, frozen=True):
     line: int
 
     def value(self, index: int, seed: str) -> float:
-        """One of them, the same for the same seed, in six digits: what is shown is what is trained with."""
+        """The value with this index, the same for the same seed, in six digits, so that logs show the exact
+        value.
+        """
         share = Random(f"{seed} {index}").random()
         if self.log:
             low, high = math.log(self.start), math.log(self.stop)
@@ -92,7 +94,7 @@ class RandomUniform(Tagged, frozen=True):
 
 
 class CoupledSweep(Tagged, frozen=True):
-    """`!coupled-sweep`: goes along with a `!sweep`, value by value."""
+    """`!coupled-sweep`: takes its value with the same index as a `!sweep`."""
 
     target: FieldPath
     values: list[Any]
@@ -100,7 +102,7 @@ class CoupledSweep(Tagged, frozen=True):
 
 
 class Reference(Tagged, frozen=True):
-    """`!reference`: whatever another field holds in the end."""
+    """`!reference`: another field's final value."""
 
     target: FieldPath
     line: int
@@ -108,7 +110,7 @@ class Reference(Tagged, frozen=True):
 
 Axis: TypeAlias = Sweep | Range | RandomUniform
 AXES = (Sweep, Range, RandomUniform)
-"""What makes several trainings of a configuration."""
+"""The tags that make several trainings of a configuration."""
 
 
 def name_of(node: Any) -> str:
@@ -117,12 +119,12 @@ def name_of(node: Any) -> str:
 
 
 def text_of(place: FieldPath) -> str:
-    """A place as one writes it: `model.layers.0.width`."""
+    """A place as text: `model.layers.0.width`."""
     return ".".join(map(str, place))
 
 
 def below(data: Any, place: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
-    """Every node that is not a mapping and no list, in the order of the file, with its place."""
+    """Every value that is neither a mapping nor a list, with its place, in the file's order."""
     if isinstance(data, Mapping):
         for name, value in data.items():
             yield from below(value, (*place, name))
@@ -137,7 +139,7 @@ def below(data: Any, place: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
 
 
 def made(tag: str, fields: Any, line: int) -> tuple[Any, list[str]]:
-    """What a tag makes of the fields that stand below it, and what is wrong with them."""
+    """Make a tag's node from the fields below it; returns it, or None, and the problems."""
     kind, example = _KINDS[tag], f"write !{tag} {_EXAMPLES[tag]}"
     if not isinstance(fields, Mapping):
         return None, [f"!{tag}: holds {fields!r}, but takes fields; {example}"]
@@ -155,7 +157,7 @@ def made(tag: str, fields: Any, line: int) -> tuple[Any, list[str]]:
 
 
 def place_in(text: Any) -> FieldPath | None:
-    """The place that is written as `model.layers[0].width`; None: it is not written so."""
+    """Parse a place such as `model.layers[0].width`; None: the text has another form."""
     if not isinstance(text, str) or _PLACE.fullmatch(text) is None:
         return None
     parts = re.findall(r"\[(\d+)\]|([^.\[\]]+)", text)
@@ -177,8 +179,8 @@ def _a_sweep(fields: dict[str, Any]) -> _Made:
 
 def _a_coupled_sweep(fields: dict[str, Any]) -> _Made:
     target, wrong = _a_reference({"target": fields["target"]})
-    given, problems = _a_sweep({"values": fields["values"]})
-    return {**target, **given}, wrong + problems
+    sweep, problems = _a_sweep({"values": fields["values"]})
+    return {**target, **sweep}, wrong + problems
 
 
 def _a_reference(fields: dict[str, Any]) -> _Made:
@@ -232,7 +234,7 @@ def _numbers(fields: Mapping[str, Any], *names: str) -> list[str]:
 
 
 def _exact(number: float) -> Fraction:
-    """A number as it is written, in decimals."""
+    """A number's decimal representation as an exact fraction."""
     return Fraction(repr(number))
 
 
@@ -266,4 +268,4 @@ _MAKERS: dict[type[Any], Callable[[dict[str, Any]], _Made]] = {
 }
 
 TAGS = tuple(_KINDS)
-"""Their names."""
+"""The tags' names."""

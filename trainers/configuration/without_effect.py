@@ -6,7 +6,7 @@ from castoff.trainers.configuration.config import Config, Evaluation, Training
 
 
 def without_effect(config: Config, *, limits_memory: bool = True) -> list[str]:
-    """The fields that are set and change nothing here, each with the reason, for the log.
+    """The fields that are set but change nothing, each with the reason, for the log.
 
     `limits_memory`: whether torch can limit a process's memory on this device.
     """

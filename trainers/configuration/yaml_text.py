@@ -1,7 +1,7 @@
-"""A configuration's data as a YAML text, read and written.
+"""Reads and writes a configuration's data as YAML.
 
-`!pyobject a.b.C` names a Python object by its import path, and the tags of `tags` stand for several values;
-reading imports and calls nothing.
+`!pyobject a.b.C` names a Python object by its import path; the module `tags` has the other tags. Reading
+imports and calls nothing.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ def read_yaml(text: str, origin: str = "config") -> Any:
     """The data of a YAML text.
 
     Raises:
-        ConfigError: it is not YAML, or uses a tag that this project does not have, or not as it is meant.
+        ConfigError: it is not YAML, or uses an unknown tag, or uses a tag wrongly.
     """
     with _refused():
         return TrainingDocument.parse(text, origin).data
 
 
 def read_yaml_file(path: str | Path) -> TrainingDocument:
-    """What a YAML file says, and where.
+    """Read a YAML file, with the line of each value.
 
     Raises:
-        ConfigError: it cannot be read, is not YAML, or uses a tag that this project does not have; or
-            everybody on the machine could have written it, and what it names is imported and called.
+        ConfigError: it cannot be read, is not YAML or uses an unknown tag; or everybody on the machine may
+            write to it, which is refused because the objects it names are imported and called.
     """
     with _refused(str(path)):
         check_named(Path(path))
@@ -59,7 +59,7 @@ def read_yaml_file(path: str | Path) -> TrainingDocument:
 
 @contextmanager
 def _refused(origin: str = "config") -> Iterator[None]:
-    """What the reader refuses in here is a ConfigError."""
+    """Turn the reader's errors in this context into a ConfigError."""
     try:
         yield
     except InvalidInput as error:
@@ -74,7 +74,7 @@ class _Loader(yaml.SafeLoader):
         self.mistakes: list[tuple[yaml.Node, str]] = []
 
     def get_single_data(self) -> Any:
-        """The data of a text that `yaml.load` is given."""
+        """The data of the text passed to `yaml.load`."""
         node = self.get_single_node()
         name = str(self.name)
         with _refused():
@@ -82,7 +82,7 @@ class _Loader(yaml.SafeLoader):
             return None if node is None else document.construct(node)
 
     def construct_tagged(self, node: yaml.Node, tag: str) -> Any:
-        """What one of `tags` stands for."""
+        """Make the node of one of the tags in `tags`."""
         if isinstance(node, yaml.MappingNode):
             fields: Any = self.construct_mapping(node, deep=True)
         elif isinstance(node, yaml.SequenceNode):
@@ -95,12 +95,12 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Places(Reader):
-    """Notes places, and what stands twice; it leaves tags and scalars to PyYAML."""
+    """Records places and finds duplicate keys; tags and scalars are left to PyYAML."""
 
     def __init__(self, document: Document):
         super().__init__(document)
         self.paths: dict[int, FieldPath] = {}
-        """By the nodes' ids; where each stands first, for it may have other names."""
+        """Each node's first place by the node's id; aliases may give it further places."""
 
     def value(self, node: yaml.Node, path: FieldPath) -> Any:
         self.paths.setdefault(id(node), path)
@@ -117,14 +117,14 @@ class _Places(Reader):
 
 
 class TrainingDocument(Document):
-    """A training's YAML, which knows tags and otherwise PyYAML's rules, those of YAML 1.1."""
+    """A training's YAML, with our tags and otherwise PyYAML's rules, those of YAML 1.1."""
 
     EXAMPLE = "training.seed=3"
     LOADER = _Loader
     UTF8_ONLY = False
 
     def construct(self, node: yaml.Node) -> Any:
-        """The data of a composed text; nothing is imported, called or drawn."""
+        """The data of a composed node; nothing is imported, called or drawn."""
         places = _Places(self)
         places.value(node, ())
         if places.problems:
@@ -134,7 +134,7 @@ class TrainingDocument(Document):
             data = loader.construct_document(node)
         except yaml.MarkedYAMLError as error:
             raise not_yaml(error, self.origin) from error
-        except ValueError as error:  # a date that no calendar has
+        except ValueError as error:  # such as the date 2024-02-30
             raise invalid(self.origin, f"is not valid YAML: {error}") from error
         if loader.mistakes:
             raise InvalidInput(
@@ -165,17 +165,17 @@ _NUMBER = (
     "tag:yaml.org,2002:float",
     re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+\Z|[-+]\.[0-9]+\Z"),
 )
-"""What YAML 1.2 takes for a number and PyYAML, which reads YAML 1.1, for a text: 1e-4, -.5."""
+"""Numbers in YAML 1.2 that PyYAML, which reads YAML 1.1, would take for text: 1e-4, -.5."""
 _Loader.add_implicit_resolver(*_NUMBER, list("-+.0123456789"))
 
 
 def to_yaml(config: msgspec.Struct) -> str:
-    """A configuration as a text that can be read back; objects by their import path."""
+    """A configuration as YAML that can be read back, with objects by their import paths."""
     return yaml.dump(plain(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def in_a_line(value: Any) -> str:
-    """A value as YAML has it, in one line."""
+    """A value as YAML on one line."""
     text: str = yaml.dump(
         [plain(value)],
         Dumper=_Dumper,
@@ -191,7 +191,7 @@ class _Dumper(yaml.SafeDumper):
     pass
 
 
-_Dumper.add_implicit_resolver(*_NUMBER, list("-+.0123456789"))  # such a text is written in quotes
+_Dumper.add_implicit_resolver(*_NUMBER, list("-+.0123456789"))  # text of this form is quoted
 
 _Dumper.add_representer(
     PyObject,
@@ -200,7 +200,7 @@ _Dumper.add_representer(
 
 
 def plain(value: Any) -> Any:
-    """A value in what YAML has: containers, texts, numbers, dates; classes and functions as PyObjects."""
+    """A value in YAML's types: containers, text, numbers, dates; classes and functions as PyObjects."""
     if isinstance(value, msgspec.Struct) and not isinstance(value, PyObject):
         return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, Mapping):

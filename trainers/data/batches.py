@@ -26,14 +26,14 @@ from castoff.trainers.task import Task
 from castoff.trainers.task.contract import declared_generators
 
 _ends_with_its_rank = False
-"""Whether a worker that is forked now is killed when its rank dies. It has the rank's connections to other
-ranks open: those would wait for it until it finds out, after up to 5 s. The kernel counts the thread that
-forks it, and the main one alone is there to the end."""
+"""Whether a worker forked now is killed when its rank dies. A worker inherits the rank's open connections, so
+that other ranks would notice the death only when the worker ends, up to 5 s later. The kernel sends the
+signal when the forking thread ends (prctl(2)), so only the main thread may set it."""
 
 Collate: TypeAlias = Callable[[list[Any]], Any]
 
 _LONGEST_FOLDER = 60
-"""Bytes of a folder's name: multiprocessing adds some 35, and a spare."""
+"""Longest temporary folder in bytes: multiprocessing adds about 35 to it, and unix(7) allows 108."""
 _SHORT = ("/tmp", "/dev/shm", "/var/tmp")
 
 _NOT_FOR_WORKERS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
@@ -45,22 +45,22 @@ class Micro(NamedTuple):
     data: Any
     """Collated, on the CPU."""
     samples: int
-    """This rank's."""
+    """Number of samples in it."""
     last: bool
-    """Whether it ends its group."""
+    """Whether it is the last micro-batch of its group."""
 
 
 class Group(NamedTuple):
     """This rank's micro-batches of one optimizer step."""
 
     micros: list[Micro]
-    """As many on every rank."""
+    """Every rank has the same number."""
     samples: int
     """Samples of all ranks together."""
 
 
 class Pair(NamedTuple):
-    """A batch, and one of the same samples twice, each as training would have it."""
+    """A collated batch, and a collated batch with the same samples twice."""
 
     once: Any
     twice: Any
@@ -69,72 +69,73 @@ class Pair(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch that is only looked at."""
+    """A batch of a validation or test set."""
 
     data: Any
     """Collated, on the CPU."""
     samples: int
     number: int
-    """Its place among the batches of all ranks."""
+    """Its index among the batches of all ranks, from 0."""
     seed: int
-    """Seeds what is random while it is judged; the same on any number of ranks."""
+    """Seed for random numbers drawn while it is evaluated; the same on any number of ranks."""
 
 
 class FirstBatch(NamedTuple):
-    """The first batch of a set that a model is judged by, and a pair of some of its samples."""
+    """The first batch of a validation or test set, and a pair made of some of its samples."""
 
     batch: Batch
     pair: Pair | None
 
 
 class TrainingLoader(ABC):
-    """This rank's part of the training set, in groups, from any step of any epoch on."""
+    """Loads this rank's part of the training set in groups, starting at any step of any epoch."""
 
     dataset: Any
     pair: Pair | None = None
-    """For a look at the loss, before the first step."""
+    """For checking the loss before the first step (`checks.additivity`)."""
 
     @property
     @abstractmethod
     def steps(self) -> int | None:
-        """Optimizer steps of an epoch, on every rank; None: nobody knows before its end."""
+        """Optimizer steps of an epoch, the same on every rank; None: unknown before the epoch ends."""
 
     @abstractmethod
     def groups(self, epoch: int, consumed: int) -> Iterator[Group]:
-        """The groups of an epoch, without the first `consumed`."""
+        """Iterate over the groups of an epoch, skipping the first `consumed`."""
 
     @abstractmethod
     def is_over(self, consumed: int) -> bool:
-        """Whether the epoch has no group after the first `consumed`; all ranks must ask alike."""
+        """Whether the epoch has no group after the first `consumed`; all ranks must pass the same number."""
 
     def total(self, training: Training) -> int | None:
-        """Optimizer steps of the whole training; None: nobody knows."""
+        """Optimizer steps of the whole training; None: unknown."""
         if training.num_epochs is None or self.steps is None:
             return training.num_steps
         return self.steps * training.num_epochs
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps, beside the epoch and the steps of it that are done."""
+        """The loader's state for a checkpoint, in addition to the epoch and its completed steps."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a checkpoint."""
 
     def close(self) -> None:
-        """End the workers that it keeps from one epoch to the next; another epoch has them begin again."""
+        """End the workers kept between epochs; the next epoch starts new ones."""
 
     def load_state_dicts(self, states: Sequence[dict[str, Any]], context: RankContext) -> None:
         """Resume from the states of another number of ranks.
 
         Raises:
-            ConfigError: that cannot be.
+            ConfigError: this loader cannot.
         """
 
 
 def drawn_from(dataset: Any) -> frozenset[str]:
-    """The generators that a data set may draw from: seeding them costs more than a sample of a tensor.
+    """The random generators that a data set may draw from; only they are seeded before each sample.
 
-    It says so itself by `rng_sources`; a list and torch's TensorDataset draw nothing.
+    A data set names them in `rng_sources`; lists and TensorDatasets draw nothing. Seeding a generator takes
+    longer than reading a row of a tensor.
     """
     while type(dataset) is Subset:
         dataset = dataset.dataset
@@ -144,7 +145,7 @@ def drawn_from(dataset: Any) -> frozenset[str]:
 
 
 def draws(collate: Collate) -> bool:
-    """Whether a task makes batches in its own way, and so may draw from any generator; torch's does not."""
+    """Whether a collate function may draw random numbers; only torch's default_collate cannot."""
     return getattr(collate, "__func__", collate) not in (Task.collate, default_collate)
 
 
@@ -158,11 +159,11 @@ def loader(
     batches: Sampler[Any] | None = None,
     collate: Collate | None = None,
 ) -> DataLoader[Any]:
-    """torch's loader of what `batches` name, or of a stream that is in batches already."""
+    """A DataLoader for the index lists in `batches`; without them, for a set that yields whole batches."""
     workers = settings.num_workers
     if workers:
         _short_names_for_sockets()
-        # Not by atexit, which a process of multiprocessing, as of mp.spawn, does not call.
+        # Not atexit: processes that multiprocessing starts, such as mp.spawn's, do not run it.
         multiprocessing.util.Finalize(None, _end_workers, exitpriority=1)
     return DataLoader(
         dataset,
@@ -182,33 +183,33 @@ def loader(
 
 
 def _context(training: Training) -> BaseContext:
-    """How workers start: as the configuration or the program says, else by forking on Linux.
+    """The multiprocessing context of workers: the configuration's, else the program's, else fork on Linux.
 
-    Since Python 3.14 its own default there is forkserver: each worker would import torch again, the set would
-    be pickled, and a worker would outlive its rank.
+    Since Python 3.14 the default on Linux is forkserver, with which each worker would import torch again, the
+    data set would be pickled, and a worker would outlive its rank.
     """
     by_the_program: str | None = multiprocessing.get_start_method(allow_none=True)
     if by_the_program == multiprocessing.get_all_start_methods()[0]:
-        by_the_program = None  # or by whatever used Python's default first
+        by_the_program = None  # the default; not necessarily a choice of the program
     usual = "fork" if sys.platform == "linux" else None
     context = multiprocessing.get_context(training.multiprocessing_context or by_the_program or usual)
     return Forking() if context.get_start_method() == "fork" else context
 
 
 def _short_names_for_sockets() -> None:
-    """Have multiprocessing's folder where names are short enough for its sockets.
+    """Make multiprocessing's temporary folder where its sockets' names are short enough.
 
-    Workers hand tensors over through sockets that it makes there, in TMPDIR. Where their names would pass
-    108 bytes (unix(7)), as in the folders that clusters give to jobs, a batch never comes.
+    Workers pass tensors through sockets in this folder, by default in TMPDIR. If a socket's name exceeds 108
+    bytes (unix(7)), as in the job folders of some clusters, no batch ever arrives.
     """
     if len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_FOLDER:
         return
-    usual = tempfile.tempdir
+    before = tempfile.tempdir
     try:
-        tempfile.tempdir = next((place for place in _SHORT if os.access(place, os.W_OK | os.X_OK)), usual)
+        tempfile.tempdir = next((folder for folder in _SHORT if os.access(folder, os.W_OK | os.X_OK)), before)
         multiprocessing.util.get_temp_dir()  # made once in a process, and removed at its end
     finally:
-        tempfile.tempdir = usual
+        tempfile.tempdir = before
 
 
 def _as_it_is(batch: Any) -> Any:
@@ -216,10 +217,10 @@ def _as_it_is(batch: Any) -> Any:
 
 
 def _worker_init(_: int) -> None:
-    """Leave signals to the rank: a worker that dies of one makes the loader raise in mid-step.
+    """Ignore the signals meant for the rank: if one killed a worker, the loader would raise in mid-step.
 
-    torch has installed a handler of its own for TERM before this is called. Ctrl-C reaches the whole
-    foreground group.
+    torch installs its handler for TERM before this is called. Ctrl-C reaches the whole foreground process
+    group.
     """
     for number in _NOT_FOR_WORKERS:
         signal.signal(number, signal.SIG_IGN)
@@ -227,14 +228,14 @@ def _worker_init(_: int) -> None:
     parent = multiprocessing.parent_process()
     if _ends_with_its_rank and parent is not None:
         die_with_parent(signal.SIGKILL)
-        if os.getppid() != parent.pid:  # it was killed before that
+        if os.getppid() != parent.pid:  # the rank died before the call
             os._exit(1)
 
 
 def _end_workers() -> None:
-    """Before Python waits, at its end, for workers of a loader that is still in use.
+    """Kill workers of loaders still in use, which Python would otherwise wait for when it exits.
 
-    They ignore the TERM that it sends them.
+    They ignore the TERM that Python sends them.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch would report each as killed
     for child in multiprocessing.active_children():
@@ -243,10 +244,10 @@ def _end_workers() -> None:
 
 
 def iterate(loader: Iterable[Any]) -> Iterator[Any]:
-    """`iter(loader)`, with workers that hear none of the signals that are for the rank.
+    """Call `iter(loader)` so that signals meant for the rank do not end its workers.
 
-    Under spawn and forkserver a worker is a new interpreter, which a signal would end before its
-    first line of ours: what it inherits blocks the signals until it ignores them.
+    Under spawn and forkserver a worker is a new interpreter, which a signal would end before it runs any of
+    our code: it inherits the signals blocked, until `_worker_init` ignores them.
     """
     global _ends_with_its_rank
     _ends_with_its_rank = threading.current_thread() is threading.main_thread()

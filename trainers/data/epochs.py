@@ -1,4 +1,4 @@
-"""Tells a data set with a length which epoch its samples are for, in whichever process reads them."""
+"""Calls a map-style data set's `set_epoch` in each process that reads its samples."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from weakref import WeakKeyDictionary
 from torch.utils.data import Subset
 
 _begun: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-"""The epoch that each set was set to last in this process: training and validation may share one."""
+"""The epoch last set on each data set in this process; training and validation may share a data set."""
 
 
 def teller(dataset: Any) -> Callable[[int], None] | None:
-    """The function that sets its epoch; None if neither it nor the set that it is part of has `set_epoch`."""
+    """A function that sets the data set's epoch; None: neither it nor a set it is part of has `set_epoch`."""
     while type(dataset) is Subset and not hasattr(dataset, "set_epoch"):
         dataset = dataset.dataset
     if not callable(getattr(dataset, "set_epoch", None)):
@@ -26,6 +26,6 @@ def _tell(dataset: Any, epoch: int) -> None:
         if _begun.get(dataset) == epoch:
             return
         _begun[dataset] = epoch
-    except TypeError:  # it has no hash, or nothing can refer to it weakly
+    except TypeError:  # the data set has no hash, or allows no weak reference
         pass
     dataset.set_epoch(epoch)

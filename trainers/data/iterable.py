@@ -1,8 +1,8 @@
 """Streamed training sets: how ranks share them, agree on the end, and resume.
 
-Each worker of each rank reads a part: what the data set's `shard(num_shards=, index=)` gives, else every
-so many-th element of the whole stream. Each batch brings along where its worker stood after it, so that
-a checkpoint knows what was trained on, whatever has been loaded ahead.
+Each worker of each rank reads a part of the stream: the result of the data set's `shard(num_shards=,
+index=)`, else every n-th element, with n workers on all ranks. Each batch carries its worker's position after
+it, so that a checkpoint records the samples that were trained on, not those loaded ahead.
 """
 
 from __future__ import annotations
@@ -38,24 +38,25 @@ from castoff.trainers.task.own_generators import warn_of_own_generators
 
 
 class _Loaded(NamedTuple):
-    """A micro-batch, and where its worker stood after it."""
+    """A micro-batch, and its worker's position after it."""
 
     data: Any
     samples: int
     worker: int
     stand: bytes
-    """Pickled in the worker: the set may change what it gave while later batches are loaded."""
+    """The position, pickled in the worker: the data set may change its state dict while later batches are
+    loaded."""
     first: Beginning | None = None
-    """With the first batch that a worker loads, where it is to be looked at."""
+    """Only in a worker's first batch, and only if the beginning of the stream is checked."""
 
 
 class _Mark(NamedTuple):
-    """Where a rank stands between two steps."""
+    """A rank's position in the stream between two steps."""
 
     turn: int
     """The worker whose batch is next."""
     stands: dict[int, bytes]
-    """The position of each worker that has passed anything on."""
+    """The pickled position of each worker that has delivered a batch."""
 
 
 _BEGINNING = _Mark(0, {})
@@ -70,36 +71,36 @@ class IterableLoader(TrainingLoader):
         self.dataset = dataset
         self._training = training
         self._least = training.batch_size if training.drop_last else min(least, training.batch_size)
-        """Samples of a last batch that is not whole; BatchNorm cannot train on one."""
+        """The fewest samples that a last, incomplete batch may have; BatchNorm cannot train on one sample."""
         self._context = context
         self._collate = collate
         self._generators = drawn_from(dataset)
         self._beginning = pickle.dumps(dataset.state_dict()) if _keeps_state(dataset) else None
-        """Its state, which an epoch that is left, or read in this process, changes."""
+        """The data set's state before the first epoch, since reading an epoch in this process changes it."""
         self._workers = max(training.num_workers, 1)
         self._accumulation = training.gradient_accumulation_steps
         self._epoch = 0
         self._marks: dict[int, _Mark] = {}
-        """By the steps of the epoch that are done; the last two, because a group that was given may not
-        have been trained on yet."""
+        """Positions by the number of completed steps of the epoch; the last two are kept, because the group
+        delivered last may not have been trained on yet."""
         self._looks = training.check_first_step
-        """Whether the beginning is still to be looked at."""
+        """Whether the beginning of the stream is still to be checked."""
         self._have_more: Callable[[], bool] = lambda: True
-        """Whether there is a group after those that were given."""
+        """Returns whether another group follows those already delivered."""
 
     @property
     def steps(self) -> None:
-        """Nobody knows before the end."""
+        """Unknown before the epoch ends."""
         return None
 
     def groups(self, epoch: int, consumed: int) -> Iterator[Group]:
-        """The groups of an epoch, without the first `consumed`, as long as every rank has one.
+        """Iterate over the groups of an epoch, skipping the first `consumed`, until some rank has no more.
 
-        All ranks must iterate alike. Whether the others have one more is asked a group ahead, so that
-        nobody waits for the answer.
+        All ranks must iterate in step. Ranks ask each other one group ahead whether all have another, so that
+        no rank waits for the answer.
 
         Raises:
-            ConfigError: some rank has nothing at all, or the position is not known.
+            ConfigError: some rank has no group at all, or the position after `consumed` steps is unknown.
         """
         mark = self._mark(epoch, consumed)
         self._epoch, self._marks = epoch, {consumed: mark}
@@ -128,11 +129,11 @@ class IterableLoader(TrainingLoader):
             size, samples = agreed()
 
     def is_over(self, consumed: int) -> bool:
-        """Whether the epoch has no group after the first `consumed`; all ranks must ask alike."""
+        """Whether the epoch has no group after the first `consumed`; all ranks must pass the same number."""
         return consumed == max(self._marks, default=-1) and not self._have_more()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this rank stands."""
+        """This rank's position, for a checkpoint."""
         marks = {
             step: {"turn": mark.turn, "stands": {at: pickle.loads(each) for at, each in mark.stands.items()}}
             for step, mark in self._marks.items()
@@ -144,7 +145,7 @@ class IterableLoader(TrainingLoader):
         """Resume from a checkpoint.
 
         Raises:
-            ConfigError: it was made with another number of ranks or workers.
+            ConfigError: the checkpoint was made with another number of ranks or workers.
         """
         problems = [
             f"{field}: there are {mine} {what}, but the checkpoint was made with {state[name]}, and an "
@@ -167,7 +168,7 @@ class IterableLoader(TrainingLoader):
         }
 
     def load_state_dicts(self, states: Sequence[dict[str, Any]], context: RankContext) -> None:
-        """Resume from what another number of ranks had, which cannot be.
+        """Refuse to resume with another number of ranks.
 
         Raises:
             ConfigError: always.
@@ -218,23 +219,24 @@ class IterableLoader(TrainingLoader):
         return loader(part, self._training, self._training)
 
     def _agreement(self, ahead: list[_Loaded]) -> Callable[[], tuple[int, int]]:
-        """Tells the ranks what this one has for its next group; what it gives waits for the others.
+        """Start exchanging which micro-batches each rank has for its next group; calling the result waits for
+        it.
 
-        That is (micro-batches of the next step, which every rank has; samples in those of all ranks), or
-        (0, 0) at the end.
+        The result returns (micro-batches per rank in the next step, their samples on all ranks), or (0, 0) at
+        the end of the epoch.
         """
         context = self._context
         samples = list(accumulate(batch.samples for batch in ahead))
         mine = [[1, count] for count in samples] + [[0, 0]] * (self._accumulation - len(ahead))
         group = context.flag_group() if context.distributed else None
-        given = torch.tensor(mine, device=context.device if context.distributed and group is None else None)
-        work = dist.all_reduce(given, group=group, async_op=True) if context.distributed else None
+        counts = torch.tensor(mine, device=context.device if context.distributed and group is None else None)
+        work = dist.all_reduce(counts, group=group, async_op=True) if context.distributed else None
         ranks = context.world_size if context.distributed else 1
 
         def agreed() -> tuple[int, int]:
             if work is not None:
                 work.wait()
-            everywhere = [count for have, count in given.tolist() if have == ranks]
+            everywhere = [count for have, count in counts.tolist() if have == ranks]
             if not everywhere or (self._training.drop_last and len(everywhere) < self._accumulation):
                 return 0, 0
             return len(everywhere), everywhere[-1]
@@ -253,7 +255,7 @@ class IterableLoader(TrainingLoader):
 
 
 class _Part(IterableDataset[_Loaded]):
-    """The batches that a rank's workers read in an epoch."""
+    """The batches of an epoch that a rank's workers read."""
 
     def __init__(
         self,
@@ -288,7 +290,7 @@ class _Part(IterableDataset[_Loaded]):
         self._look: Look | None = None
 
     def __iter__(self) -> Iterator[_Loaded]:
-        """This worker's batches, from where it stood."""
+        """Iterate over this worker's batches from its position on."""
         worker = (_hidden_worker() + self._mark.turn) % self._workers
         dataset, elements = self._opened(worker)
         batch: list[Any] = []
@@ -311,15 +313,15 @@ class _Part(IterableDataset[_Loaded]):
         return loaded
 
     def _opened(self, worker: int) -> tuple[Any, Iterator[tuple[int, Any]]]:
-        """A worker's data set, and its elements: (how many were taken of it by then, the element)."""
+        """A worker's data set, and pairs of (elements read from it so far, element)."""
         index = self._rank + self._world_size * worker
         dataset = self._dataset
         shards_itself = callable(getattr(dataset, "shard", None))
         if shards_itself:
             dataset = dataset.shard(num_shards=self._shards, index=index)
-        known = self._mark.stands.get(worker)
-        stand = pickle.loads(known) if known else {"taken": 0, "own": None}
-        if known is None and dataset is self._dataset and self._beginning is not None:
+        saved = self._mark.stands.get(worker)
+        stand = pickle.loads(saved) if saved else {"taken": 0, "own": None}
+        if saved is None and dataset is self._dataset and self._beginning is not None:
             dataset.load_state_dict(pickle.loads(self._beginning))
         if callable(getattr(dataset, "set_epoch", None)):
             dataset.set_epoch(self._epoch)
@@ -332,8 +334,9 @@ class _Part(IterableDataset[_Loaded]):
     def _elements(
         self, dataset: Any, index: int, stand: dict[str, Any], shards_itself: bool
     ) -> Iterator[tuple[int, Any]]:
-        """Every element is drawn from its own random stream, also those for others and those skipped:
-        what a set shuffles in its stream is then the same for all."""
+        """Read elements, seeding generators before each one, also before those that other workers take or
+        that are skipped: a set that shuffles its stream then does so in the same way for all workers.
+        """
         taken = stand["taken"]
         seed_all(self._stream.seed(), self._generators)
         elements = iter(dataset)
@@ -358,11 +361,11 @@ def _keeps_state(dataset: Any) -> bool:
 
 
 def _hidden_worker() -> int:
-    """Which of torch's workers this is; hide from it, from here on, that there are others.
+    """This worker's index; from then on, hide the other workers from the data set.
 
-    A set that deals its elements out over workers itself, as torch's guide shows, would do so on top of
-    what is done here, and most of it would never be seen.
+    A data set that shards itself by `get_worker_info()`, as torch's documentation shows, would otherwise be
+    sharded twice, and most of its elements would never be read.
     """
-    given = get_worker_info()
+    worker = get_worker_info()
     hide_worker()
-    return 0 if given is None else given.id
+    return 0 if worker is None else worker.id

@@ -1,4 +1,4 @@
-"""The loaders of a training: map-style sets here, iterable ones in `iterable`."""
+"""The loaders of a training: this module loads map-style data sets, `iterable` loads streams."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ __all__ = [
 ]
 
 Wanted: TypeAlias = "tuple[int, list[int]]"
-"""(epoch, indices): the samples of a batch, and what their random streams follow from."""
+"""(epoch, indices) of a batch's samples, from which their random seeds derive."""
 
 
 class MapLoader(TrainingLoader):
-    """Loads a data set with a length and an index; all follows from (seed, epoch, step)."""
+    """Loads a map-style data set; each group depends only on (seed, epoch, step)."""
 
     def __init__(
         self, dataset: Any, training: Training, context: RankContext, collate: Collate, least: int = 2
@@ -73,15 +73,15 @@ class MapLoader(TrainingLoader):
 
     @property
     def steps(self) -> int:
-        """Optimizer steps of an epoch, on every rank."""
+        """Optimizer steps of an epoch, the same on every rank."""
         return self._deal.steps
 
     def __len__(self) -> int:
-        """The same, which is batches of this rank where none are accumulated."""
+        """Optimizer steps of an epoch: this rank's batches if gradients are not accumulated."""
         return self.steps
 
     def groups(self, epoch: int, consumed: int) -> Iterator[Group]:
-        """The groups of an epoch, without the first `consumed`."""
+        """Iterate over the groups of an epoch, skipping the first `consumed`."""
         self._batches.epoch, self._batches.consumed = epoch, consumed
         loaded = iterate(self._loader)
         for step in range(consumed, self.steps):
@@ -95,15 +95,15 @@ class MapLoader(TrainingLoader):
         return consumed >= self.steps
 
     def close(self) -> None:
-        """End the workers that it keeps from one epoch to the next; another epoch has them begin again."""
+        """End the workers kept between epochs; the next epoch starts new ones."""
         end_workers(self._loader)
 
 
 class EvaluationLoader:
-    """A rank's share of a data set that is only looked at: every world_size-th batch.
+    """Loads a rank's share of a validation or test set: every world_size-th batch.
 
-    Batches are the same on any number of ranks, every sample is in one of them, and none comes twice. They
-    follow the set's own order, or where it says how long its samples are, begin with the longest.
+    Batches are the same on any number of ranks, and every sample is in exactly one. They follow the data
+    set's order, or begin with the longest samples if it has `lengths`.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class EvaluationLoader:
 
     @property
     def rounds(self) -> int:
-        """Batches of the rank that has most."""
+        """The largest number of batches that a rank has."""
         return self._share.rounds
 
     @property
@@ -140,12 +140,12 @@ class EvaluationLoader:
 
     @property
     def is_even(self) -> bool:
-        """Whether all ranks have as many batches."""
+        """Whether all ranks have the same number of batches."""
         return self.number_of_batches % self._share.numbers.step == 0
 
     @property
     def seed(self) -> int:
-        """Seeds what is random after all batches are judged; the same on any number of ranks."""
+        """Seed for random numbers drawn after all batches are evaluated; the same on any number of ranks."""
         return self._stream.seed(self._share.numbers.stop)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -154,7 +154,7 @@ class EvaluationLoader:
             yield Batch(data, len(self._share.samples(number)), number, self._stream.seed(number))
 
     def close(self) -> None:
-        """End the workers that it keeps from one look to the next; another look has them begin again."""
+        """End the workers kept between evaluations; the next evaluation starts new ones."""
         end_workers(self._loader)
 
 
@@ -163,8 +163,9 @@ def loaders(
 ) -> tuple[TrainingLoader, EvaluationLoader, EvaluationLoader]:
     """A rank's loaders of the training, validation and test set.
 
-    Training and validation are dealt out over the ranks, or with `whole` training alone; a test loader has
-    the whole set. `least`: samples that the model needs in a micro-batch, 2 if it has BatchNorm.
+    Ranks share the training and validation sets; with `whole` they share the training set only. A test loader
+    always has the whole set. `least`: the fewest samples that the model needs in a micro-batch, 2 if it has
+    BatchNorm.
     """
     training, all_of_it = config.training, {"rank": 0, "world_size": 1}
     share = all_of_it if whole else {"rank": context.rank, "world_size": context.world_size}
@@ -181,7 +182,7 @@ def training_loader(
     """This rank's loader of the training set: map-style, or a torch IterableDataset.
 
     Raises:
-        ConfigError: its samples make no step, or it is neither.
+        ConfigError: the data set has too few samples for a step, or is neither.
     """
     kind = IterableLoader if isinstance(dataset, IterableDataset) else MapLoader
     return kind(dataset, training, context, collate, least)
@@ -196,25 +197,25 @@ def evaluation_loader(
     rank: int,
     world_size: int,
 ) -> EvaluationLoader:
-    """A rank's share of a data set that is only looked at.
+    """A loader of a rank's share of a validation or test set.
 
     Raises:
-        ConfigError: it has no length.
+        ConfigError: the data set has no length.
     """
     return EvaluationLoader(dataset, settings, training, collate, rank=rank, world_size=world_size)
 
 
 def evaluation_order(dataset: Any) -> Sequence[int]:
-    """In which order the samples of a set are judged."""
+    """The order in which the samples of a validation or test set are evaluated."""
     lengths = lengths_of(dataset)
     return range(len(dataset)) if lengths is None else longest_first(lengths)
 
 
 def must_be(kind: type, given: Any, name: str) -> None:
-    """See that a loader is one of the trainer's.
+    """Check that a loader is one of the trainer's.
 
     Raises:
-        TypeError: it is not: a torch DataLoader, say, whose sampler would decide what comes when.
+        TypeError: it is not, but a torch DataLoader, say, whose sampler would decide the order of samples.
     """
     if not isinstance(given, kind):
         raise TypeError(
@@ -237,9 +238,9 @@ def _length(dataset: Any, why: str) -> int:
 class Seeded(Dataset[Any]):
     """A data set whose samples draw from their own random stream, whichever worker loads them.
 
-    Its `set_epoch` is called; validation and test are of epoch 0.
+    It calls the data set's `set_epoch`; validation and test use epoch 0.
 
-    `batches_draw`: what makes a batch of them draws, too, and from a stream of the batch.
+    `batches_draw`: the collate function draws random numbers too; it is seeded for each batch.
     """
 
     def __init__(self, dataset: Any, seed: int, batches_draw: bool = False):
@@ -249,11 +250,11 @@ class Seeded(Dataset[Any]):
         self._generators = drawn_from(dataset)
 
     def __len__(self) -> int:
-        """As many as it has."""
+        """The number of samples."""
         return len(self.dataset)
 
     def __getitems__(self, wanted: Wanted) -> list[Any]:
-        """The samples of (epoch, indices)."""
+        """The samples of `wanted`, (epoch, indices)."""
         epoch, indices = wanted
         tell = teller(self.dataset)
         if tell is not None:
@@ -276,20 +277,20 @@ class Seeded(Dataset[Any]):
 
 
 class _Rows(Dataset[Any]):
-    """A TensorDataset whose batches are taken from each tensor at once, as default_collate would make them.
+    """A TensorDataset whose batches are indexed from each tensor at once, equal to default_collate's.
 
-    One by one, 32 small samples take longer than a small model's forward pass.
+    Collating 32 small samples one by one takes longer than a small model's forward pass.
     """
 
     def __init__(self, dataset: Any):
         self._dataset = dataset
 
     def __len__(self) -> int:
-        """As many as it has."""
+        """The number of samples."""
         return len(self._dataset)
 
     def __getitems__(self, wanted: Wanted) -> list[Tensor]:
-        """The batch of (epoch, indices)."""
+        """The batch of `wanted`, (epoch, indices)."""
         dataset: Any = self._dataset
         _, indices = wanted
         while type(dataset) is Subset:
@@ -299,7 +300,9 @@ class _Rows(Dataset[Any]):
 
     @staticmethod
     def can(dataset: Any) -> bool:
-        """Whether it is one, of plain tensors; a batch of others, as of channels_last, may lie otherwise."""
+        """Whether it is a TensorDataset of plain tensors; batches of others, such as channels_last, may get
+        other strides.
+        """
         while type(dataset) is Subset:
             dataset = dataset.dataset
         return type(dataset) is TensorDataset and all(map(_is_plain, dataset.tensors))
@@ -311,7 +314,7 @@ def _is_plain(tensor: Tensor) -> bool:
 
 
 def _samples_and_collate(dataset: Any, seed: int, collate: Collate) -> tuple[Dataset[Any], Collate | None]:
-    """What is asked for the samples of a batch, and what makes them one; None: it is one already."""
+    """The data set to index for a batch, and the collate function; None: the set returns whole batches."""
     if not draws(collate) and _Rows.can(dataset):
         return _Rows(dataset), None
     return Seeded(dataset, seed, draws(collate)), collate
@@ -321,7 +324,7 @@ def _samples_and_collate(dataset: Any, seed: int, collate: Collate) -> tuple[Dat
 
 
 class _MicroBatches(Sampler[Wanted]):
-    """A rank's micro-batches of the epoch that is set, without the steps that are consumed."""
+    """The indices of a rank's micro-batches in `epoch`, without the first `consumed` steps."""
 
     def __init__(self, plan: ShardPlan, training: Training, rank: int, lengths: Tensor | None):
         self._deal = plan
@@ -341,7 +344,7 @@ class _MicroBatches(Sampler[Wanted]):
 
 
 class _Share(Sampler[Wanted]):
-    """Every world_size-th batch of a data set's samples."""
+    """The indices of every world_size-th batch of a data set."""
 
     def __init__(self, order: Sequence[int], batch_size: int, rank: int, world_size: int):
         self._order = order
@@ -350,11 +353,11 @@ class _Share(Sampler[Wanted]):
 
     @property
     def rounds(self) -> int:
-        """Batches of the rank that has most: rank 0."""
+        """Batches of rank 0, the rank that has most."""
         return len(range(0, self.numbers.stop, self.numbers.step))
 
     def samples(self, number: int) -> Sequence[int]:
-        """Which samples a batch has."""
+        """The indices of a batch's samples."""
         return self._order[number * self._batch_size : (number + 1) * self._batch_size]
 
     def __len__(self) -> int:

@@ -1,8 +1,8 @@
-"""A few samples of each data set, read before training as training reads them.
+"""Reads a few samples of each data set before training, in the way that training reads them.
 
-They tell whether all ranks have the same sets, which sizes alone do not, and whether a set draws from a
-generator of its own. A batch of some samples, and one of the same samples twice, tell of a loss whether it is
-a sum (`additivity`); the first batches of the other sets, whether they can be judged by (`first_evaluation`).
+The samples show whether all ranks have the same data sets and whether a set draws from a private generator. A
+batch, and a batch with the same samples twice, show whether the loss is a sum (`additivity`); the first
+batches of the other sets show whether evaluation works (`first_evaluation`).
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from castoff.trainers.task import Splits
 from castoff.trainers.task.own_generators import drawing, warn_of_own_generators
 
 _SAMPLES = 4
-"""Samples that are read of each set, and of the batch that is read twice."""
+"""Samples that are read of each set, and samples of the batch of a pair."""
 
 _LONG = 10.0
-"""Seconds of reading, after which a set is left alone: what was not read is not compared. Neither is a batch
-read that would take as long."""
+"""Seconds after which reading a set stops; samples not read by then are not compared. A batch that is
+expected to take longer is not read either."""
 
 
 class Probed(NamedTuple):
-    """What was read; nothing of a set without a length, or of one that takes long."""
+    """The batches read; sets without a length and sets that take long to read have none."""
 
     pair: Pair | None
-    """A batch of the training set, once and twice."""
+    """A batch of the training set, and one with its samples twice."""
     first: dict[str, FirstBatch]
     """First batches of the validation and the test set, by name."""
 
 
 def probed(splits: Splits, config: Config, context: RankContext, collate: Collate) -> Probed:
-    """Read the sets, and see that all ranks have the same; all of them must call it.
+    """Read the sets, and check that all ranks have the same ones; all ranks must call it.
 
-    Nothing is read where `training.check_first_step` is false.
+    Nothing is read if `training.check_first_step` is false.
 
     Raises:
-        ConfigError: the ranks have other samples; on all of them.
+        ConfigError: the ranks have different samples; raised on all ranks.
         Exception: the first batch of the validation set cannot be read.
     """
     if not config.training.check_first_step:
@@ -78,22 +78,23 @@ class _Wanted(NamedTuple):
 
     indices: list[int]
     batch: bool = True
-    """Whether as a batch; else the content of one is wanted."""
+    """Whether to read them as a batch; else the content of a single sample is wanted."""
     due: bool = False
-    """Whether an error in reading them is reported now, because training would only meet it late."""
+    """Whether an error in reading them is raised at once, because training would meet it only late."""
 
 
 class _Found(NamedTuple):
     """The result of reading a set."""
 
     given: Any
-    """None: it could not be read, which is for training to say; or is another one each time."""
+    """A batch or a Content. None: reading failed (training will report it), or the sample differs each time.
+    """
     drew: Sequence[str] = ()
-    """Generators of the set's own from which it was drawn."""
+    """The data set's private generators that reading advanced."""
 
 
 class _Set:
-    """A data set of which some samples are read."""
+    """A data set, and the samples read from it."""
 
     def __init__(
         self, name: str, part: Any, settings: Training | Evaluation, training: Training, collate: Collate
@@ -109,7 +110,7 @@ class _Set:
         self.first: FirstBatch | None = None
 
     def read(self) -> None:
-        """Single samples, the batches of a pair, and of a set that a model is judged by the first one."""
+        """Read single samples, the batches of a pair, and the first batch of a validation or test set."""
         seed, length = self._training.seed, len(self._part)
         size = self._settings.batch_size or self._training.batch_size
         some = min(_SAMPLES, size // 2)
@@ -118,24 +119,25 @@ class _Set:
         pair = [_Wanted(indices), _Wanted([*indices, *indices])] if some else []
         indices = list(evaluation_order(self._part)[:size])
         first = [] if self._name == "train" else [_Wanted(indices, due=self._name == "validation")]
-        found = self._found([*singles, *pair, *first])
-        if isinstance(found[-1].given, ExceptionWrapper):
-            found[-1].given.reraise()
-        for want, each in zip(singles, found, strict=False):
+        results = self._found([*singles, *pair, *first])
+        if isinstance(results[-1].given, ExceptionWrapper):
+            results[-1].given.reraise()
+        for want, each in zip(singles, results, strict=False):
             self.drew.update(each.drew)
             if each.given is not None:
                 self.contents[want.indices[0]] = each.given
-        once, twice = (each.given for each in found[len(singles) :][: len(pair)]) if pair else (None, None)
+        once, twice = (each.given for each in results[len(singles) :][: len(pair)]) if pair else (None, None)
         if once is not None and twice is not None:
             self.pair = Pair(once, twice, some)
-        if first and found[-1].given is not None:
+        if first and results[-1].given is not None:
             stream = Stream(EVALUATION, seed)
-            batch = Batch(found[-1].given, len(first[0].indices), 0, stream.seed(0))
+            batch = Batch(results[-1].given, len(first[0].indices), 0, stream.seed(0))
             self.first = FirstBatch(batch, self.pair)
 
     def _found(self, wanted: Sequence[_Wanted]) -> list[_Found]:
-        """In a worker, where training has some: a set may open files when it is first read, and may not be
-        forked with them open."""
+        """Read in a worker, if training uses workers: a set may open files at its first read, and must not be
+        forked with open files.
+        """
         seeded = Seeded(self._part, self._training.seed, draws(self._collate))
         fewer = msgspec.structs.replace(
             self._settings,
@@ -144,7 +146,7 @@ class _Set:
             persistent_workers=False,
             pin_memory=False,
         )
-        # What is wrong with a set, training will meet itself, and say where.
+        # Other mistakes in a set are left to training, which reports where they occur.
         batches = cast("Sampler[Any]", wanted)
         made = loader(_Looked(seeded, self._collate), fewer, self._training, batches, _only)
         with undisturbed():
@@ -152,7 +154,7 @@ class _Set:
 
 
 def _chosen(length: int, seed: int) -> list[int]:
-    """Which samples are looked at: the first, the last, and others."""
+    """The indices of the samples to read: the first, the last, and some drawn ones."""
     others = (derived(ORDER, seed, number) % length for number in range(_SAMPLES - 2))
     return sorted({0, length - 1, *others})
 
@@ -162,7 +164,7 @@ def _only(found: list[_Found]) -> _Found:
 
 
 class _Looked(Dataset[Any]):
-    """A data set that is asked for what a few of its samples hold."""
+    """A data set whose items are the results of reading requests (`_Wanted`)."""
 
     def __init__(self, seeded: Seeded, collate: Collate):
         self._seeded = seeded
@@ -171,7 +173,7 @@ class _Looked(Dataset[Any]):
         self._samples = 0
 
     def __getitems__(self, wanted: _Wanted) -> list[_Found]:
-        """One answer."""
+        """The result of a request, as a list of one."""
         if self._takes_long(len(wanted.indices)):
             return [_Found(None)]
         try:
@@ -179,15 +181,15 @@ class _Looked(Dataset[Any]):
                 given = self._batch(wanted.indices) if wanted.batch else self._content(wanted.indices)
         except Exception:
             if not wanted.due:
-                return [_Found(None)]  # whatever it is, training meets it, too
+                return [_Found(None)]  # training will meet the same error
             if get_worker_info() is None:
                 raise
-            # Raised by the loader, it would keep the worker alive as long as anybody holds its traceback.
+            # If the loader raised it, its traceback would keep the worker alive.
             return [_Found(ExceptionWrapper(where="in DataLoader worker process 0"))]
         return [_Found(given, drew)]
 
     def _takes_long(self, samples: int) -> bool:
-        """Whether these would, by how long those before them took."""
+        """Whether reading these samples would take long, judged by the time that earlier samples took."""
         self._began = self._began or time.monotonic()
         taken = time.monotonic() - self._began
         expected = taken * samples / max(self._samples, 1)
@@ -199,4 +201,6 @@ class _Looked(Dataset[Any]):
 
     def _content(self, indices: list[int]) -> Content | None:
         first, again = (content(self._seeded.__getitems__((0, indices))[0]) for _ in range(2))
-        return first if first == again else None  # to the bit: noise is near the same by chance, too
+        return (
+            first if first == again else None
+        )  # compared to the bit: noise can be nearly the same by chance

@@ -14,12 +14,12 @@ from castoff.trainers.task import Splits
 
 
 def agree_on_sizes(splits: Splits, context: RankContext) -> None:
-    """See that the task has made data sets alike on all ranks; all of them must call it.
+    """Check that the task made data sets of the same size on all ranks; all ranks must call it.
 
-    Of the same sizes, that is, and of samples as long, where that decides who gets which.
+    If the sets have `lengths`, which decide which rank gets which sample, these are compared, too.
 
     Raises:
-        ConfigError: it has not; on all ranks.
+        ConfigError: it did not; raised on all ranks.
     """
     sizes: dict[str, Any] = {}
     for name, part in splits._asdict().items():
@@ -36,17 +36,17 @@ def agree_on_sizes(splits: Splits, context: RankContext) -> None:
 
 
 def agree_on_samples(mine: Mapping[str, Mapping[int, Content]], context: RankContext) -> None:
-    """See that all ranks have read the same: samples by their set's name and their index.
+    """Check that all ranks have read the same samples, given by their set's name and their index.
 
-    What one of them has not read is not compared.
+    Samples that this rank or rank 0 has not read are not compared.
 
     Raises:
-        ConfigError: they have not; on all ranks.
+        ConfigError: they differ; raised on all ranks.
     """
     if not context.distributed or context.world_size == 1:
         return
     main = cast("Mapping[str, Mapping[int, Content]]", context.from_main(mine))
-    found = [
+    differences = [
         f"sample {at} of build_data's {name}: has {here} on rank {context.rank}, but {there} on rank 0"
         for name, samples in mine.items()
         for at, here in samples.items()
@@ -57,18 +57,19 @@ def agree_on_samples(mine: Mapping[str, Mapping[int, Content]], context: RankCon
         "shuffles or draws in build_data (numpy.random.default_rng(0), random.Random(0)), sort what a folder "
         "or a set lists, and do not divide samples by rank"
     )
-    refuse(_the_first(found, sum(map(len, mine.values())), "samples"), context, how)
+    refuse(_the_first(differences, sum(map(len, mine.values())), "samples"), context, how)
 
 
 def agree_on_stream(
     name: str, mine: Sequence[Content], again: Callable[[], Sequence[Content]], context: RankContext
 ) -> None:
-    """See that the stream `name` begins alike on all ranks; all of them must call it.
+    """Check that the stream `name` begins with the same elements on all ranks; all ranks must call it.
 
-    `again` reads the beginning once more, where it does not: what is other each time is not compared.
+    If it does not, `again` reads the beginning once more, and elements that differ each time are not
+    compared.
 
     Raises:
-        ConfigError: it begins otherwise; on all ranks.
+        ConfigError: its beginning differs; raised on all ranks.
     """
     if not context.distributed or context.world_size == 1:
         return
@@ -78,7 +79,7 @@ def agree_on_stream(
         return
     steady = [here == once_more for here, once_more in zip(mine, again(), strict=False)]
     steady_there = cast("Sequence[bool]", context.from_main(steady))
-    found = [
+    differences = [
         f"element {at} of the training set {name}: has {here} on rank {context.rank}, but {there} on rank 0"
         for at, (here, there, *both) in enumerate(zip(mine, main, steady, steady_there, strict=False))
         if all(both) and not here.same(there)
@@ -89,11 +90,11 @@ def agree_on_stream(
         "and most of it never seen: yield all on every rank, or write shard(num_shards=, index=); and seed "
         "what shuffles"
     )
-    refuse(_the_first(found, len(steady), "elements"), context, how)
+    refuse(_the_first(differences, len(steady), "elements"), context, how)
 
 
-def _the_first(found: list[str], compared: int, what: str) -> list[str]:
-    """One difference as an example of all."""
-    if len(found) < 2:
-        return found
-    return [f"{found[0]}; {len(found)} of {compared} {what} that were compared differ"]
+def _the_first(differences: list[str], compared: int, what: str) -> list[str]:
+    """The first of the differences, with their number."""
+    if len(differences) < 2:
+        return differences
+    return [f"{differences[0]}; {len(differences)} of {compared} {what} that were compared differ"]

@@ -1,8 +1,8 @@
 """A sample's content as a few numbers that ranks can compare.
 
-Everything that is exact goes into a digest: structure, shapes, whole numbers, text. Floating numbers become
-two sums, which may differ by roundings: hosts of different kinds compute them with different instructions.
-What nobody can compare, such as an object of an unknown class without attributes, counts by its class alone.
+Exact values go into a digest: structure, shapes, whole numbers, text. Floating-point numbers become two sums,
+which may differ by rounding, since different CPUs compute them with different instructions. Of an object that
+cannot be compared, such as one without attributes, only the class counts.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ import torch
 from torch import Tensor
 
 _ROUNDING = 1e-3
-"""Parts of the sum of sizes by which sums of the same sample may differ."""
+"""Relative difference up to which two sums count as equal, as a fraction of the sum of absolute values."""
 
 _DEEPEST = 8
 _MOST = 4096
-"""Levels and items that are looked at; a sample is rarely more."""
+"""The most levels and items that are read; samples rarely have more."""
 
 
 class Content(NamedTuple):
     """The content of one sample."""
 
     exact: str
-    """Digest of all but floating numbers."""
+    """Digest of everything but floating-point numbers."""
     size: float
-    """Sum of the floating numbers' sizes."""
+    """Sum of the floating-point numbers' absolute values."""
     weighted: float
-    """Their sum, each times a factor of its place between -1 and 1."""
+    """Their sum, each times a factor between -1 and 1 that depends on its position."""
 
     def same(self, other: Content) -> bool:
-        """Whether both can be the same sample."""
+        """Whether both can come from the same sample."""
         scale = _ROUNDING * max(self.size, other.size)
         near = abs(self.size - other.size) <= scale and abs(self.weighted - other.weighted) <= scale
         return self.exact == other.exact and near
@@ -48,7 +48,7 @@ class Content(NamedTuple):
 
 
 def content(sample: Any) -> Content:
-    """What a sample holds: tensors, arrays, containers, dataclasses, graphs, images, numbers and text."""
+    """Read a sample: its tensors, arrays, containers, dataclasses, graphs, images, numbers and text."""
     reading = _Reading()
     reading.take(sample, 0)
     return Content(reading.exact.hexdigest(), reading.size, reading.weighted)
@@ -62,7 +62,7 @@ class _Reading:
         self._items = 0
 
     def take(self, value: Any, depth: int) -> None:
-        """Take a value in, and all that it holds."""
+        """Add a value, and everything that it contains."""
         self._items += 1
         if depth > _DEEPEST or self._items > _MOST:
             return
@@ -121,19 +121,19 @@ class _Reading:
             self.exact.update(value.numpy().tobytes())
 
     def _numbers(self, values: Tensor) -> None:
-        odd = ~values.isfinite()
-        self.exact.update(odd.numpy().tobytes() if bool(odd.any()) else b"")
-        values = torch.where(odd, 0.0, values)
-        places = torch.arange(1, len(values) + 1, dtype=torch.float64) + self._items
+        non_finite = ~values.isfinite()
+        self.exact.update(non_finite.numpy().tobytes() if bool(non_finite.any()) else b"")
+        values = torch.where(non_finite, 0.0, values)
+        positions = torch.arange(1, len(values) + 1, dtype=torch.float64) + self._items
         self.size = _finite(self.size + float(values.abs().sum()))
-        self.weighted = _finite(self.weighted + float((values * places.cos()).sum()))
+        self.weighted = _finite(self.weighted + float((values * positions.cos()).sum()))
 
     def _report(self, text: str) -> None:
         self.exact.update(text.encode(errors="replace") + b"\0")
 
 
 def _text(text: str) -> str:
-    """A text, but of an absolute path only the last part: its folder may differ from host to host."""
+    """The text; of an absolute path only the last part, since its folder may differ between hosts."""
     return Path(text).name if text.startswith("/") and "\n" not in text else text
 
 

@@ -1,4 +1,4 @@
-"""Which samples the ranks train on together in each step."""
+"""Decides which samples the ranks train on together in each step."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class ShardPlan(NamedTuple):
     length: int
     global_batch: int
     batch_size: int
-    """The most samples of a micro-batch."""
+    """The most samples in a micro-batch."""
     world_size: int
     steps: int
     even_from: int
-    """The step from which two steps share evenly what is left; `steps` or more where none do."""
+    """The first of the two last steps, if these share their samples evenly; otherwise at least `steps`."""
 
     def samples(self, step: int) -> int:
         """How many samples the ranks take together in a step."""
@@ -29,7 +29,7 @@ class ShardPlan(NamedTuple):
         return last - first
 
     def bounds(self, step: int) -> tuple[int, int]:
-        """Where in the epoch's order a step's samples begin and end."""
+        """The range (first, end) of a step's samples in the epoch's order."""
         first = step * self.global_batch
         if step < self.even_from:
             return first, min(first + self.global_batch, self.length)
@@ -37,11 +37,11 @@ class ShardPlan(NamedTuple):
         return (first, middle) if step == self.even_from else (middle, self.length)
 
     def micros(self, step: int, rank: int) -> tuple[int, ...]:
-        """The sizes of a rank's micro-batches, which differ by one at most; as many on every rank."""
+        """The sizes of a rank's micro-batches, which differ by at most one; every rank has as many."""
         return _micros(self.samples(step), rank, self.world_size, self.batch_size)
 
     def smallest(self, step: int) -> int:
-        """The smallest micro-batch of any rank."""
+        """The size of the smallest micro-batch of any rank."""
         return self.micros(step, self.world_size - 1)[-1]
 
 
@@ -50,10 +50,11 @@ def shard(
 ) -> ShardPlan:
     """Cut an epoch into steps.
 
-    Each takes a global batch of batch_size * accumulation * world_size samples, and the last one what
-    is left. Where that is less than half of a global batch, the last two share evenly. This depends on
-    the length and the global batch alone. What is left is dropped if `drop_last`, or if some micro-batch of
-    it had fewer than `least` samples where others have more: 2 for BatchNorm, which cannot train on one.
+    Each step takes a global batch of batch_size * accumulation * world_size samples, and the last step takes
+    the remainder. If the remainder is less than half a global batch, the last two steps share their samples
+    evenly. This depends only on the length and the global batch. The remainder is dropped if `drop_last` is
+    set, or if one of its micro-batches would have fewer than `least` samples: 2 for BatchNorm, which cannot
+    train on one.
 
     Raises:
         ConfigError: no step is left.
@@ -74,10 +75,10 @@ def shard(
     if drop_last or not rest:
         return only_whole
     even_from = whole - 1 if whole and 2 * rest < global_batch else whole + 1
-    found = only_whole._replace(steps=whole + 1, even_from=even_from)
+    plan = only_whole._replace(steps=whole + 1, even_from=even_from)
     least = min(least, batch_size)
-    if all(found.smallest(step) >= least for step in range(max(whole - 1, 0), whole + 1)):
-        return found
+    if all(plan.smallest(step) >= least for step in range(max(whole - 1, 0), whole + 1)):
+        return plan
     if length < world_size:
         raise ConfigError(
             [
@@ -89,7 +90,7 @@ def shard(
         raise ConfigError(
             [
                 f"training.batch_size: is {batch_size}, but with {length} training samples on {world_size} "
-                f"ranks a micro-batch has {found.smallest(0)}, and needs {least}{_why(least)}; take fewer "
+                f"ranks a micro-batch has {plan.smallest(0)}, and needs {least}{_why(least)}; take fewer "
                 "ranks, another batch_size, or batch_size: 1"
             ]
         )
@@ -101,10 +102,10 @@ def _why(least: int) -> str:
 
 
 class Order(Protocol):
-    """In which an epoch takes the samples."""
+    """The order in which an epoch takes the samples."""
 
     def at(self, places: Sequence[int]) -> list[int]:
-        """The samples in many places."""
+        """The samples at these positions of the order."""
         ...
 
 
@@ -114,20 +115,20 @@ def order_of(length: int, seed: int, epoch: int, *, shuffle: bool) -> Permutatio
 
 
 def micro_batches(plan: ShardPlan, order: Order | range, rank: int, consumed: int) -> Iterator[list[int]]:
-    """A rank's micro-batches of the steps after `consumed`: every world_size-th sample of each step."""
-    many = max(1, AT_ONCE * plan.world_size // plan.global_batch)
-    for first in range(consumed, plan.steps, many):
-        steps = range(first, min(first + many, plan.steps))
+    """A rank's micro-batches from step `consumed` on: every world_size-th sample of each step."""
+    steps_at_once = max(1, AT_ONCE * plan.world_size // plan.global_batch)
+    for first in range(consumed, plan.steps, steps_at_once):
+        steps = range(first, min(first + steps_at_once, plan.steps))
         places = [place for step in steps for place in _share(plan, step, rank)]
         samples = places if isinstance(order, range) else order.at(places)
-        at = 0
+        begin = 0
         for step in steps:
             for size in plan.micros(step, rank):
-                yield samples[at : at + size]
-                at += size
+                yield samples[begin : begin + size]
+                begin += size
 
 
-@lru_cache  # all steps but an epoch's last have the same
+@lru_cache  # all but an epoch's last steps have the same sizes
 def _micros(samples: int, rank: int, world_size: int, batch_size: int) -> tuple[int, ...]:
     count = -(-samples // (world_size * batch_size))
     share = (samples - rank + world_size - 1) // world_size
@@ -135,6 +136,6 @@ def _micros(samples: int, rank: int, world_size: int, batch_size: int) -> tuple[
 
 
 def _share(plan: ShardPlan, step: int, rank: int) -> range:
-    """A rank's places in the epoch's order in a step."""
+    """The positions of a rank's samples of a step in the epoch's order."""
     first, last = plan.bounds(step)
     return range(first + rank, last, plan.world_size)

@@ -1,4 +1,4 @@
-"""What the beginning of a stream shows, looked at in the worker that reads it."""
+"""Records the first elements of a stream in the worker that reads it."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ class Beginning(NamedTuple):
     """The beginning of one worker's stream."""
 
     contents: list[Content]
-    """Contents of the stream's first elements, which every rank reads, or of the first shard's."""
+    """Contents of the first elements of the stream, or of shard 0 if the data set shards itself."""
     drew: list[str]
-    """Generators of the set's own that have moved."""
+    """The data set's private generators that were used."""
     pair: Pair | None
-    """For a look at the loss."""
+    """For checking the loss."""
 
 
 class Look:
-    """Sees the elements pass, until the first batch is there."""
+    """Records elements until the first batch is complete."""
 
     def __init__(self, dataset: Any):
         self._before = [(generator, generator.state()) for generator in own_generators(dataset)]
         self._contents: list[Content] = []
 
     def passing(self, elements: Iterator[Any]) -> Iterator[Any]:
-        """Pass elements on."""
+        """Yield the elements, recording the first ones."""
         for element in islice(elements, _ELEMENTS):
             self._contents.append(content(element))
             yield element
         yield from elements
 
     def read(self, first_shard: Callable[[], Iterable[Any]]) -> None:
-        """The first elements of a shard that each rank opens for this alone."""
+        """Record the first elements of a shard that each rank opens only for this."""
         try:
             self._contents = [content(each) for each in islice(iter(first_shard()), _ELEMENTS)]
-        except Exception:  # noqa: BLE001  # what is wrong with the set, its own shard shows as well
+        except Exception:  # noqa: BLE001  # this rank's own shard will show the same error
             self._contents = []
 
     def beginning(self, batch: list[Any], collate: Collate) -> Beginning:
-        """All that was seen, with the first batch."""
-        drew = [each.name for each, state in self._before if each.state() != state]
+        """Everything recorded, with a pair made from the first batch."""
+        drew = [generator.name for generator, state in self._before if generator.state() != state]
         samples = batch[: min(_ELEMENTS, len(batch) // 2)]
         pair = None
         if samples:
             try:
                 pair = Pair(collate(samples), collate([*samples, *samples]), len(samples))
-            except Exception:  # noqa: BLE001  # it makes none of so few
+            except Exception:  # noqa: BLE001  # the task cannot collate so few samples
                 pair = None
         return Beginning(self._contents, drew, pair)

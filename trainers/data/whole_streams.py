@@ -1,6 +1,6 @@
 """Validation and test sets that can only be iterated: read once, and held in memory from then on.
 
-Every sample is to count once, on any number of ranks, and a batch is to be the same each time.
+Only then does every sample count once on any number of ranks, and is each batch the same each time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 def held(splits: Splits, seed: int, context: RankContext) -> Splits:
-    """The same sets, those for validation and test with a length; each rank reads those that have none."""
+    """The same splits, with validation and test sets of known length; each rank reads the iterable ones."""
     whole = {}
     for name in ("validation", "test"):
         part = getattr(splits, name)
@@ -31,7 +31,7 @@ def held(splits: Splits, seed: int, context: RankContext) -> Splits:
 
 
 def _elements(stream: Any, seed: int) -> Iterator[Any]:
-    """Each drawn from a random stream of its own, as samples of other sets are."""
+    """Read the elements, each with its own random seed, as in map-style sets."""
     generators = drawn_from(stream)
     seeds = Stream(SAMPLE, seed, 0)
     if callable(getattr(stream, "set_epoch", None)):
