@@ -1,1 +1,1 @@
-"""What a training reports to people and files."""
+"""The reports of a training: log lines, metrics files, curves."""

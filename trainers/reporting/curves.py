@@ -1,4 +1,4 @@
-"""A picture of how a run went, from its metrics file."""
+"""Draws a run's curves from its metrics file."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from castoff.trainers.reporting.throughput import TIMED
 logger = logging.getLogger(__name__)
 
 _MARKS = 50
-"""More epochs than this would hide the curves behind their ends."""
+"""The most epochs whose ends are marked; more marks would hide the curves."""
 
 
 def draw_curves(folder: Path, lines: Mapping[str, float] | None = None) -> Path | None:
-    """Draw `curves.png` in a run's folder, from its metrics.jsonl; None where that cannot be.
+    """Draw `curves.png` in a run's folder, from its metrics.jsonl; returns None if that fails.
 
-    A picture is not worth a training: what is in its way goes to the log.
+    Failures are only logged, because a picture must not end a training.
     """
     picture = folder / "curves.png"
     try:
@@ -34,7 +34,7 @@ def draw_curves(folder: Path, lines: Mapping[str, float] | None = None) -> Path 
 
 
 def draw(metrics: Path, picture: Path, lines: Mapping[str, float] | None = None) -> None:
-    """The loss on the left; other metrics on the right, with `lines` to compare with.
+    """Draw the loss on the left and other metrics on the right; `lines`: values drawn for comparison.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
@@ -66,13 +66,13 @@ def draw(metrics: Path, picture: Path, lines: Mapping[str, float] | None = None)
 
 
 def series(records: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
-    """(steps, values) of a metric, where it was reported and is a number."""
+    """(steps, values) of a metric, without records that lack it."""
     points = [(record["step"], record[name]) for record in records if record.get(name) is not None]
     return [step for step, _ in points], [value for _, value in points]
 
 
 def others(records: list[dict[str, Any]]) -> list[str]:
-    """The metrics beside the loss: of validation, else of training, else the learning rate."""
+    """Names of metrics other than the loss: of validation, else of training, else the learning rate."""
     seen = {key for record in records for key in record}
     hidden = {"loss", "best_loss", "without_improvement", "lr", "grad_norm", *TIMED}
     for part in ("val/", "train/"):
@@ -83,7 +83,7 @@ def others(records: list[dict[str, Any]]) -> list[str]:
 
 
 def _plot(side: Any, records: list[dict[str, Any]], name: str) -> float:
-    """Draw a metric; its lowest value."""
+    """Draw a metric, and return its lowest value."""
     steps, values = series(records, name)
     if steps:
         side.plot(steps, values, label=name, marker="." if len(steps) < 50 else "")

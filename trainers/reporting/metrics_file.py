@@ -18,22 +18,22 @@ logger = logging.getLogger(__name__)
 
 
 class MetricsFile:
-    """`metrics.jsonl`: whole lines, kept up to the checkpoint that a run resumes from.
+    """`metrics.jsonl`: whole lines; a resumed run keeps those up to its checkpoint.
 
-    Where the disk is full a line waits for the next one, and a warning says so: no line is lost as
-    long as the process lives, and none stands there in half.
+    If the disk is full, a warning is logged and lines are kept in memory until the next write: no line is
+    lost while the process lives, and none is written in part.
     """
 
     def __init__(self, path: Path, *, keeps_nan: bool = False):
-        """`keeps_nan`: what JSON does not have (nan, inf) is written as Python has it, else as null."""
+        """`keeps_nan`: write NaN and infinities as Python's json does; else as null."""
         self.path = path
         self._keeps_nan = keeps_nan
         self._waiting: list[bytes] = []
         self._whole: int | None = None
-        """Bytes of the file that are whole lines; None before the first look."""
+        """Bytes of the file up to the end of its last whole line; None: not yet read."""
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Append a line."""
+        """Append a line with `values` and the time."""
         line = dict(values) if self._keeps_nan else {name: _finite(one) for name, one in values.items()}
         line["time"] = round(time.time(), 3)
         had_to_wait = bool(self._waiting)
@@ -45,10 +45,10 @@ class MetricsFile:
                 logger.warning("%s cannot be written (%s): its lines wait", self.path, error.strerror)
 
     def position(self) -> int:
-        """The file's length in bytes, once all lines are on the disk.
+        """The file's length in bytes, after all lines have been written to disk.
 
         Raises:
-            OSError: they cannot be written.
+            OSError: lines cannot be written.
         """
         self._append()
         if self._whole:
@@ -76,28 +76,28 @@ class MetricsFile:
             flush(self.path)
 
     def read(self) -> list[dict[str, Any]]:
-        """Every whole line."""
+        """Read every whole line."""
         if not self.path.exists():
             return []
-        found = []
+        records = []
         for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 record = json.loads(line)
             except ValueError:
                 continue  # cut off when its writer was killed
             if isinstance(record, dict):
-                found.append(record)
-        return found
+                records.append(record)
+        return records
 
     def _append(self) -> None:
-        """Write what waits, after the whole lines that are there."""
+        """Write the waiting lines after the file's last whole line."""
         if not self._waiting:
             return
         if self._whole is None:
             self._whole = _whole_lines(self.path)
         data = b"".join(self._waiting)
         with self.path.open("ab", buffering=0) as file:
-            if file.tell() > self._whole:  # half a line, for which there was no room
+            if file.tell() > self._whole:  # part of a line, from when the disk was full
                 file.truncate(self._whole)
             if file.write(data) < len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
@@ -106,7 +106,7 @@ class MetricsFile:
 
 
 def _whole_lines(path: Path, end: int | None = None) -> int:
-    """How many of the first `end` bytes are whole lines."""
+    """The end in bytes of the last whole line in the first `end` bytes."""
     return path.read_bytes()[:end].rfind(b"\n") + 1 if path.exists() else 0
 
 

@@ -1,7 +1,6 @@
-"""Whether ranks and devices are alike, and the size of gradients and weights in each part of the model.
+"""Metrics that compare ranks and devices, and norms of gradients and weights in each part of the model.
 
-All of this is computed only at log steps, and what the ranks report is sent along with the loss sums, in
-the same message.
+They are computed only at log steps, and ranks send them in the same message as the sums of the loss.
 """
 
 from __future__ import annotations
@@ -16,56 +15,58 @@ from castoff.trainers.configuration.config import Monitoring
 from castoff.trainers.distributed.devices import Use
 
 _EACH_UP_TO = 16
-"""Up to so many ranks are reported one by one."""
+"""The most ranks for which each rank's loss is reported."""
 
 
 def columns(values: Sequence[float], rank: int, world_size: int) -> list[float]:
-    """A place for each rank for each value, in which the others add 0: so one sum gathers them."""
-    found = [0.0] * (len(values) * world_size)
-    found[rank::world_size] = values
-    return found
+    """A column of `world_size` numbers for each value, 0 except at `rank`, so that a sum over ranks gathers
+    them.
+    """
+    column_values = [0.0] * (len(values) * world_size)
+    column_values[rank::world_size] = values
+    return column_values
 
 
 def gathered(summed: Sequence[float], world_size: int) -> list[list[float]]:
-    """Each value of all ranks, from the sums of their columns."""
+    """All ranks' numbers for each value, from the summed columns."""
     return [list(summed[at : at + world_size]) for at in range(0, len(summed), world_size)]
 
 
 def losses_of_ranks(losses: Sequence[float]) -> dict[str, float]:
-    """How far the ranks' mean losses lie apart; of one rank nothing, and NaN of one that had no item."""
-    known = [each for each in losses if not math.isnan(each)]
-    if len(losses) < 2 or not known:
+    """The spread of the ranks' mean losses; empty for one rank. A rank without items has the loss NaN."""
+    finite = [each for each in losses if not math.isnan(each)]
+    if len(losses) < 2 or not finite:
         return {}
-    found = {"ranks/loss_min": min(known), "ranks/loss_max": max(known)}
+    metrics = {"ranks/loss_min": min(finite), "ranks/loss_max": max(finite)}
     if len(losses) <= _EACH_UP_TO:
-        found |= {f"ranks/loss_{rank}": loss for rank, loss in enumerate(losses)}
-    return found
+        metrics |= {f"ranks/loss_{rank}": loss for rank, loss in enumerate(losses)}
+    return metrics
 
 
 def devices_of_ranks(uses: Sequence[Use]) -> dict[str, float]:
-    """The memory of the rank that has most, how even it is, and how busy devices are, as far as they tell."""
+    """The largest memory of a rank, its balance over ranks, and the devices' utilization, if known."""
     memory, allocated, reserved, utilization = (
         [each for each in column if not math.isnan(each)] for column in zip(*uses, strict=True)
     )
-    found = {"memory_gb": max(memory)}
+    metrics = {"memory_gb": max(memory)}
     if allocated:
-        found |= {"memory_allocated_gb": max(allocated), "memory_reserved_gb": max(reserved)}
+        metrics |= {"memory_allocated_gb": max(allocated), "memory_reserved_gb": max(reserved)}
     if len(memory) > 1 and max(memory):
-        found["memory_balance"] = min(memory) / max(memory)
+        metrics["memory_balance"] = min(memory) / max(memory)
     if utilization:
-        found["utilization"] = sum(utilization) / len(utilization)
-        found["utilization_min"] = min(utilization)
-    return found
+        metrics["utilization"] = sum(utilization) / len(utilization)
+        metrics["utilization_min"] = min(utilization)
+    return metrics
 
 
 class Norms:
-    """Norms of a model's gradients and weights by its parts, as far as they are asked for."""
+    """Norms of the gradients and weights of a model's parts, if `monitoring` asks for them."""
 
     def __init__(self, asked: Monitoring):
         self._asked = asked
 
     def of(self, model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-        """(name, norm on the device): gradients as the optimizer took them, weights after that."""
+        """(name, norm on the device): of gradients after clipping, and of weights after the step."""
         if not (self._asked.log_gradients or self._asked.log_weights):
             return
         with torch.no_grad():
@@ -78,12 +79,12 @@ class Norms:
 
 
 def parts_of(model: nn.Module) -> Mapping[str, list[Tensor]]:
-    """The parameters that are trained by the part of the model that they are in: `embedding`, `blocks.0`."""
-    found: dict[str, list[Tensor]] = {}
-    for name, each in model.named_parameters():
-        if each.requires_grad:
-            found.setdefault(_part(name), []).append(each)
-    return found
+    """The trained parameters by the part of the model that contains them: `embedding`, `blocks.0`."""
+    parts: dict[str, list[Tensor]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            parts.setdefault(_part(name), []).append(parameter)
+    return parts
 
 
 def _part(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The versions of the packages that a training has loaded, for the record of its run."""
+"""The versions of the packages that a training has imported, for its run's record."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import sys
 
 
 def packages() -> dict[str, str]:
-    """The version of Python, and of each loaded package that states one, by their import names.
+    """The versions of Python and of each imported package with a `__version__`, by import name.
 
-    What the modules themselves say: nothing is searched for on the disk, which thousands of jobs may share.
+    Only loaded modules are read: the file system, which thousands of jobs may share, is not searched.
     """
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name, module in sorted(sys.modules.items()):
-        # Not getattr: some modules compute an attribute, with a warning that it is going to be removed.
+        # Not getattr: some modules compute this attribute and warn that it is deprecated.
         version = vars(module).get("__version__") if hasattr(module, "__dict__") else None
         if "." not in name and name not in sys.stdlib_module_names and isinstance(version, str):
-            found[name] = str(version)  # torch's is a class of its own
-    return found
+            versions[name] = str(version)  # torch's version is a subclass of str
+    return versions

@@ -1,4 +1,4 @@
-"""Progress: a line in the log, and a bar on rank 0's terminal."""
+"""A training's progress: a line in the log, and a bar on rank 0's terminal."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 _REDRAW_EVERY = 0.1
-"""Seconds."""
+"""Seconds between two updates of the bar."""
 _NOTEWORTHY = 0.1
-"""Part of the step's time: the log reports what takes more."""
+"""The fraction of a step's time above which the log reports a delay."""
 
 
 class Progress:
-    """Counts steps, and knows what is left.
+    """Counts steps, and estimates the time left.
 
-    `total`: steps of the whole training, None where nobody knows; `epochs`: None where steps are
-    what ends it. `done` steps and `epoch` epochs were done before.
+    `total`: steps of the whole training, None if unknown; `epochs`: None if `num_steps` sets its length.
+    `done` steps and `epoch` epochs were completed before.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class Progress:
         self._epoch = epoch
         self._clock = clock
         self._first: tuple[int, float] | None = None
-        """When the first step was done that this process did: it took longest."""
+        """(step, time) at the end of this process's first step, which took longest and is not counted."""
         self._now = 0.0
         self._bar: Bar | None = None
         self._drawn = 0.0
         self._borrowed: list[logging.StreamHandler[Any]] = []
 
     def __enter__(self) -> Progress:
-        """Show the bar, where standard error is a terminal."""
+        """Show the bar if standard error is a terminal."""
         if self._context.is_main and sys.stderr is not None and sys.stderr.isatty():  # None: closed
             self._show()
         return self
@@ -60,7 +60,7 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is None:
             return
         self._bar.stop()
@@ -69,7 +69,7 @@ class Progress:
         self._bar, self._borrowed = None, []
 
     def step(self, done: int, epoch: int) -> None:
-        """So many steps and whole epochs are done."""
+        """Record the number of completed steps and epochs."""
         self._done, self._epoch = done, epoch
         self._now = self._clock()
         if self._first is None:
@@ -80,14 +80,14 @@ class Progress:
             self._bar.refresh()
 
     def left(self) -> float | None:
-        """Seconds, as fast as it went until now, with all that lay between; None: not known."""
+        """Seconds left, at the average speed so far, pauses included; None: unknown."""
         if self._total is None or self._first is None or self._done <= self._first[0]:
             return None
         per_step = (self._now - self._first[1]) / (self._done - self._first[0])
         return per_step * max(self._total - self._done, 0)
 
     def line(self, values: Mapping[str, float]) -> str:
-        """A line for the log: where training stands, the metrics named train/…, and the time left."""
+        """A line for the log: the step and epoch, the metrics named train/…, and the time left."""
         words = [f"{name} {value:.4g}" for name, value in _own(values).items()]
         speed = values.get("train/samples_per_second")
         if speed is not None:
@@ -112,7 +112,7 @@ class Progress:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-        # Drawn by hand: a thread that draws would be forked into the loaders' workers.
+        # No auto_refresh: its thread would run while loaders fork their workers.
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -127,12 +127,12 @@ class Progress:
         self._bar.start()
         for handler in (*logging.getLogger().handlers, *logging.getLogger("castoff.trainers").handlers):
             if isinstance(handler, logging.StreamHandler) and handler.stream is terminal:
-                handler.setStream(sys.stderr)  # rich's, which writes above the bar
+                handler.setStream(sys.stderr)  # replaced by rich, which writes above the bar
                 self._borrowed.append(handler)
 
 
 def duration_words(seconds: float) -> str:
-    """A time in one or two units: 45 s, 12 min, 3 h 20 min, 2 d 4 h."""
+    """A duration in one or two units: 45 s, 12 min, 3 h 20 min, 2 d 4 h."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -145,7 +145,7 @@ def duration_words(seconds: float) -> str:
 
 
 def _own(values: Mapping[str, float]) -> dict[str, float]:
-    """The task's metrics, and the learning rate."""
+    """The task's metrics and the learning rate, without times and memory."""
     named = {
         name.removeprefix("train/"): value for name, value in values.items() if name.startswith("train/")
     }
@@ -153,7 +153,7 @@ def _own(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _noteworthy(values: Mapping[str, float]) -> list[str]:
-    """The reasons why training waits."""
+    """Delays worth reporting: waiting for data, and a slow rank."""
     words = []
     waited = values.get("train/data_wait", 0.0)
     if waited > _NOTEWORTHY:

@@ -1,4 +1,4 @@
-"""A training's reports: sums and marks as they come, lines and curves when they are due."""
+"""A training's reports: collects sums and times in each step, and writes metrics when they are due."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from castoff.trainers.task.training_state import TrainingState
 
 
 class Reports:
-    """One rank's metrics of its training; rank 0 writes what all of them come to."""
+    """Collects one rank's metrics; rank 0 writes the metrics of all ranks."""
 
     def __init__(self, folder: Path, config: Config, context: RankContext):
         self.running = Running()
-        """Sums of the loss and its metrics: a checkpoint keeps them."""
+        """Sums of the loss and its metrics, which a checkpoint keeps."""
         self.logger = logging.getLogger(f"castoff.trainers.{config.name}")
         self._context = context
         self._throughput = Throughput(context, config.training.log_every)
@@ -45,14 +45,14 @@ class Reports:
         self._notes = without_effect(config, limits_memory=limiter(context.device) is not None)
         self._norms = Norms(config.monitoring)
         self._resolved: dict[str, Any] = dict(plain(config))
-        """The configuration and what it comes to; the sinks read it when they are opened."""
+        """The configuration and values resolved from it, which the sinks read when they are opened."""
         self._sinks: Sinks | None = None
         if context.is_main:
             self._sinks = Sinks(folder, config.logging, _name(config), self._resolved)
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """As long as training lasts. What is open stays so for the test, unless training ends in an error."""
+        """A context for the training; the sinks stay open for the test, unless training ends in an error."""
         try:
             yield
         except BaseException:
@@ -62,7 +62,7 @@ class Reports:
 
     @contextmanager
     def training(self, state: TrainingState, total: int | None, epochs: int | None) -> Iterator[None]:
-        """As long as training lasts: a bar on rank 0's terminal; `total`: of all steps, if that is known."""
+        """A context with a progress bar on rank 0's terminal; `total`: number of steps, None if unknown."""
         if self._sinks is not None:
             self._sinks.begin(state.step, total, device_name(self._context.device))
         with Progress(self._context, total=total, epochs=epochs, done=state.step, epoch=state.epoch) as bar:
@@ -73,7 +73,7 @@ class Reports:
                 self._progress = None
 
     def sizes(self, splits: Splits) -> None:
-        """Tell how many samples there are, and whether they are few to judge by."""
+        """Log the sizes of the data sets, and whether the validation set is small."""
         if self._context.is_main:
             self._tell_sizes(splits)
             few = len(splits.validation) if hasattr(splits.validation, "__len__") else _ENOUGH
@@ -87,7 +87,7 @@ class Reports:
         self.logger.info("Training set size: %s, validation: %s, test: %s", *sizes)
 
     def begin(self, resolved: Mapping[str, float], model: nn.Module, steps: int | None) -> None:
-        """Tell what is trained, and what the configuration comes to; `steps`: of an epoch, if known."""
+        """Log the model and the resolved settings; `steps`: steps of an epoch, None if unknown."""
         self._resolved |= resolved
         if self._context.is_main:
             if self._member is not None:
@@ -113,23 +113,23 @@ class Reports:
     # --- As it comes ------------------------------------------------------------------------------
 
     def begin_epoch(self, state: TrainingState) -> None:
-        """An epoch begins, or the rest of one is resumed."""
+        """Called when an epoch begins or is resumed."""
 
     def waits(self, groups: Iterable[Group]) -> Iterator[Group]:
-        """Pass groups on, and report the time to get each."""
+        """Yield the groups, and measure the time to get each."""
         return self._throughput.waits(groups)
 
     def add(self, loss: Loss, samples: int) -> None:
-        """Take in the loss of a micro-batch of so many samples."""
+        """Add the loss of a micro-batch of `samples` samples."""
         self.running.add(loss.total, samples if loss.count is None else loss.count, loss.metrics)
         self._samples += samples
 
     def reduction(self, total: Tensor) -> AbstractContextManager[None]:
-        """Around the backward pass in which gradients are reduced."""
+        """A context for the backward pass in which gradients are reduced."""
         return self._throughput.reduction(total)
 
     def step_done(self, state: TrainingState) -> float:
-        """One optimizer step is done: how many seconds it took, with the wait for its data."""
+        """Record an optimizer step; returns its seconds, including the wait for its data."""
         took = self._throughput.step(self._samples)
         self._samples = 0
         if self._progress is not None:
@@ -137,15 +137,15 @@ class Reports:
         return took
 
     def paused(self) -> AbstractContextManager[None]:
-        """Around what is not training: a validation, a checkpoint."""
+        """A context whose time is not training's: a validation, a checkpoint."""
         return self._throughput.paused()
 
     # --- When it is due ---------------------------------------------------------------------------
 
     def log(self, state: TrainingState, engine: Engine, rate: float, stall: float) -> None:
-        """Tell of the steps since the last time; all ranks must call it. Waits for the device."""
+        """Log the steps since the last call; all ranks must call it. Waits for the device."""
         self.running.keep("train/grad_norm", engine.norm)
-        if self._context.is_main:  # they are the same on all ranks
+        if self._context.is_main:  # norms are the same on all ranks
             for name, norm in self._norms.of(engine.bare):
                 self.running.keep(name, norm)
         values = report(self.running, self._throughput, self._context)
@@ -157,13 +157,13 @@ class Reports:
             self.logger.info("%s", self._progress.line(values))
 
     def end_epoch(self, state: TrainingState) -> dict[str, float]:
-        """The epoch's training means over all ranks; all of them must call it."""
+        """Write and return the epoch's training means over all ranks; all ranks must call it."""
         means = self.running.end_epoch(self._context)
         self._write(state, {f"train_epoch/{name}": value for name, value in means.items()})
         return means
 
     def validated(self, state: TrainingState, metrics: Metrics) -> None:
-        """Tell of a validation, of which `state` knows already."""
+        """Log a validation, after `state.validated()`."""
         more = {name: value for name, value in metrics.more.items() if "/" not in name}
         words = [f"{name}={value:.4g}" for name, value in {**metrics, **more}.items() if name != "loss"]
         if "loss" in metrics:
@@ -175,7 +175,7 @@ class Reports:
         self._write(state, written)
 
     def tested(self, state: TrainingState, metrics: Metrics) -> None:
-        """Tell of a test; nothing where there is no test set."""
+        """Log a test, if there is a test set."""
         if not metrics:
             return
         words = ", ".join(f"{name}={value:.4g}" for name, value in metrics.items())
@@ -186,16 +186,16 @@ class Reports:
     # --- Resuming ---------------------------------------------------------------------------------
 
     def position(self) -> int:
-        """How much is written; a checkpoint keeps it."""
+        """The length of metrics.jsonl in bytes, for a checkpoint."""
         return self._sinks.position() if self._sinks is not None else 0
 
     def go_back(self, position: int, step: int) -> None:
-        """Forget what was written after a checkpoint."""
+        """Discard the metrics written after a checkpoint, given its position and step."""
         if self._sinks is not None:
             self._sinks.go_back(position, step)
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Close the sinks."""
         if self._sinks is not None:
             self._sinks.close()
 
@@ -209,37 +209,37 @@ class Reports:
 
 
 _ENOUGH = 30
-"""Samples of a validation set from which on nothing is said of their number."""
+"""A validation set with fewer samples is reported as small."""
 
 
 def _parameters(model: nn.Module) -> str:
-    """How many there are, and how many of them are trained."""
+    """The numbers of parameters and of trained parameters."""
     every = sum(parameter.numel() for parameter in model.parameters())
     trained = sum(each.numel() for each in model.parameters() if each.requires_grad)
     return f"{every:,} parameters" + (f", {trained:,} of them trained" if trained < every else "")
 
 
 def _alone(name: str) -> str:
-    """A resolved number's name where one rank trains, for which nothing is scaled; empty: it says nothing."""
+    """A resolved value's name if a single rank trains; empty: the value is not shown."""
     if name in ("ddp/world_size", "ddp/lr_factor"):
         return ""
     return name.removeprefix("ddp/").removeprefix("scaled_").removeprefix("effective_")
 
 
 def _name(config: Config) -> str:
-    """What a service calls the training: each of a sweep otherwise."""
+    """The training's name for services, different for each training of a sweep."""
     return config.name if config.member is None else f"{config.name}_{config.member.number}"
 
 
 def _words(member: Member) -> str:
-    """Which of a sweep's trainings this is."""
+    """The number and values of this training of a sweep."""
     of = "" if member.of is None else f" of {member.of}, counting from 0"
     values = (f"{path}={in_a_line(value)}" for path, value in member.values.items())
     return f"Member {member.number}{of}: {', '.join(values)}"
 
 
 def _best(state: TrainingState) -> dict[str, float]:
-    """How the validation that was just done stands among those before it."""
+    """Metrics that compare the last validation with those before it."""
     losses = [each["loss"] for each in state.val_data if math.isfinite(each.get("loss", math.nan))]
     return {
         **({"val/best_loss": min(losses)} if losses else {}),

@@ -12,26 +12,25 @@ from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.distributed.process_group import RankContext
 
 _AT_MOST = 10_000
-"""Micro-batches whose numbers wait on the device: in a longer interval it is waited for once in so many."""
+"""The most micro-batches whose numbers are kept on the device before they are read."""
 _SMALL = 1024
-"""Bytes; a number that lies in a larger tensor would keep that alive."""
+"""Bytes; a number in a larger storage is copied, or it would keep the storage alive."""
 
 
 class Running:
     """Sums of the loss and its metrics over micro-batches, on this rank.
 
-    Nothing waits for the device before `report`, `end_epoch` and `state_dict`. The additions happen in
-    float64 and in the order of the micro-batches, so that a resumed run from a checkpoint gets
-    the same bits wherever that was made.
+    Only `report`, `end_epoch` and `state_dict` wait for the device. Sums are added in float64 and in the
+    order of the micro-batches, so that a resumed run gets the same bits wherever its checkpoint was made.
     """
 
     def __init__(self) -> None:
         self.names: list[str] | None = None
         """Names of the metrics; None before the first micro-batch."""
         self.interval: list[float] = []
-        """Since the last report: the count, the loss's sum, then the metrics'."""
+        """Sums since the last report: the count, the loss, then the metrics."""
         self.epoch: list[float] = []
-        """Sums since the epoch began, without the current interval."""
+        """The same sums since the epoch began, without the current interval."""
         self._waiting: list[list[Tensor | float]] = []
         self._latest: dict[str, Tensor | float] = {}
         self._brought = 0.0
@@ -42,10 +41,10 @@ class Running:
         count: int | Tensor,
         metrics: Mapping[str, Tensor | float] | None = None,
     ) -> None:
-        """Take in a micro-batch's sums: of the loss, of its items, and of the metrics over them.
+        """Add a micro-batch's sums of the loss and the metrics, and its number of items.
 
         Raises:
-            ConfigError: the task names other metrics than before.
+            ConfigError: the task returns other metrics than before.
         """
         metrics = metrics or {}
         if self.names is None:
@@ -62,11 +61,11 @@ class Running:
             self.settle()
 
     def keep(self, name: str, value: Tensor | float) -> None:
-        """A number that is the same on all ranks, as the gradient's norm; the latest is reported."""
+        """Keep a number that is equal on all ranks, such as the gradient's norm; the latest is reported."""
         self._latest[name] = _held(value)
 
     def settle(self) -> None:
-        """Read what waits on the device, in one transfer, and add it to the interval's sums."""
+        """Read the numbers kept on the device, in one transfer, and add them to the interval's sums."""
         *rows, kept = _numbers([*self._waiting, list(self._latest.values())])
         for values in rows:
             self.interval = _added(self.interval, values)
@@ -75,25 +74,25 @@ class Running:
 
     @property
     def items(self) -> float:
-        """How many of the interval's items this process has seen: not those that a checkpoint brought."""
+        """Number of the interval's items in this process, without those from a checkpoint."""
         return (self.interval[0] if self.interval else 0.0) - self._brought
 
     @property
     def loss(self) -> float:
-        """This rank's mean over the interval, once that has settled; NaN without items."""
+        """This rank's mean loss over the interval, after `settle()`; NaN without items."""
         return self.interval[1] / self.interval[0] if self.interval and self.interval[0] else float("nan")
 
     @property
     def kept(self) -> dict[str, float]:
-        """The latest of what is kept, once that has settled."""
+        """The latest numbers passed to `keep`, after `settle()`."""
         return {name: float(value) for name, value in self._latest.items()}
 
     def report(
         self, context: RankContext, beside: Sequence[float] = ()
     ) -> tuple[dict[str, float], list[float]]:
-        """The interval's means over all ranks; begins a new one.
+        """The interval's means over all ranks, and the sums of `beside`; begins a new interval.
 
-        `beside` is summed over ranks in the same message; all ranks give as many.
+        `beside` is summed over ranks in the same message; it has the same length on all ranks.
         """
         self.settle()
         total = self._over_ranks(self.interval, context, beside)
@@ -103,10 +102,12 @@ class Running:
         return self._means(total[:width]), total[width:]
 
     def end_epoch(self, context: RankContext) -> dict[str, float]:
-        """The epoch's means over all ranks; begins a new one. The interval continues."""
+        """The epoch's means over all ranks; begins a new epoch. The interval continues."""
         self.settle()
         means = self._means(self._over_ranks(_added(self.epoch, self.interval), context))
-        self.epoch = [-value for value in self.interval]  # what the next report adds is not its
+        self.epoch = [
+            -value for value in self.interval
+        ]  # the next report will add it, but it is not the new epoch's
         return means
 
     def state_dict(self) -> dict[str, Any]:
@@ -121,7 +122,7 @@ class Running:
         self._waiting.clear()
 
     def load_state_dicts(self, states: Sequence[Mapping[str, Any]], context: RankContext) -> None:
-        """Resume from the sums of another number of ranks: rank 0 takes all of them."""
+        """Resume from the sums of another number of ranks; rank 0 takes all of them."""
         mine: dict[str, Any] = {"names": states[0]["names"], "interval": [], "epoch": []}
         if context.is_main:
             for name in ("interval", "epoch"):
@@ -164,10 +165,10 @@ def _added(left: list[float], right: Sequence[float]) -> list[float]:
 
 
 def _numbers(rows: Sequence[Sequence[Tensor | float]]) -> list[list[float]]:
-    """Rows of numbers, with one transfer from the device for all of them."""
+    """The rows as floats, read from the device in one transfer."""
     tensors = [_scalar(value) for row in rows for value in row if isinstance(value, Tensor)]
-    known = iter(_read(tensors))
-    return [[next(known) if isinstance(value, Tensor) else value for value in row] for row in rows]
+    numbers = iter(_read(tensors))
+    return [[next(numbers) if isinstance(value, Tensor) else value for value in row] for row in rows]
 
 
 def _scalar(value: Tensor) -> Tensor:
@@ -177,5 +178,5 @@ def _scalar(value: Tensor) -> Tensor:
 def _read(tensors: list[Tensor]) -> list[float]:
     if len({each.device for each in tensors}) > 1:  # a metric that the task made on the CPU
         return [tensor.item() for tensor in tensors]
-    found: list[float] = torch.stack(tensors).tolist() if tensors else []
-    return found
+    numbers: list[float] = torch.stack(tensors).tolist() if tensors else []
+    return numbers

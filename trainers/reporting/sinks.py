@@ -64,7 +64,7 @@ METRICS = {
     "test/loss": "Loss of the test, with the best model.",
     "test/NAME": "Another metric of the test.",
 }
-"""What a line of metrics.jsonl may hold beside `step`, `epoch` and `time`, for the reference."""
+"""Metrics that a line of metrics.jsonl may have in addition to `step`, `epoch` and `time`."""
 
 FURTHER_NAMES = {
     "step": ("train/step",),
@@ -77,40 +77,41 @@ FURTHER_NAMES = {
     "val/best_loss": ("validation/best_loss", "checkpoint/best_loss"),
     "val/without_improvement": ("validation/steps_without_improvement",),
 }
-"""What Weights & Biases gets by other names, too: those of UniRef50 SEDD."""
+"""Second names of metrics for Weights & Biases: those of UniRef50 SEDD."""
 
 
 def with_further_names(values: Mapping[str, float]) -> dict[str, float]:
-    """Metrics by their own names and by the further ones."""
+    """The metrics by their names, and again by their second names."""
     further = {name: values[own] for own, names in FURTHER_NAMES.items() if own in values for name in names}
     return {**values, **further}
 
 
 class Sink(Protocol):
-    """One place beside metrics.jsonl."""
+    """A destination of metrics in addition to metrics.jsonl."""
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Take in the metrics of a step."""
+        """Write the metrics of a step."""
 
     def flush(self) -> None:
-        """See that they are on the disk."""
+        """Write all metrics to disk."""
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Finish writing."""
 
 
 class Sinks:
-    """All places that rank 0 writes metrics to.
+    """All destinations that rank 0 writes metrics to.
 
-    `metrics.jsonl` is the record, and exact over kills and resumes. What fails of the others (a
-    server, a disk) says so once in a warning and gets no more; training continues.
+    `metrics.jsonl` is the record, exact across kills and resumes. If another destination fails (a server, a
+    disk), a warning is logged, and it gets no more metrics; training continues.
     """
 
     def __init__(self, folder: Path, config: Logging, run_name: str, resolved: Mapping[str, Any]):
         self.metrics = MetricsFile(folder / "metrics.jsonl")
         of_attempt = os.environ.get("CASTOFF_METRICS_FILE")
         self._of_attempt = MetricsFile(Path(of_attempt), keeps_nan=True) if of_attempt else None
-        """What `castoff top` and `castoff report` read, where null means that there is no value."""
+        """The attempt's file for `castoff top` and `castoff report`, in which null means that a value is
+        missing."""
         self._folder = folder
         self._config = config
         self._run_name = run_name
@@ -118,10 +119,10 @@ class Sinks:
         self._others: dict[str, Sink] | None = None
 
     def go_back(self, position: int, step: int) -> None:
-        """Begin after `step`, with the first `position` bytes of metrics.jsonl; (0, 0) begins anew.
+        """Continue after `step`, with the first `position` bytes of metrics.jsonl; (0, 0) starts over.
 
-        TensorBoard hides what it has of later steps. Weights & Biases resumes the same run and
-        keeps what it has recorded: steps that are trained again are there twice, with the same values.
+        TensorBoard hides its points of later steps. Weights & Biases resumes the same run and keeps its
+        history: steps that are trained again appear twice, with the same values.
 
         Raises:
             ConfigError: Weights & Biases refuses its settings.
@@ -132,12 +133,12 @@ class Sinks:
         self._open(step)
 
     def begin(self, step: int, total: int | None, device: str) -> None:
-        """Tell castoff's run that training begins after `step`, and with which packages and device.
+        """Record in the castoff run that training begins after `step`, with its packages and device.
 
-        `total`: of all steps, None if not known; `device`: its name.
+        `total`: number of all steps, None if unknown; `device`: its name.
         """
         if self._of_attempt is not None:
-            # What was written in the configuration: not what follows from it, nor which of a sweep it is.
+            # The configuration's fields, without resolved values (with a slash) and the sweep's member.
             own = {name: one for name, one in self._resolved.items() if "/" not in name and name != "member"}
             parameters = json.loads(json.dumps(own, default=_word))
             line = {"step": step, "folder": str(self._folder.absolute()), "parameters": parameters}
@@ -145,7 +146,7 @@ class Sinks:
             self._of_attempt.write(line if total is None else {**line, "total_steps": total})
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """The metrics of a step, by name."""
+        """Write the metrics of a step, by name."""
         line = {"step": step, **values}
         self.metrics.write(line)
         if self._of_attempt is not None:
@@ -154,21 +155,21 @@ class Sinks:
             self._attempt(name, sink.write, step, values)
 
     def position(self) -> int:
-        """The length of metrics.jsonl in bytes, for the checkpoint: so much of it is on the disk.
+        """The length of metrics.jsonl on disk in bytes, for a checkpoint.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: metrics.jsonl cannot be written.
         """
         self.flush()
         return self.metrics.position()
 
     def flush(self) -> None:
-        """See that what was written would outlive this process."""
+        """Write all metrics to disk, so that they outlive this process."""
         for name, sink in list((self._others or {}).items()):
             self._attempt(name, sink.flush)
 
     def close(self) -> None:
-        """Finish all; Weights & Biases, when online, sends what is left."""
+        """Close all destinations; Weights & Biases, when online, uploads the rest."""
         for name, sink in list((self._others or {}).items()):
             self._attempt(name, sink.close)
         self._others = None
@@ -200,7 +201,7 @@ class Sinks:
             do(*arguments)
         except ConfigError:
             raise
-        except Exception as error:  # noqa: BLE001  # whatever a service does: metrics are not worth a run
+        except Exception as error:  # noqa: BLE001  # a service's failure must not end the run
             logger.warning("%s gets no more metrics, metrics.jsonl has them all: %s", name, error)
             (self._others or {}).pop(name, None)
 
@@ -213,12 +214,12 @@ class TensorBoard:
         self._writer: Any = writer(log_dir=str(folder / "tensorboard"), purge_step=step + 1)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """One point in each metric's curve."""
+        """Add a point to each metric's curve."""
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
 
     def flush(self) -> None:
-        """Wait for the thread that writes."""
+        """Wait for the writing thread."""
         self._writer.flush()
 
     def close(self) -> None:
@@ -227,16 +228,14 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """A run of wandb, the same one in each attempt; offline in the run's folder `wandb`.
+    """A wandb run, the same in each attempt; offline it is in the run's folder `wandb`.
 
-    Its curves are drawn over our `step`: wandb's own counts lines, and cannot go back.
+    Its curves are drawn over our `step`: wandb's step counts lines and cannot decrease.
     """
 
     def __init__(self, folder: Path, config: Wandb, run_name: str, resolved: Mapping[str, Any]):
         if config.mode == "offline":
-            os.environ.setdefault(
-                "WANDB_ERROR_REPORTING", "false"
-            )  # where there is no way out, none is tried
+            os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # compute nodes may have no network
         wandb: Any = importlib.import_module("wandb")
         try:
             self._run: Any = wandb.init(
@@ -248,7 +247,7 @@ class WeightsAndBiases:
                 name=config.name or run_name,
                 id=_kept_id(folder / "wandb-run-id"),
                 resume="allow" if config.mode == "online" else None,
-                reinit="finish_previous",  # of another training in this process
+                reinit="finish_previous",  # a previous training in this process
                 dir=str(folder),
                 config=json.loads(json.dumps(resolved, default=_word)),
                 settings=wandb.Settings(console="off", silent=True),
@@ -262,11 +261,11 @@ class WeightsAndBiases:
             logger.info("wandb writes to %s; `wandb sync` there uploads it", folder / "wandb")
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """One line of its history."""
+        """Add a line to the run's history."""
         self._run.log(with_further_names({"step": step, **values}))
 
     def flush(self) -> None:
-        """A process of its own writes, and outlives this one."""
+        """Do nothing: wandb's process writes, and outlives this one."""
 
     def close(self) -> None:
         """Write or send the rest."""
@@ -274,10 +273,10 @@ class WeightsAndBiases:
 
 
 def check_packages(config: Logging) -> None:
-    """See that this Python has what a configuration asks for.
+    """Check that the packages for `logging.tensorboard` and `logging.wandb` are installed.
 
     Raises:
-        ConfigError: it has not.
+        ConfigError: a package is missing.
     """
     asked = {"tensorboard": config.tensorboard, "wandb": config.wandb is not None}
     problems = [
@@ -291,13 +290,13 @@ def check_packages(config: Logging) -> None:
 
 
 def _installed(name: str) -> bool:
-    """Whether a package is there; a folder of that name, as wandb makes one, is none."""
+    """Whether a package is installed; a mere folder of that name, such as wandb's, does not count."""
     found = importlib.util.find_spec(name)
     return found is not None and found.origin is not None
 
 
 def _kept_id(path: Path) -> str:
-    """The identifier of the folder's wandb run, made the first time."""
+    """The id of the folder's wandb run, created at the first call."""
     if path.exists():
         kept = path.read_text(encoding="utf-8", errors="replace").strip()
         if kept.isascii() and kept.isalnum():

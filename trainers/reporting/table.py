@@ -1,4 +1,4 @@
-"""Metrics for people: names and numbers."""
+"""Metrics as an aligned table."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from collections.abc import Mapping
 
 
 def aligned(rows: Mapping[str, float]) -> str:
-    """Names and numbers, one below the other."""
+    """A line for each name and number, aligned."""
     width = max(map(len, rows), default=0)
     return "\n".join(f"{name:{width}}  {value:.4f}" for name, value in rows.items())

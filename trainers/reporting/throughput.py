@@ -1,7 +1,7 @@
-"""How fast training is and what limits it, from cheap marks that every rank takes.
+"""Measures training's speed and what limits it, from cheap timings on every rank.
 
-Clocks of the host alone are read in a step: nothing waits for the device. Over ranks all is summed
-in the message of the loss's sums, at log steps.
+A step reads only the host's clocks and does not wait for the device. At log steps the timings are summed over
+ranks in the same message as the sums of the loss.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ TIMED = (
     "slowest_rank",
     "slowest_rank_lag",
 )
-"""Metrics that no two runs have alike, however exactly they repeat each other."""
+"""Metrics that differ between two runs even if their training is identical."""
 
 _SAMPLES = 8
-"""Steps of an interval in which communication is timed."""
+"""Number of steps per interval in which communication is timed."""
 
 
 class Throughput:
-    """One rank's marks since the last report.
+    """One rank's timings since the last report.
 
     `log_every`: optimizer steps between two reports.
     """
@@ -58,7 +58,7 @@ class Throughput:
         self._begin()
 
     def waits(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """Pass batches on, and count the time to get each as data wait."""
+        """Yield the batches, and count the time to get each as data wait."""
         wanted = iter(batches)
         while True:
             self._step_began = began = self._clock()
@@ -71,10 +71,11 @@ class Throughput:
             yield batch
 
     def reduction(self, total: Tensor) -> AbstractContextManager[None]:
-        """For the backward from `total` that reduces gradients: times communication in some steps.
+        """A context for the backward pass from `total` that reduces gradients: in some steps it times
+        communication.
 
-        What is timed is communication that computing does not hide: from when this rank's own
-        backward is done until the gradients of all are there. Waiting for slower ranks is in it.
+        It times the communication that computing does not hide: from the end of this rank's backward pass
+        until all gradients are reduced. This includes waiting for slower ranks.
         """
         if self._steps % self._every or not self._context.distributed or not total.requires_grad:
             return nullcontext()
@@ -98,7 +99,7 @@ class Throughput:
             self._away += self._clock() - began
 
     def interval(self) -> tuple[list[float], float]:
-        """This rank's numbers, to be summed over ranks, and its seconds of computing; begins anew."""
+        """This rank's numbers to sum over ranks, and its seconds of computing; begins a new interval."""
         taken = max(self._clock() - self._began - self._away, 0.0)
         reduced = [_seconds(*marks) for marks in self._reductions]
         exposed = min(self._steps * sum(reduced) / len(reduced), taken) if reduced else 0.0
@@ -115,8 +116,8 @@ class Throughput:
     @contextmanager
     def _timed(self, total: Tensor) -> Iterator[None]:
         ready: list[float | torch.Event] = []
-        # Callbacks run in the order in which they came, when the graph is done; DDP's, which waits for the
-        # reduction, comes with the last gradient: after ours.
+        # Callbacks run after the backward pass in the order of registration. DDP registers its own, which
+        # waits for the reduction, with the last gradient: after ours.
         hook = total.register_hook(lambda _: after_backward(lambda: ready.append(self._mark())))
         try:
             yield
@@ -126,7 +127,7 @@ class Throughput:
             self._reductions.append((ready[0], self._mark()))
 
     def _mark(self) -> float | torch.Event:
-        """A point in time: on an accelerator in its stream, read at the next report."""
+        """The current time; on an accelerator an event in its stream, which is read at the next report."""
         if self._context.device.type in ("cpu", "mps"):
             return self._clock()
         event = torch.Event(self._context.device, enable_timing=True)
@@ -135,9 +136,9 @@ class Throughput:
 
 
 def report(running: Running, throughput: Throughput, context: RankContext) -> dict[str, float]:
-    """All metrics of the interval over all ranks, most of them named train/…; all ranks must call it.
+    """The interval's metrics over all ranks, most of them named train/…; all ranks must call it.
 
-    One small message carries them. Begins a new interval.
+    It sends one small message, and begins a new interval.
     """
     running.settle()
     summed, computing = throughput.interval()
@@ -145,16 +146,16 @@ def report(running: Running, throughput: Throughput, context: RankContext) -> di
     mine = columns([computing, running.loss, *use_of(context.device)], context.rank, size)
     means, everything = running.report(context, [running.items, *summed, *mine])
     at = len(everything) - len(mine)
-    own, losses, *uses = gathered(everything[at:], size)
-    found = metrics(everything[:at], own)
-    if found:
-        found |= devices_of_ranks([Use(*each) for each in zip(*uses, strict=True)])
-    named = {f"train/{name}": value for name, value in {**means, **found}.items()}
+    computing_of_ranks, losses, *uses = gathered(everything[at:], size)
+    measured = metrics(everything[:at], computing_of_ranks)
+    if measured:
+        measured |= devices_of_ranks([Use(*each) for each in zip(*uses, strict=True)])
+    named = {f"train/{name}": value for name, value in {**means, **measured}.items()}
     return named | running.kept | losses_of_ranks(losses)
 
 
 def metrics(summed: Sequence[float], own: Sequence[float]) -> dict[str, float]:
-    """What the intervals' numbers say: items of the loss and `interval`'s, summed over ranks.
+    """Metrics of an interval from `summed`: the loss's items and `interval()`'s numbers, summed over ranks.
 
     `own`: seconds of computing of each rank.
     """
@@ -163,21 +164,21 @@ def metrics(summed: Sequence[float], own: Sequence[float]) -> dict[str, float]:
     if not steps or not time_taken:
         return {}
     seconds = time_taken / world_size
-    found = {"samples_per_second": samples / seconds}
+    rates = {"samples_per_second": samples / seconds}
     if items != samples:
-        found["tokens_per_second"] = items / seconds
-    found |= {"step_time": time_taken / steps, "data_wait": data_wait / time_taken}
+        rates["tokens_per_second"] = items / seconds
+    rates |= {"step_time": time_taken / steps, "data_wait": data_wait / time_taken}
     if world_size > 1:
         slowest = max(own)
-        found["communication"] = exposed / time_taken
-        found["slowest_rank"] = list(own).index(slowest)
-        found["slowest_rank_lag"] = (slowest - median(own)) / seconds
-    return found
+        rates["communication"] = exposed / time_taken
+        rates["slowest_rank"] = list(own).index(slowest)
+        rates["slowest_rank_lag"] = (slowest - median(own)) / seconds
+    return rates
 
 
 def _seconds(ready: float | torch.Event, done: float | torch.Event) -> float:
     if isinstance(ready, torch.Event) and isinstance(done, torch.Event):
-        done.synchronize()  # long past: the sums were read before
+        done.synchronize()  # does not wait: the sums, which came later, have been read
         return ready.elapsed_time(done) / 1e3
     assert isinstance(ready, float)
     assert isinstance(done, float)

@@ -23,31 +23,31 @@ Sum: TypeAlias = "tuple[Tensor | float, Tensor | float | None]"
 
 @dataclass(frozen=True)
 class Loss:
-    """A batch's training loss, as a sum, so that batches of any size weigh what they should."""
+    """A batch's training loss, as a sum, so that batches of different sizes are weighted correctly."""
 
     total: Tensor
     """Sum over the batch's items; the trainer differentiates it."""
     count: int | Tensor | None = None
-    """Number of items in the sum, such as tokens. None: the batch's samples, of which every rank knows how
-    many the others have; any other count costs one small message a step."""
+    """Number of items in the sum, such as tokens. None: the batch's samples, whose number on other ranks
+    every rank knows; any other count costs one small message per step."""
     metrics: Mapping[str, Tensor | float] = field(default_factory=dict)
     """Sums of other quantities over the same items, for the log."""
 
 
 class Evaluated(NamedTuple):
-    """The result of a batch, if sums are not all of it."""
+    """The result of a batch: sums, and something kept for `measure`."""
 
     sums: Mapping[str, Sum]
-    """By the metric's name."""
+    """Sums by metric name."""
     kept: Any
-    """Small, and on the CPU: it is held until the set is over, then `measure` gets that of all batches."""
+    """Passed to `measure` for all batches after the last one. Keep it small and on the CPU."""
 
 
 class WholeSetEvaluator(Protocol):
     """Evaluates a whole set by itself, on rank 0 alone, while the other ranks wait."""
 
     def __call__(self, model: nn.Module, batches: Any) -> Mapping[str, float]:
-        """Metrics by name; `batches` are a DataLoader's, on the CPU."""
+        """Return metrics by name; `batches` iterates over batches on the CPU, as a DataLoader does."""
         ...
 
 
@@ -65,9 +65,9 @@ class Splits(NamedTuple):
 class Task(ABC):
     """What to train. Subclass it and write the first three methods.
 
-    Every rank calls every method, except `measure`, `after_evaluation` and `export`, and must do the same
-    there. Draw random numbers from the global generators of torch, numpy and Python, which the trainer seeds,
-    or from `state.generator`.
+    Every rank calls every method, except `measure`, `after_evaluation` and `export`, and each call must do
+    the same on all ranks. Draw random numbers from the global generators of torch, numpy and Python, which
+    the trainer seeds, or from `state.generator`.
     """
 
     state: TrainingState
@@ -83,7 +83,7 @@ class Task(ABC):
     sections."""
 
     volatile_arguments: Collection[str] = ()
-    """Arguments that do not change what is trained, such as where data lie or what is displayed. Names in
+    """Arguments that do not affect the training's result, such as paths of data or display settings. Names in
     `arguments`, or paths below it (`sampling.steps`). They may change when a run resumes, and differ between
     ranks."""
 
@@ -93,7 +93,7 @@ class Task(ABC):
 
     whole_set_evaluator: WholeSetEvaluator | None = None
     """Evaluates a whole set in place of `evaluate`: it is called with (model, batches) on rank 0 alone, while
-    the others wait, and returns numbers by name. What it keeps between validations belongs in
+    the others wait, and returns numbers by name. State that it keeps between validations belongs in
     `state_dict`."""
 
     @abstractmethod
@@ -127,7 +127,7 @@ class Task(ABC):
         """
 
     def parameters(self, model: nn.Module) -> Iterable[Tensor] | Iterable[dict[str, Any]]:
-        """What the optimizer gets: parameters, or groups with their own learning rates.
+        """The parameters for the optimizer, or groups of them with their own learning rates.
 
         Default: all that require a gradient.
         """
@@ -140,8 +140,8 @@ class Task(ABC):
     def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, Sum] | Evaluated:
         """Sums of each metric over a batch, `{name: (sum, count)}`; default: the loss and its metrics.
 
-        Return `Evaluated(sums, kept)` to pass something on to `measure`, on the CPU. Runs on the bare module
-        in eval mode, under `torch.no_grad()`.
+        Return `Evaluated(sums, kept)` to pass something to `measure`, on the CPU. Runs on the bare module in
+        eval mode, under `torch.no_grad()`.
         """
         loss = self.loss(model, batch)
         return {
@@ -174,26 +174,26 @@ class Task(ABC):
         """More numbers to log after a validation, such as statistics of generated samples.
 
         Runs on rank 0 alone, and must not wait for other ranks. A number is recorded as `val/NAME`; a name
-        with a slash, such as `generation/length`, is kept, and left out of the log. `model` is what was
-        validated: the averaged weights, if there are any.
+        with a slash, such as `generation/length`, is kept, and left out of the log. `model` is the validated
+        one, with the averaged weights, if there are any.
         """
         return {}
 
     def export(self, model: nn.Module, folder: Path, *, better: bool) -> None:
         """Write the model in another format, on rank 0 alone.
 
-        Called after each validation, and at the end of an epoch or of the training if that has none.
-        `folder` is the run's folder; `better`: this is the best model so far. `model` is what is validated,
-        in eval mode: the averaged weights, if there are any. `self.state` has the epochs that are done and
+        Called after each validation; without validations, at the end of each epoch and of the training.
+        `folder` is the run's folder; `better`: this is the best model so far. `model` is the validated one,
+        in eval mode, with the averaged weights, if there are any. `self.state` has the completed epochs and
         their metrics. A resumed run may call it again for the same step, so write the same files, each
         atomically. An OSError ends all ranks.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps of the task: tensors, numbers, strings and containers of them.
+        """The task's state for a checkpoint: tensors, numbers, strings and containers of them.
 
-        Where it differs between ranks, each rank's is kept, and only as many ranks can resume. It is taken
-        before the model is validated, so a validation should not change it.
+        If it differs between ranks, each rank's is kept, and only the same number of ranks can resume. It is
+        taken before the model is validated, so a validation should not change it.
         """
         return {}
 
@@ -202,9 +202,9 @@ class Task(ABC):
 
 
 def move(batch: Any, device: torch.device) -> Any:
-    """A batch on a device: tensors, what has a `to` of its own, and containers and dataclasses of these.
+    """Move a batch to a device: tensors, objects with a `to` method, and containers and dataclasses of these.
 
-    Each has the class that it had.
+    Classes of containers are kept.
     """
     if isinstance(batch, Tensor):
         return batch.to(device, non_blocking=True)
@@ -219,17 +219,17 @@ def move(batch: Any, device: torch.device) -> Any:
         return _mapping({key: move(item, device) for key, item in batch.items()}, batch)
     if is_dataclass(batch) and not isinstance(batch, type):
         moved = copy.copy(batch)
-        for each in fields(batch):
-            if hasattr(batch, each.name):
+        for attribute in fields(batch):
+            if hasattr(batch, attribute.name):
                 object.__setattr__(
-                    moved, each.name, move(getattr(batch, each.name), device)
+                    moved, attribute.name, move(getattr(batch, attribute.name), device)
                 )  # if frozen, too
         return moved
     return batch
 
 
 def _to(batch: Any, device: torch.device) -> Any:
-    """By its own method, which may not know `non_blocking`."""
+    """Move an object by its own `to` method, which may not accept `non_blocking`."""
     try:
         parameters = inspect.signature(batch.to).parameters.values()
     except (TypeError, ValueError):
@@ -240,7 +240,7 @@ def _to(batch: Any, device: torch.device) -> Any:
 
 
 def _mapping(moved: dict[Any, Any], batch: Mapping[Any, Any]) -> Any:
-    """What was moved, as the same kind of mapping, with all else that it has."""
+    """The moved items in a mapping of the same class, with the batch's other attributes."""
     if type(batch) is dict:
         return moved
     if not isinstance(batch, MutableMapping):

@@ -1,4 +1,4 @@
-"""The task of a configuration: named by it, or described by `model`, `data`, `criterion`."""
+"""The task of a configuration: named in `task`, or described by `model`, `data` and `criterion`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from castoff.trainers.task.splitting import split
 
 
 class Judging(NamedTuple):
-    """How a batch is judged."""
+    """How a batch is evaluated: `apply(model, batch)`, the criterion, and monitors."""
 
     criterion: Criterion
     apply: Callable[[nn.Module, Any], Any]
@@ -41,27 +41,27 @@ _TYPES = {
     "validation.validator": ("DefaultValidator", "Validator"),
     "testing.tester": ("DefaultTester", "Tester"),
 }
-"""Where a set's evaluator stands, and what QuantumGrav calls the one that all ranks share."""
+"""The field of each set's evaluator, and QuantumGrav's names of the default one."""
 
 _METHODS = {"validation.validator": "validate", "testing.tester": "test"}
-"""What is called of an evaluator of the user's own."""
+"""The method of a custom evaluator that is called."""
 
 
 class ConfiguredTask(Task):
     """A model, a data set and a criterion by their import paths.
 
     `criterion(outputs, batch)`, or `criterion(outputs, batch, trainer)`, gives the mean loss of a batch; the
-    number of its samples is `len(batch)` of the first tensor in it, or its `num_graphs`. Validation and test
-    have a criterion and monitors, or an evaluator, of their own, if the configuration says so.
+    number of its samples is `len(batch)` of the first tensor in it, or its `num_graphs`. The configuration
+    may give validation and test their own criterion and monitors, or a custom evaluator.
 
     Raises:
-        ConfigError: with everything that the configuration lacks.
+        ConfigError: fields are missing or wrong; the error lists all of them.
     """
 
     arguments = None
 
     trainer: Any = None
-    """What criteria that take it get; the trainer sets it."""
+    """The trainer, for criteria with a parameter for it; the trainer sets it."""
 
     def __init__(self, config: Config):
         self.config = config
@@ -85,7 +85,7 @@ class ConfiguredTask(Task):
             raise ConfigError([*missing, *dict.fromkeys(problems)])
 
     def missing(self) -> list[str]:
-        """What the configuration lacks, a line for each."""
+        """The fields that the configuration lacks, one message each."""
         model, missing = self.config.model, []
         if not model:
             missing.append("model: is missing; write type: !pyobject my_package.MyModel and its arguments")
@@ -103,7 +103,7 @@ class ConfiguredTask(Task):
         return [*missing, "or name a whole task: task: !pyobject my_package.MyTask"] if missing else []
 
     def wrong_dataset(self) -> list[str]:
-        """What is wrong with `data.dataset`."""
+        """Problems of `data.dataset`."""
         dataset = self.config.data.get("dataset")
         if _is_named(dataset):
             return []
@@ -114,16 +114,16 @@ class ConfiguredTask(Task):
         """The class or function that a field names; `kind`: model, criterion, apply_model or monitor.
 
         Raises:
-            ConfigError: it is none, or there is none of that name.
+            ConfigError: there is no such object, or it cannot be called.
         """
         return called(value, field, _EXAMPLES[kind])
 
     def apply(self, model: nn.Module, batch: Any) -> Any:
-        """The model's outputs for a batch, where there is no `apply_model`."""
+        """The model's outputs for a batch if there is no `apply_model`."""
         return model(batch)
 
     def _judging(self, within: str, evaluator: core.Evaluator) -> Judging:
-        """As an evaluator says; what it does not say is the training's."""
+        """The evaluation that an evaluator's fields describe; fields left out are the training's."""
         where = {
             name: name if getattr(evaluator, name) is None else f"{within}{name}"
             for name in ("criterion", "apply_model")
@@ -144,7 +144,7 @@ class ConfiguredTask(Task):
         return Judging(criterion, apply, monitors)
 
     def setup(self, context: RankContext) -> None:
-        """See that the device is the one that the evaluators were promised, now that it is known."""
+        """Check that the evaluators' `device` fields match the device, which is known by now."""
         problems = _wrong_devices(self.config, context.device.type)
         if problems:
             raise ConfigError(problems)
@@ -152,26 +152,26 @@ class ConfiguredTask(Task):
     # --- What is trained ---------------------------------------------------------------------------
 
     def build_model(self) -> nn.Module:
-        """`model.type` called with the other fields of `model`."""
+        """Call `model.type` with the other fields of `model`."""
         arguments = resolved(dict(self.config.model), "model")
         model: nn.Module = construct(arguments.pop("type"), arguments, "model", "model.type")
         return model
 
     def build_data(self) -> Splits:
-        """`data.dataset` called with the other fields of `data`, and split."""
+        """Call `data.dataset` with the other fields of `data`, and split the data set."""
         arguments = resolved(dict(self.config.data), "data")
         fractions = _shares(arguments.pop("split", [0.8, 0.1, 0.1]))
         dataset = construct(arguments.pop("dataset"), arguments, "data", "data.dataset")
         return Splits(*split(dataset, fractions, self.config.training.seed))
 
     def loss(self, model: nn.Module, batch: Any) -> Loss:
-        """The criterion's mean, weighted by the number of samples."""
+        """The criterion's mean times the number of samples."""
         judging, count = self._training, samples_in(batch)
         outputs = judging.apply(model, batch)
         return Loss(judging.criterion.mean(outputs, batch, self.trainer, training=True) * count, count)
 
     def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, Sum] | Evaluated:
-        """Judge a batch by the evaluator's criterion, and keep what its monitors need."""
+        """Evaluate a batch by the criterion, and keep outputs and targets if there are monitors."""
         judging, count = self._evaluating, samples_in(batch)
         outputs = judging.apply(model, batch)
         sums: dict[str, Sum] = {"loss": (judging.criterion.mean(outputs, batch, self.trainer) * count, count)}
@@ -180,11 +180,11 @@ class ConfiguredTask(Task):
         return Evaluated(sums, (to_keep(outputs), to_keep(targets_in(batch))))
 
     def measure(self, kept: Sequence[Any]) -> Mapping[str, float]:
-        """What the monitors give."""
+        """The monitors' metrics."""
         return self._evaluating.monitors.measure(kept)
 
     def test_task(self) -> Task:
-        """With the test set's evaluator."""
+        """A copy of this task with the test set's evaluator."""
         other = copy.copy(self)
         other._evaluating, other.whole_set_evaluator = self._testing, self._tester
         return other
@@ -192,11 +192,11 @@ class ConfiguredTask(Task):
     # --- State ---------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """What an evaluator of the user's own keeps of the validations so far."""
+        """The state of a custom validator."""
         return {} if self._validator is None else {"evaluator": self._validator.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up the same; nothing where the checkpoint was made without one."""
+        """Restore a custom validator's state, if the checkpoint has one."""
         if self._validator is not None and "evaluator" in state:
             self._validator.load_state_dict(state["evaluator"])
 
@@ -204,7 +204,7 @@ class ConfiguredTask(Task):
 def task_of(
     config: Config, given: Task | None = None, describe: Callable[[Config], Task] = ConfiguredTask
 ) -> Task:
-    """The task that is given; else the one that the configuration names; else what it describes.
+    """The given task, else the one that the configuration names, else the one that it describes.
 
     Raises:
         ConfigError: it is not a Task, or cannot be made.
@@ -233,17 +233,17 @@ def evaluators(config: Config) -> dict[str, core.Evaluator | None]:
 
 
 def judges_alone(config: Config) -> bool:
-    """Whether the validation set is judged by a class of the user's, on rank 0 alone."""
+    """Whether a custom class evaluates the validation set, on rank 0 alone."""
     return is_custom(config.validation.validator)
 
 
 def is_custom(evaluator: core.Evaluator | None) -> bool:
-    """Whether an evaluator is a class of the user's."""
+    """Whether an evaluator is a custom class."""
     return evaluator is not None and evaluator.type is not None and not isinstance(evaluator.type, str)
 
 
 def _custom(field: str, evaluator: core.Evaluator | None) -> CustomEvaluator | None:
-    """The evaluator that a class of the user's makes; None: nothing names one.
+    """The custom evaluator that a field names; None: it names none.
 
     Raises:
         ConfigError: it cannot be made.
@@ -264,16 +264,16 @@ _DEFAULT = core.Evaluator()
 
 
 def _shares(given: Any) -> list[float]:
-    """Of training, validation and test.
+    """The fractions of the training, validation and test set.
 
     Raises:
-        ConfigError: they are not three numbers.
+        ConfigError: `data.split` is not three numbers.
     """
-    numbers = given if isinstance(given, (list, tuple)) else []
-    if len(numbers) != 3 or any(type(number) not in (int, float) for number in numbers):
+    fractions = given if isinstance(given, (list, tuple)) else []
+    if len(fractions) != 3 or any(type(number) not in (int, float) for number in fractions):
         how = "three shares, of training, validation and test, as [0.8, 0.1, 0.1]"
         raise ConfigError([f"data.split: is {given!r}, but takes {how}"])
-    return list(numbers)
+    return list(fractions)
 
 
 def _is_named(value: Any) -> bool:
@@ -281,7 +281,7 @@ def _is_named(value: Any) -> bool:
 
 
 def _wrong_evaluators(config: Config) -> list[str]:
-    """What is wrong with the evaluators' names, and with their devices where these are known yet."""
+    """Problems of the evaluators' fields, and of their devices if `training.device` is not `auto`."""
     problems = []
     for field, given in evaluators(config).items():
         if given is None or is_custom(given):
@@ -313,20 +313,20 @@ def _wrong_devices(config: Config, device: str) -> list[str]:
 
 
 def samples_in(batch: Any) -> int:
-    """How many samples a batch holds: its `num_graphs`, else the length of the first tensor that has one.
+    """The number of samples in a batch: its `num_graphs`, else the length of its first tensor.
 
     Raises:
         ConfigError: there is no such tensor.
     """
-    found = _samples(batch)
-    if found is None:
+    count = _samples(batch)
+    if count is None:
         raise ConfigError(
             [
                 f"criterion: the number of samples is unknown of a batch that is {in_words(batch)}, "
                 "with no tensor and no num_graphs; write a Task, whose loss says it"
             ]
         )
-    return found
+    return count
 
 
 def _samples(part: Any) -> int | None:

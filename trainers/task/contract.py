@@ -29,9 +29,9 @@ _WRITE_SPLITS = (
 def construct(
     make: Any, arguments: Mapping[str, Any], field: str, own: str | None = None, before: Sequence[Any] = ()
 ) -> Any:
-    """What a class or function that `own` names makes of the arguments that stand in `field`.
+    """Call the class or function in field `own` with the arguments in `field`.
 
-    `before`: those that have no names.
+    `before`: positional arguments.
 
     Raises:
         ConfigError: it takes no such arguments, lacks some, or is an abstract class.
@@ -47,17 +47,17 @@ def construct(
         return make(*before, **arguments)
     except TypeError as error:
         if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-            raise  # inside it: no matter of its arguments' names
+            raise  # raised inside it: the arguments' names are right
         raise ConfigError([f"{field}: {error}"]) from error
 
 
 def declared_generators(owner: Any, field: str) -> frozenset[str]:
-    """The global generators of which a task or a data set says, in `rng_sources`, that it may draw from them.
+    """The global random generators that a task or data set may draw from, as in its `rng_sources`.
 
-    All, where it says nothing.
+    Without `rng_sources`, all of them.
 
     Raises:
-        ConfigError: there are no such ones.
+        ConfigError: `rng_sources` has an unknown name.
     """
     declared = getattr(owner, "rng_sources", None)
     if declared is None:
@@ -74,10 +74,10 @@ def declared_generators(owner: Any, field: str) -> frozenset[str]:
 
 
 def declared_arguments(task: Task | None, attribute: str) -> set[str]:
-    """The paths of fields that a task names in `volatile_arguments` or `changeable_arguments`.
+    """The paths of the fields that a task names in `volatile_arguments` or `changeable_arguments`.
 
     Raises:
-        ConfigError: it names something else.
+        ConfigError: the attribute is not a collection of names.
     """
     declared = getattr(task, attribute, ())
     several = isinstance(declared, Collection) and not isinstance(declared, str)
@@ -94,11 +94,10 @@ def declared_arguments(task: Task | None, attribute: str) -> set[str]:
 
 @contextmanager
 def drawn_as_declared(task: Task) -> Iterator[None]:
-    """A context for a training step: it checks that the step draws only from the generators in
-    `rng_sources`.
+    """Check that the training step in this context draws only from the generators in `rng_sources`.
 
     Raises:
-        ConfigError: it does; a resumed run would draw otherwise than one that was not interrupted.
+        ConfigError: it draws from others, so that a resumed run would differ from an uninterrupted one.
     """
     others = GENERATORS.difference(task.rng_sources)
     before = rng_state(others)
@@ -115,9 +114,9 @@ def drawn_as_declared(task: Task) -> Iterator[None]:
 
 
 def wrong_arguments(make: Any, arguments: Mapping[str, Any], field: str, given: int = 0) -> list[str]:
-    """What is wrong with the names of arguments that stand in `field`, beside the first `given`.
+    """Problems with the names of the arguments in `field`, after the first `given` positional ones.
 
-    Nothing where that cannot be known.
+    None are found if the signature is unknown.
     """
     try:
         parameters = inspect.signature(make).parameters
@@ -142,7 +141,7 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 
 def validate_task(task: Any) -> Task:
-    """The task, if it is one."""
+    """Check that an object is a Task, and return it."""
     if isinstance(task, Task):
         return task
     if isinstance(task, type):
@@ -152,7 +151,7 @@ def validate_task(task: Any) -> Task:
 
 
 def validate_model(task: Task, model: Any) -> nn.Module:
-    """What `build_model` gave, if it is a model that nothing is wrapped around."""
+    """Check that `build_model` returned an unwrapped model, and return it."""
     if isinstance(model, (DistributedDataParallel, DataParallel)):
         raise _wrong(task, "build_model", model, "give the model itself, which the trainer wraps")
     if isinstance(model, nn.Module):
@@ -163,7 +162,7 @@ def validate_model(task: Task, model: Any) -> nn.Module:
 
 
 def _looked_through(task: Task, model: nn.Module) -> nn.Module:
-    """The model, if all of it has a shape, and no embedding a gradient that is a sparse tensor."""
+    """Check that all tensors of the model have a shape and no embedding has sparse gradients."""
     for name, weight in [*model.named_parameters(), *model.named_buffers()]:
         if is_lazy(weight):
             write = "call the model once on an example before you return it"
@@ -177,7 +176,7 @@ def _looked_through(task: Task, model: nn.Module) -> nn.Module:
 
 
 def validate_data(task: Task, splits: Any) -> Splits:
-    """What `build_data` gave, if these are three data sets."""
+    """Check that `build_data` returned three data sets, and return them."""
     if not isinstance(splits, Splits):
         raise _wrong(task, "build_data", splits, _WRITE_SPLITS)
     for name, part in splits._asdict().items():
@@ -193,7 +192,7 @@ def validate_data(task: Task, splits: Any) -> Splits:
 
 
 def validate_loss(task: Task, loss: Any) -> Loss:
-    """What `loss` gave, if it is a Loss at all: cheap enough for every step."""
+    """Check that `loss` returned a Loss, and return it; cheap enough for every step."""
     if isinstance(loss, Loss):
         return loss
     if loss is None:
@@ -202,9 +201,9 @@ def validate_loss(task: Task, loss: Any) -> Loss:
 
 
 def validate_first_loss(task: Task, loss: Any) -> Loss:
-    """The first thing that `loss` gave, if it can be trained with; may wait for the device."""
-    given = validate_loss(task, loss)
-    total = given.total
+    """Check the first Loss in detail, and return it; may wait for the device."""
+    checked = validate_loss(task, loss)
+    total = checked.total
     if not isinstance(total, Tensor):
         raise _wrong(task, "loss", total, _WRITE_LOSS, "total")
     if total.dim():
@@ -219,19 +218,19 @@ def validate_first_loss(task: Task, loss: Any) -> Loss:
             "make it of the model's outputs, without no_grad, detach() or item()",
             "total",
         )
-    _count(task, "loss", given.count, "count")
-    if not isinstance(given.metrics, Mapping):
-        raise _wrong(task, "loss", given.metrics, 'give sums by name, {"accuracy": right.sum()}', "metrics")
-    for name, value in given.metrics.items():
+    _count(task, "loss", checked.count, "count")
+    if not isinstance(checked.metrics, Mapping):
+        raise _wrong(task, "loss", checked.metrics, 'give sums by name, {"accuracy": right.sum()}', "metrics")
+    for name, value in checked.metrics.items():
         if name == "loss":
             raise _wrong(task, "loss", value, "name it otherwise: this is the total", "metrics['loss']")
         if not _is_number(value):
             raise _wrong(task, "loss", value, "give a sum: one number", f"metrics[{name!r}]")
-    return given
+    return checked
 
 
 def validate_first_sums(task: Task, sums: Any) -> Mapping[str, Sum]:
-    """The first sums that `evaluate` gave, if they are some; may wait for the device."""
+    """Check the first sums that `evaluate` returned, and return them; may wait for the device."""
     write = 'give {"loss": (sum, count)}, a pair for each metric'
     if not isinstance(sums, Mapping):
         raise _wrong(task, "evaluate", sums, write)
@@ -247,7 +246,7 @@ def validate_first_sums(task: Task, sums: Any) -> Mapping[str, Sum]:
 
 
 def metrics(task: Task, method: str, given: Any) -> dict[str, float]:
-    """What `finish` or `after_evaluation` gave, as numbers by name."""
+    """Check that `finish` or `after_evaluation` returned numbers by name, and return them as floats."""
     if not isinstance(given, Mapping):
         raise _wrong(task, method, given, 'give numbers by name, {"perplexity": 3.2}')
     for name, value in given.items():
@@ -259,7 +258,7 @@ def metrics(task: Task, method: str, given: Any) -> dict[str, float]:
 
 
 def state(task: Task, given: Any) -> dict[str, Any]:
-    """What `state_dict` gave, if `torch.load(weights_only=True)` would read it again."""
+    """Check that `torch.load(weights_only=True)` could read what `state_dict` returned, and return that."""
     if type(given) not in (dict, OrderedDict):
         raise _wrong(task, "state_dict", given, "give a dict")
     wrong = _unreadable(given, "")
@@ -275,7 +274,7 @@ _KEPT |= {torch.Size, torch.dtype, torch.device}
 
 
 def _unreadable(value: Any, where: str) -> tuple[str, Any] | None:
-    """The first part that a checkpoint could not keep, and where it is; exact types, as torch has it."""
+    """The first part that a checkpoint cannot keep, as (place, value); like torch, without subclasses."""
     if type(value) in (dict, OrderedDict):
         items = [(f"{where}[{key!r}]", part) for key, part in value.items()]
         items += [(f"{where}'s key", key) for key in value]
@@ -313,7 +312,7 @@ def _reported(task: Task, method: str, given: str, write: str, part: str | None 
 
 
 def in_words(value: Any) -> str:
-    """A value, or what kind of one it is, for a message."""
+    """A value, or its type, in words for a message."""
     if value is None:
         return "None"
     if isinstance(value, type):

@@ -18,11 +18,11 @@ _WRITE = "write criterion(outputs, batch), or criterion(outputs, batch, trainer)
 class Criterion:
     """A function of (outputs, batch), or of (outputs, batch, trainer).
 
-    A function that can do without the trainer gets it only in training, and only if its third parameter is
-    called `trainer`, or is the `*args` after two others.
+    A function that can be called without the trainer gets it only in training, and only if its third
+    parameter is called `trainer` or is `*args`.
 
     Raises:
-        ConfigError: it can be called with neither.
+        ConfigError: it can be called with neither two nor three arguments.
     """
 
     def __init__(self, function: Any, field: str):
@@ -37,7 +37,7 @@ class Criterion:
         """The mean over the samples of a batch, as a tensor without dimensions.
 
         Raises:
-            ConfigError: it gives something else than one number.
+            ConfigError: the function does not return one number.
         """
         needed = not self._with_two
         more = (trainer,) if needed or (training and self._with_three) else ()
@@ -48,7 +48,7 @@ class Criterion:
 
 
 def _callable_with(function: Any, field: str) -> tuple[bool, bool]:
-    """Whether it takes (outputs, batch), and whether it wants the trainer as well."""
+    """Whether a function takes (outputs, batch), and whether it also takes the trainer."""
     try:
         signature = inspect.signature(function.forward if isinstance(function, nn.Module) else function)
     except (TypeError, ValueError):  # the parameters of a function in C are unknown
@@ -63,7 +63,7 @@ def _callable_with(function: Any, field: str) -> tuple[bool, bool]:
 
 
 def _binds(signature: inspect.Signature, count: int) -> TypeError | None:
-    """Why it cannot be called with so many arguments; None: it can."""
+    """Why a function cannot be called with `count` arguments; None: it can."""
     try:
         signature.bind(*range(count))
     except TypeError as error:
@@ -72,6 +72,7 @@ def _binds(signature: inspect.Signature, count: int) -> TypeError | None:
 
 
 def _wants_trainer(signature: inspect.Signature) -> bool:
-    """A wrapper's (*args, **kwargs) says nothing, and another default is not the trainer's."""
+    """Whether the third parameter is the trainer's: named `trainer`, or `*args` after two others."""
+    # Not a wrapper's (*args, **kwargs), nor another parameter with a default.
     third = [*signature.parameters.values()][2:3]
     return any(each.name == "trainer" or each.kind is inspect.Parameter.VAR_POSITIONAL for each in third)

@@ -19,16 +19,16 @@ _KEEP = (
     '{"loss": 0.5}'
 )
 _STATE = ("state_dict", "to_state_dict")
-"""Torch's name for it, then QuantumGrav's."""
+"""Names of the method that returns an evaluator's state: torch's, then QuantumGrav's."""
 
 
 class CustomEvaluator:
     """An object with `validate(model, data_loader)` or `test(model, data_loader)`, and perhaps `report`.
 
-    Its metrics are the last row of its `data`, where it keeps one, else what that method returns.
+    Its metrics are the last row of its `data`, if it has any, else the method's result.
 
     Raises:
-        ConfigError: it cannot be made, or lacks the method.
+        ConfigError: the object cannot be made, or lacks the method.
     """
 
     def __init__(self, evaluator: core.Evaluator, field: str, method: str):
@@ -45,7 +45,7 @@ class CustomEvaluator:
             raise ConfigError([f"{field}.type: {kind} has no {method}(model, data_loader); write it"])
 
     def __call__(self, model: nn.Module, batches: Any) -> dict[str, float]:
-        """Judge the model, have it reported, and return the metrics.
+        """Evaluate the model, call the evaluator's `report`, and return the metrics.
 
         Raises:
             ConfigError: there are none.
@@ -66,13 +66,14 @@ class CustomEvaluator:
         return metrics
 
     def state_dict(self) -> Any:
-        """What a checkpoint keeps: its state, where it has a method for that, else its `data`.
+        """The evaluator's state for a checkpoint: from its `state_dict` method, else its `data`.
 
         Raises:
-            ConfigError: something in it cannot be kept.
+            ConfigError: a checkpoint cannot keep something in it.
         """
-        own = next((each for name in _STATE if callable(each := getattr(self.evaluator, name, None))), None)
-        state = own() if own is not None else {"data": getattr(self.evaluator, "data", None)}
+        methods = (getattr(self.evaluator, name, None) for name in _STATE)
+        method = next(filter(callable, methods), None)
+        state = method() if method is not None else {"data": getattr(self.evaluator, "data", None)}
         try:
             return portable(state)
         except NotPortable as error:
@@ -86,17 +87,17 @@ class CustomEvaluator:
             ) from error
 
     def load_state_dict(self, state: Any) -> None:
-        """Take up what a checkpoint has kept."""
+        """Restore the evaluator's state from a checkpoint."""
         state = restored(state)
-        own = getattr(self.evaluator, "load_state_dict", None)
-        if callable(own):
-            own(state)
+        method = getattr(self.evaluator, "load_state_dict", None)
+        if callable(method):
+            method(state)
         elif state["data"] is not None:
             self.evaluator.data = state["data"]
 
 
 def _latest(history: Any) -> dict[str, float]:
-    """The metrics of the last evaluation in what an evaluator keeps."""
+    """The metrics of the last evaluation in an evaluator's `data`."""
     if is_table(history):
         return _numbers({name: history[name].iloc[-1] for name in history.columns})
     if isinstance(history, Mapping):
@@ -109,21 +110,23 @@ def _last(values: Any) -> Any:
 
 
 def _numbers(given: Any) -> dict[str, float]:
-    """Numbers by name, NAME/0, NAME/1 … of several; a single number is the loss. What is none is left out."""
+    """The numbers in a result by name, NAME/0, NAME/1 … for lists; a single number is the loss. Others are
+    dropped.
+    """
     if is_table(given):
         return _latest(given) if len(given) else {}
-    if isinstance(given, tuple) and len(given) == 2:  # as QuantumGrav's DefaultEvaluator keeps them
+    if isinstance(given, tuple) and len(given) == 2:  # as in QuantumGrav's DefaultEvaluator
         given = dict(zip(("loss", "loss_std"), given, strict=True))
     if not isinstance(given, Mapping):
         given = {"loss": given} if _is_number(given) else {}
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name, value in given.items():
-        found |= {at: float(each) for at, each in _parts(str(name), value) if _is_number(each)}
-    return found
+        numbers |= {at: float(each) for at, each in _parts(str(name), value) if _is_number(each)}
+    return numbers
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if hasattr(value, "tolist"):  # torch's and numpy's
+    if hasattr(value, "tolist"):  # a torch or numpy array
         value = value.item() if math.prod(value.shape) == 1 else value.tolist()
     if isinstance(value, (list, tuple)):
         for number, each in enumerate(value):

@@ -1,4 +1,4 @@
-"""Random generators that a data set keeps for itself, which a resume does not seed again."""
+"""Private random generators of a data set, which are not seeded again when a run resumes."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ logger = logging.getLogger(__name__)
 
 _DEEPEST = 4
 _MOST = 500
-"""Levels and objects that are looked through."""
+"""The most levels and objects that are searched."""
 
 
 class Generator(NamedTuple):
-    """One of them."""
+    """A private random generator of a data set."""
 
     name: str
-    """The attributes that lead to it."""
+    """The attributes that lead to the generator, such as `MyData.rng`."""
     read: Callable[[], Any]
     write: Callable[[Any], object]
 
     def state(self) -> bytes:
-        """Where it stands."""
+        """The generator's pickled state."""
         return pickle.dumps(self.read())
 
     def put_back(self, state: bytes) -> None:
-        """Have it stand there again."""
+        """Restore the generator's state."""
         self.write(pickle.loads(state))
 
 
 @contextmanager
 def drawing(dataset: Any) -> Iterator[list[str]]:
-    """The names of those that were drawn from meanwhile, once it is over; all stand as before then."""
+    """Restore a data set's generators after this context; the list then has the names of those drawn from."""
     before = [(generator, generator.state()) for generator in own_generators(dataset)]
     drew: list[str] = []
     try:
@@ -51,7 +51,7 @@ def drawing(dataset: Any) -> Iterator[list[str]]:
 
 
 def warn_of_own_generators(name: str, drew: Collection[str]) -> None:
-    """Say that a resumed run will have other samples than one that was not interrupted, if it will."""
+    """Warn that a resumed run will draw other samples than an uninterrupted one, if `drew` has names."""
     if drew:
         logger.warning(
             "build_data's %s draws from %s, a generator of its own, so a resumed run gets other samples than "
@@ -64,7 +64,7 @@ def warn_of_own_generators(name: str, drew: Collection[str]) -> None:
 
 
 def own_generators(dataset: Any) -> list[Generator]:
-    """Generators in a data set's attributes, and in the objects that these hold."""
+    """The generators in a data set's attributes, and in objects within these."""
     return list(_found(dataset, type(dataset).__name__, 0, set()))
 
 
@@ -72,9 +72,9 @@ def _found(value: Any, name: str, depth: int, seen: set[int]) -> Iterator[Genera
     if id(value) in seen or depth > _DEEPEST or len(seen) > _MOST or isinstance(value, torch.Tensor | type):
         return
     seen.add(id(value))
-    known = known_generator(value, name)
-    if known is not None:
-        yield known
+    generator = known_generator(value, name)
+    if generator is not None:
+        yield generator
     elif isinstance(value, list | tuple):
         if len(value) <= _MOST and any(hasattr(each, "__dict__") for each in value[:1]):
             for number, each in enumerate(value):
@@ -89,7 +89,7 @@ def _found(value: Any, name: str, depth: int, seen: set[int]) -> Iterator[Genera
 
 
 def known_generator(value: Any, name: str) -> Generator | None:
-    """A value as a generator of this name, if it is one."""
+    """The value as a Generator of this name; None: it is not a random generator."""
     numpy = sys.modules.get("numpy")
     if isinstance(value, torch.Generator):
         return Generator(name, lambda: value.get_state().numpy(), lambda state: _set(value, state))

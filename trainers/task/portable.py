@@ -1,4 +1,4 @@
-"""Values that a checkpoint cannot keep directly, in plain containers: pandas tables, numpy arrays."""
+"""Converts values that a checkpoint cannot keep, pandas tables and numpy arrays, to plain containers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 _KIND = "castoff.kind"
-"""The key of a mapping that stands for something else."""
+"""The key that marks a mapping as a converted value."""
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), Tensor)
 
 
 class NotPortable(ValueError):
-    """A part that cannot be kept, and where it is."""
+    """A part cannot be kept in a checkpoint; `where` is its place."""
 
     def __init__(self, where: str, value: Any):
         super().__init__(where, value)
@@ -26,10 +26,10 @@ class NotPortable(ValueError):
 
 
 def portable(value: Any, where: str = "") -> Any:
-    """The value in tensors, numbers, text and plain containers.
+    """Convert a value to tensors, numbers, text and plain containers.
 
     Raises:
-        NotPortable: something in it is none of these, nor a table or an array.
+        NotPortable: a part is none of these, nor a table or an array.
     """
     if type(value) in _PLAIN:
         return value.detach().cpu().clone() if isinstance(value, Tensor) else value
@@ -47,7 +47,7 @@ def portable(value: Any, where: str = "") -> Any:
 
 
 def restored(value: Any) -> Any:
-    """What `portable` was given."""
+    """Convert the result of `portable` back."""
     if isinstance(value, Mapping):
         kind = value.get(_KIND)
         if kind is None:
@@ -62,7 +62,7 @@ def restored(value: Any) -> Any:
 
 
 def is_table(value: Any) -> bool:
-    """Whether it is a pandas DataFrame; where nobody has imported pandas, nothing is."""
+    """Whether a value is a pandas DataFrame; pandas is not imported for this."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(value, pandas.DataFrame)
 
@@ -76,7 +76,7 @@ def _key(key: Any, where: str) -> Any:
 def _array(value: Any, where: str, given: Any) -> Tensor:
     try:
         return torch.from_numpy(numpy.ascontiguousarray(value).reshape(value.shape).copy())
-    except TypeError as error:  # of text, or of objects
+    except TypeError as error:  # an array of text or objects
         raise NotPortable(where, given) from error
 
 

@@ -16,7 +16,7 @@ from castoff.trainers.distributed.private_torch import tree_map_only
 from castoff.trainers.task.contract import construct, in_words
 
 Find: TypeAlias = Callable[[Any, str, str], Any]
-"""(value, field, kind) to the class or function that a field names."""
+"""Returns the class or function that a field names, from (value, field, kind)."""
 
 _WRITE = "give a number, or several in a list, a tensor or a dict"
 
@@ -28,13 +28,13 @@ class _Monitor(NamedTuple):
 
 
 class Monitors:
-    """Each is a function of (predictions, targets), two lists with an item for each batch.
+    """Functions of (predictions, targets), two lists with an item for each batch.
 
-    A class is made first; so is what a function gives that has `args` or `kwargs`. `find` gives what a
-    monitor's name stands for; none has a name of `taken`, the criterion's.
+    A class is called first to make such a function, and so is a function with `args` or `kwargs`. `find`
+    imports a monitor; `taken` are names that no monitor may have.
 
     Raises:
-        ConfigError: with everything that is wrong with them.
+        ConfigError: monitors are wrong; the error lists every problem.
     """
 
     def __init__(
@@ -57,10 +57,11 @@ class Monitors:
         return bool(self._each)
 
     def measure(self, kept: Sequence[tuple[Any, Any]]) -> dict[str, float]:
-        """What all of them give for (predictions, targets) of each batch: NAME, or NAME/KEY of several.
+        """All metrics, from (predictions, targets) of each batch: NAME, or NAME/KEY if a monitor returns
+        several.
 
         Raises:
-            ConfigError: some fail, or give what is not a number, and which.
+            ConfigError: monitors fail, or return something other than numbers; the error names them.
         """
         problems: list[str] = []
         metrics: dict[str, float] = {}
@@ -79,7 +80,7 @@ def to_keep(part: Any) -> Any:
     if isinstance(part, Tensor):
         part = part.detach().cpu()
         part = part.float() if part.dtype in (torch.float16, torch.bfloat16) else part
-        # Pickling a part of a tensor would take all of it along.
+        # Pickling a view would pickle the whole storage.
         return part.clone() if part.untyped_storage().nbytes() > part.nbytes else part
     if isinstance(part, tuple) and hasattr(part, "_fields"):
         return type(part)(*map(to_keep, part))
@@ -91,7 +92,7 @@ def to_keep(part: Any) -> Any:
 
 
 def targets_in(batch: Any) -> Any:
-    """What a batch's predictions are compared with: its `y`, or the last of several parts.
+    """The targets in a batch: its `y`, or the last of several parts.
 
     Raises:
         ConfigError: it has neither.
@@ -121,12 +122,12 @@ def _made(each_monitor: core.Monitor, field: str, find: Find) -> Callable[[list[
             raise ConfigError([_placed(problem, field) for problem in error.problems]) from error
     if not callable(monitor):
         raise ConfigError([f"{field}.monitor: is {in_words(monitor)}, which cannot be called; {_TAKES}"])
-    found: Callable[[list[Any], list[Any]], Any] = monitor
-    return found
+    function: Callable[[list[Any], list[Any]], Any] = monitor
+    return function
 
 
 def _placed(problem: str, field: str) -> str:
-    """A problem with where it is: what a monitor says of its own arguments names them alone."""
+    """A problem with its field: errors raised by a monitor name only its own arguments."""
     return problem if problem.startswith(field) else f"{field}.kwargs.{problem}"
 
 
@@ -134,7 +135,7 @@ _TAKES = "name a function(predictions, targets), or a class whose objects are ca
 
 
 def _numbers(monitor: _Monitor, kept: Sequence[tuple[Any, Any]]) -> dict[str, float]:
-    # Copies, or the next one would see what this one has changed.
+    # Copies, since a monitor might change them and others use them, too.
     predictions, targets = ([_copied(pair[place]) for pair in kept] for place in (0, 1))
     called = f"{monitor.field} ({monitor.name})"
     try:
@@ -142,26 +143,26 @@ def _numbers(monitor: _Monitor, kept: Sequence[tuple[Any, Any]]) -> dict[str, fl
     except ConfigError as error:
         raise ConfigError([f"{called}: {problem}" for problem in error.problems]) from error
     except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)[1:2]  # of the monitor: the first is this one
+        frames = traceback.extract_tb(error.__traceback__)[1:2]  # the monitor's: [0] is this function
         where = "".join(f", at {frame.filename}:{frame.lineno}" for frame in frames)
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise ConfigError([f"{called}: its monitor failed with {text}{where}"]) from error
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name, value in _parts(monitor.name, given):
         if not hasattr(value, "__float__") or isinstance(value, (str, bytes)):
             part = "" if name == monitor.name else f" for {name}"
             raise ConfigError([f"{called}: its monitor gave {in_words(value)}{part}; {_WRITE}"])
         try:
-            found[name] = float(value)
+            numbers[name] = float(value)
         except (TypeError, ValueError, OverflowError) as error:
             raise ConfigError([f"{called}: its monitor gave {in_words(value)}: {error}; {_WRITE}"]) from error
-    return found
+    return numbers
 
 
 def _see_that_they_are_new(
     found: Mapping[str, float], metrics: Mapping[str, float], monitor: _Monitor
 ) -> None:
-    """Check that no monitor has the name of another one's result."""
+    """Check that no two monitors return a result of the same name."""
     twice = [name for name in found if name in metrics]
     if twice:
         problem = f"its monitor gave {', '.join(twice)}, which another one has given"
@@ -169,13 +170,13 @@ def _see_that_they_are_new(
 
 
 def _copied(part: Any) -> Any:
-    """What was kept of a batch, in tensors of its own."""
+    """The kept values with copies of their tensors."""
     return tree_map_only(Tensor, Tensor.clone, part)
 
 
 def _parts(name: str, given: Any) -> Iterator[tuple[str, Any]]:
-    """A measure, or those that it consists of, each by its name."""
-    if hasattr(given, "tolist"):  # torch's and numpy's
+    """A monitor's result by name, or its parts by NAME/KEY."""
+    if hasattr(given, "tolist"):  # a torch or numpy array
         given = given.tolist()
     if isinstance(given, Mapping):
         parts = list(given.items())

@@ -1,4 +1,4 @@
-"""A data set in parts, the same on every rank."""
+"""Splits a data set into parts, the same on every rank."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from castoff.trainers.distributed.randomness import SPLIT, derived
 def split(dataset: Dataset[Any], fractions: Sequence[float], seed: int) -> list[Subset[Any]]:
     """Split a data set at random into disjoint parts, the same on every rank.
 
-    The first part gets what rounding leaves. `indices` are computed on demand and take no memory.
+    The first part gets the samples left over by rounding. `indices` are computed on demand and take no
+    memory.
 
     Raises:
         ConfigError: the fractions are negative or add up to more than 1.

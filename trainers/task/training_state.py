@@ -1,4 +1,4 @@
-"""The progress of a training: the one clock that everything counts by."""
+"""The progress of a training: its step and epoch, and results so far."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from castoff.trainers.distributed.randomness import GENERATORS, STEP, TASK, Stre
 
 @dataclass
 class TrainingState:
-    """Counts optimizer steps; a task reads it and never writes."""
+    """Counts optimizer steps and epochs; a task may read it, but not write."""
 
     seed: int
     rank: int
     device: torch.device
     generators: frozenset[str] = GENERATORS
-    """The global ones that are seeded in each step and batch."""
+    """The global random generators that are seeded in each step and batch."""
     precision: str = "fp32"
     """The configuration's `training.precision`."""
     folder: Path | None = None
-    """The runs' folder, `training.path`: for a cache that cannot be written beside the data."""
+    """The folder of runs, `training.path`, also for a cache that cannot be written next to the data."""
     step: int = 0
-    """Optimizer steps that are done."""
+    """Completed optimizer steps."""
     epoch: int = 0
-    """Epochs that are done."""
+    """Completed epochs."""
     consumed: int = 0
-    """Steps of this epoch that are done."""
+    """Completed steps of the current epoch."""
     validating: bool = False
-    """Whether the model as it is now is still to be validated."""
+    """Whether the current model still has to be validated."""
     judged: int | None = None
-    """Optimizer steps that were done at the last validation."""
+    """The value of `step` at the last validation."""
     without_improvement: int = 0
-    """Validations in a row that were no better than one before them."""
+    """Consecutive validations without improvement."""
     ended: bool = False
     """Whether early stopping has ended the training."""
     train_data: list[dict[str, float]] = field(default_factory=list)
@@ -52,9 +52,9 @@ class TrainingState:
 
     @property
     def generator(self) -> torch.Generator:
-        """On the device, and this rank's own: begins anew in each step and batch, as the global ones do.
+        """This rank's generator on the device, seeded anew in each step and batch, as the global ones are.
 
-        For `loss` and `evaluate`; what loads and collates samples draws from the global ones.
+        For `loss` and `evaluate`; code that loads and collates samples draws from the global ones.
         """
         if self._generator is None:
             self._generator = torch.Generator(self.device)
@@ -64,7 +64,7 @@ class TrainingState:
         return self._generator
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Around what is to be computed as training computes: a frozen reference, in `setup`."""
+        """A context that computes in training's precision, for a frozen reference model in `setup`, say."""
         return computing(self.device, self.precision)
 
     def begin_step(self) -> None:
@@ -72,17 +72,17 @@ class TrainingState:
         self.draw_from(self._steps.seed(self.step))
 
     def draw_from(self, seed: int) -> None:
-        """Seed the random numbers by `seed` alone."""
+        """Seed the random generators with `seed`."""
         seed_all(seed, self.generators)
         self._drawn_from = seed
 
     def validated(self, *, better: bool, stop: bool) -> None:
-        """The model as it is now has been judged."""
+        """Record that the current model has been validated."""
         self.validating, self.judged, self.ended = False, self.step, stop
         self.without_improvement = 0 if better else self.without_improvement + 1
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The state for a checkpoint."""
         return {name: getattr(self, name) for name in _KEPT}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
