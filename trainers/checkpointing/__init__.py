@@ -1,1 +1,1 @@
-"""What has to survive a job, and its form on disk."""
+"""Saves to disk what must survive a job, and restores it."""

@@ -1,4 +1,4 @@
-"""Weights that were saved, taken up by an engine: any checkpoint's, and in the end the best one's."""
+"""Loads a checkpoint's weights into an engine: any checkpoint's, and after training the best one's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from castoff.trainers.optimization.engine import Engine
 
 
 class Best:
-    """Whether the model has them, and how it gets them: on one rank, or on all."""
+    """Loads the weights of the best checkpoint, on one rank or on all, unless the model has them."""
 
     def __init__(self, checkpoints: Checkpoints, engine: Engine, context: RankContext):
         self._checkpoints = checkpoints
@@ -20,11 +20,11 @@ class Best:
         self._taken = False
 
     def forget(self) -> None:
-        """The model gets other weights."""
+        """Note that the model gets other weights."""
         self._taken = False
 
     def load(self) -> None:
-        """Read them on this rank, if there are some and it does not have them.
+        """Load the best weights on this rank, if there is a best checkpoint and they are not loaded yet.
 
         Raises:
             CheckpointError: the checkpoint is damaged.
@@ -37,10 +37,10 @@ class Best:
         self._taken = True
 
     def take(self) -> None:
-        """Read them on rank 0, and give them to the others; all ranks must call it.
+        """Load the best weights on rank 0, and send them to the others; all ranks must call it.
 
         Raises:
-            CheckpointError: the checkpoint is damaged; on all ranks.
+            CheckpointError: the checkpoint is damaged; raised on all ranks.
         """
         self._context.on_main(self.load)
         self._engine.share_weights()
@@ -48,10 +48,10 @@ class Best:
 
 
 def load_weights(engine: Engine, checkpoint: Path) -> None:
-    """Take a checkpoint's weights, and the averaged ones if there are to be some.
+    """Load a checkpoint's weights, and the averaged weights if the engine has an average.
 
     Raises:
-        CheckpointError: it lacks them, or they are those of another model.
+        CheckpointError: the checkpoint lacks them, or they are those of another model.
     """
     parts = {"model": engine.bare} | ({} if engine.average is None else {"ema": engine.average.module})
     for part, module in parts.items():

@@ -1,13 +1,13 @@
-"""Durable checkpoints: whole or not at all, checked before they are used.
+"""Durable checkpoints: complete or absent, and verified before they are used.
 
     checkpoints/
       step-0000000400/   model.pt  training.pt  manifest.json  record.json
       latest  best       links for people, to the newest and the best
 
-Each is written under a temporary name, its files and folder are flushed to the disk, and one rename
-makes it appear. The manifest holds sizes and CRC-32 sums, its own among them, and which castoff and torch
-have written it, in which format; what does not fit is refused. What validation finds out later is in the
-record, which one rename makes appear, too; which checkpoint is the best follows from the records alone.
+Each checkpoint is written under a temporary name, its files and folder are flushed to disk, and one rename
+makes it appear. The manifest has the files' sizes and CRC-32 sums, its own sum, the format, and the versions
+of castoff and torch; a checkpoint that does not match its manifest is refused. The record has the metrics of
+the later validation, and also appears by one rename; the records alone decide which checkpoint is the best.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ _WEIGHTS = ("model", "ema")
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)
 
 _ON_ONE_CORE = 30_000
-"""So many numbers torch adds up without more threads, whose cores belong to the training."""
+"""The most numbers that torch sums on one thread; more threads would take cores from training."""
 
 logger = logging.getLogger(__name__)
 
 
 class NonFiniteWeights(UserError):
-    """Weights are NaN or infinite, so they did not become a checkpoint; the text says which tensor."""
+    """Weights are NaN or infinite, so no checkpoint was written; the text names the tensor."""
 
 
 class Checkpoints:
     """The checkpoints of one run, in one folder. Only rank 0 writes; every rank may read.
 
-    `save` and `record` return at once, and a thread writes, in their order. What it cannot do is raised
-    by the next `save` or `wait`, once: OSError with the system's number, NonFiniteWeights. All that was
-    durable before stays as it was.
+    `save` and `record` return at once, and a thread writes in the order of the calls. Its error is raised
+    once, by the next `save` or `wait`: OSError with an errno, or NonFiniteWeights. Checkpoints that were
+    already durable are not affected.
 
-    `infinite` names weights that may be so, because they always were: a mask of -inf for attention.
-    `check` raises where nothing may be written any more; `durable` is called with each step that is kept.
-    As a context manager: what is being written is whole when it ends.
+    `infinite`: names of tensors that may be infinite, such as an attention mask of -inf. `check` raises if
+    this process may not write any more; `durable` is called with the step of each checkpoint once it is
+    durable. As a context manager it finishes writing when it exits.
     """
 
     def __init__(
@@ -86,12 +86,12 @@ class Checkpoints:
         self._infinite = frozenset(infinite)
         self._check, self._durable = check, durable
         self.longest = 0.0
-        """Seconds that the slowest write took, to the moment when the checkpoint was durable."""
+        """Seconds that the slowest write took until the checkpoint was durable."""
         self._staging = Staging()
         self._writer = Writer()
         self._damaged: set[Path] = set()
         self._copies: set[Path] = set()
-        """Folders where links should be."""
+        """Folders found in place of links."""
 
     def __enter__(self) -> Checkpoints:
         return self
@@ -102,37 +102,37 @@ class Checkpoints:
         if error is None:
             self.wait()
             return
-        self._writer.join()  # and the error that is under way is the one to tell of
+        self._writer.join()  # `error` is the one to report
 
     # --- Writing: rank 0 alone --------------------------------------------------------------------
 
     def save(self, step: int, parts: Mapping[str, Mapping[str, Any]]) -> None:
-        """Copy `parts` (`model`: … becomes model.pt), and begin to write the checkpoint of a step.
+        """Copy `parts` (`model` becomes model.pt), and start to write the checkpoint of a step.
 
-        When it returns, what was given may change. Where the last checkpoint is still being written,
-        it waits for that first. The weights, `model` and `ema`, must be finite.
+        After it returns, the tensors in `parts` may change. It first waits for a checkpoint that is still
+        being written. The weights, `model` and `ema`, must be finite.
 
         Raises:
             TypeError: a part holds more than tensors and plain containers.
-            OSError, NonFiniteWeights: what was given before this could not be written.
+            OSError, NonFiniteWeights: an earlier checkpoint or record could not be written.
         """
         self._writer.wait()
         copies = self._staging.copy(parts)
         self._writer.do(partial(self._write, step, copies))
 
     def record(self, step: int, record: Mapping[str, Any]) -> None:
-        """Write what became known of a step's checkpoint beside it, once that is durable.
+        """Write a record into a step's checkpoint, once that is durable.
 
-        JSON, and NaN and infinity. `better`: True makes it the best so far.
+        Values are JSON, NaN and infinity. `better: True` makes the checkpoint the best so far.
 
         Raises:
-            TypeError: a value is nothing that JSON has.
+            TypeError: a value is not a JSON type.
         """
         content = checksummed({"step": step, "record": dict(record)})
         self._writer.do(partial(self._write_record, self.path(step), content))
 
     def wait(self) -> None:
-        """Return when all that was given is durable.
+        """Wait until everything passed to `save` and `record` is durable.
 
         Raises:
             OSError, NonFiniteWeights: something could not be written; raised once.
@@ -155,11 +155,11 @@ class Checkpoints:
             self._keep_record(final, draft, files)
             flush(draft)
             before = final.with_name(f".{final.name}{_BEFORE}")
-            self._check()  # it has taken a while
-            if final.exists():  # made before by an attempt that got no further
+            self._check()  # writing took time
+            if final.exists():  # written by an earlier attempt
                 final.rename(before)
             draft.rename(final)
-        except AttemptOver:  # the draft may be another attempt's by now
+        except AttemptOver:  # another attempt may be writing the draft
             raise
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
@@ -178,7 +178,7 @@ class Checkpoints:
         self._tidy()
 
     def _keep_record(self, final: Path, draft: Path, files: Mapping[str, Any]) -> None:
-        """Take over the record of a checkpoint that is made anew, if it is about the same weights."""
+        """Copy the record of a checkpoint that is written again, if its weights are the same."""
         try:
             same = read_checksummed(final / _MANIFEST)["files"]["model.pt"] == files["model.pt"]
             record = read_checksummed(final / _RECORD)
@@ -188,16 +188,16 @@ class Checkpoints:
             write_checksummed(draft / _RECORD, checksummed(record))
 
     def _clear(self) -> None:
-        """Remove what is left where somebody was killed."""
+        """Remove drafts that killed processes left, and restore replaced checkpoints."""
         for left in self.folder.glob(".step-*"):
-            whole = left.with_name(left.name[1:].removesuffix(_BEFORE))
-            if left.name.endswith(_BEFORE) and not whole.exists():
-                left.rename(whole)
+            final = left.with_name(left.name[1:].removesuffix(_BEFORE))
+            if left.name.endswith(_BEFORE) and not final.exists():
+                left.rename(final)
             else:
                 shutil.rmtree(left, ignore_errors=True)
 
     def _tidy(self) -> None:
-        """Point to the newest and the best, and remove the others but the last ones."""
+        """Update the links, and remove checkpoints other than the best and the last `keep`."""
         best = self._best()
         everything = self.all()
         self._point("latest", everything[-1])
@@ -214,7 +214,7 @@ class Checkpoints:
     def _point(self, name: str, path: Path | None) -> None:
         link = self.folder / name
         if link.is_dir() and not link.is_symlink():
-            # scp -r makes one of a link, which may be old now, but is somebody's copy.
+            # scp -r turns a link into a folder: possibly outdated, but somebody's copy.
             if link not in self._copies:
                 logger.warning("%s is a folder, not a link to a checkpoint, and stays as it is", link)
             self._copies.add(link)
@@ -235,10 +235,10 @@ class Checkpoints:
     # --- Reading ----------------------------------------------------------------------------------
 
     def newest(self) -> Path | None:
-        """The newest checkpoint that is whole; None where there is none at all.
+        """The newest undamaged checkpoint; None if there are no checkpoints.
 
         Raises:
-            CheckpointError: there are some, and every one is damaged.
+            CheckpointError: there are checkpoints, and every one is damaged.
         """
         damaged: list[str] = []
         for path in reversed(self.all()):
@@ -258,7 +258,7 @@ class Checkpoints:
         return None
 
     def best(self) -> Path | None:
-        """The newest checkpoint whose record says that it is better than all before; None: none does.
+        """The newest checkpoint whose record has `better: true`; None: there is none.
 
         Raises:
             CheckpointError: it is damaged.
@@ -277,7 +277,7 @@ class Checkpoints:
         return path
 
     def whole(self, path: Path) -> Path:
-        """The checkpoint, looked through.
+        """The path itself, after the checkpoint has been verified.
 
         Raises:
             CheckpointError: it is damaged.
@@ -288,7 +288,7 @@ class Checkpoints:
         return path
 
     def record_of(self, path: Path) -> dict[str, Any] | None:
-        """What `record` was given for a checkpoint; None: nothing, or it is damaged, which is logged."""
+        """A checkpoint's record; None: it has none, or its record is damaged, which is logged."""
         record = _read_record(path)
         if isinstance(record, str):
             logger.error("the record of checkpoint %s is damaged, and not used: %s", path, record)
@@ -300,27 +300,27 @@ class Checkpoints:
         if not self.folder.is_dir():
             return []
         names = {path.name for path in self.folder.iterdir()}
-        found = {name for name in names if _NAME.fullmatch(name)}
-        for name in names:  # killed while one was replaced by its like
+        checkpoints = {name for name in names if _NAME.fullmatch(name)}
+        for name in names:  # the process was killed while it replaced a checkpoint
             whole = name[1:].removesuffix(_BEFORE)
-            if name == f".{whole}{_BEFORE}" and whole not in found and _NAME.fullmatch(whole):
-                found.add(name)
-        return [self.folder / name for name in sorted(found, key=lambda name: name.lstrip("."))]
+            if name == f".{whole}{_BEFORE}" and whole not in checkpoints and _NAME.fullmatch(whole):
+                checkpoints.add(name)
+        return [self.folder / name for name in sorted(checkpoints, key=lambda name: name.lstrip("."))]
 
     def problem(self, path: Path) -> str | None:
-        """What is wrong with a checkpoint; None: nothing.
+        """How a checkpoint is damaged; None: it is not.
 
         Raises:
-            CheckpointError: it is whole, but in a format that this castoff does not read.
+            CheckpointError: it is undamaged, but has a format that this castoff does not read.
         """
         try:
             manifest = read_checksummed(path / _MANIFEST)
             check_format(path, manifest)
-            for name, given in manifest["files"].items():
+            for name, expected in manifest["files"].items():
                 size = (path / name).stat().st_size
-                if size != given["size"]:
-                    return f"{name} has {size} bytes instead of {given['size']}"
-                if sum_of(path / name) != given["crc32"]:
+                if size != expected["size"]:
+                    return f"{name} has {size} bytes instead of {expected['size']}"
+                if sum_of(path / name) != expected["crc32"]:
                     return f"{name} does not have its checksum"
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             return f"{type(error).__name__}: {error}"
@@ -334,15 +334,15 @@ class Checkpoints:
         return None
 
     def path(self, step: int) -> Path:
-        """Where the checkpoint of a step lies, or would."""
+        """The path of a step's checkpoint, whether it exists or not."""
         return self.folder / f"step-{step:010d}"
 
 
 def found_in(place: Path) -> Path | None:
-    """The checkpoint that somebody means by a folder: it itself, or the newest of a run that is whole.
+    """The checkpoint that a folder is, or the newest undamaged one of the run that it is; None: neither.
 
     Raises:
-        CheckpointError: it is damaged.
+        CheckpointError: it is damaged, or all of the run's are.
     """
     for folder in (place, place / "checkpoints"):
         if (folder / _MANIFEST).exists():
@@ -354,10 +354,10 @@ def found_in(place: Path) -> Path | None:
 
 
 def load_part(path: Path, part: str) -> dict[str, Any]:
-    """One part of a checkpoint, on the CPU; unpickles nothing but tensors and plain containers.
+    """Load a part of a checkpoint to the CPU; unpickles only tensors and plain containers.
 
     Raises:
-        CheckpointError: it has no such part.
+        CheckpointError: the checkpoint has no such part.
     """
     file = path / f"{part}.pt"
     if path.is_dir() and not file.exists():
@@ -367,7 +367,7 @@ def load_part(path: Path, part: str) -> dict[str, Any]:
 
 
 def manifest_of(path: Path) -> dict[str, Any]:
-    """What a checkpoint's manifest says; nothing where it cannot be read."""
+    """A checkpoint's manifest; empty if it cannot be read."""
     try:
         return read_checksummed(path / _MANIFEST)
     except (OSError, ValueError):
@@ -381,7 +381,7 @@ def _write_part(path: Path, state: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _read_record(path: Path) -> dict[str, Any] | str | None:
-    """A checkpoint's record; None: it has none; a text: what is wrong with it."""
+    """A checkpoint's record; None: it has none; a text: how the record is damaged."""
     try:
         record = read_checksummed(path / _RECORD)["record"]
     except FileNotFoundError:
@@ -402,7 +402,7 @@ def _refuse_non_finite(step: int, parts: Mapping[str, Any], infinite: Collection
 
 
 def finite(tensor: torch.Tensor) -> bool:
-    """Whether every number in it is; a sum tells, and takes neither memory nor more than one core."""
+    """Whether every number in a tensor is finite, by sums, which need no memory and only one core."""
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return True
     if tensor.is_complex():

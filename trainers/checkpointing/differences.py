@@ -1,4 +1,4 @@
-"""What a resumed run may change: the configuration that a checkpoint was made with, and today's."""
+"""Compares a checkpoint's configuration with the current one: which fields a resumed run may change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from castoff.trainers.task import Task
 from castoff.trainers.task.contract import declared_arguments
 
 SILENT = {
-    # where, and how much of it is reported
+    # where results go, and how much is reported
     "name",
     "member",
     "log_level",
@@ -29,10 +29,10 @@ SILENT = {
     "training.checkpoint_at",
     "training.checkpoint_every_steps",
     "training.keep_checkpoints",
-    # which of them are new, and in which parameter groups, the optimizer says when it is loaded
+    # the optimizer reports changed values itself when its state is loaded
     "training.optimizer_kwargs",
     "training.max_memory_per_gpu",
-    # how ranks meet, and wait for each other
+    # how ranks connect, and wait for each other
     "parallel.world_size",
     "parallel.rank",
     "parallel.master_addr",
@@ -40,7 +40,7 @@ SILENT = {
     "parallel.output_device",
     "parallel.start_timeout",
     "parallel.timeout",
-    # how fast samples come; which ones, and their random streams, do not depend on it
+    # how fast samples are loaded; the samples and their random streams do not depend on it
     "training.num_workers",
     "training.pin_memory",
     "training.prefetch_factor",
@@ -48,7 +48,7 @@ SILENT = {
     "training.multiprocessing_context",
     "training.collect_garbage_every",
     "training.check_first_step",
-    # sums over a whole set do not depend on how it is dealt out
+    # sums over a whole set do not depend on how ranks share it
     "validation.num_workers",
     "validation.pin_memory",
     "validation.drop_last",
@@ -57,10 +57,10 @@ SILENT = {
     "validation.shuffle",
     "testing",
 }
-"""Makes no difference to what is trained."""
+"""Fields that may change without a report, because training does not depend on them."""
 
 REPORTED = {
-    # how long, and which model is the best
+    # how long training lasts, and which model is the best
     "training.num_epochs",
     "training.num_steps",
     "early_stopping",
@@ -77,7 +77,7 @@ REPORTED = {
     "training.scaling",
     "training.clip_grad_norm",
     "training.non_finite",
-    # the last bits: what computes, in which type, and in which order it is summed
+    # the last bits: the device, the type, and the order of summation
     "training.device",
     "training.precision",
     "training.compile",
@@ -92,10 +92,10 @@ REPORTED = {
     "parallel.communication_hook",
     "parallel.sync_batchnorm",
 }
-"""Takes effect from the checkpoint on, and is said."""
+"""Fields that may change; the change takes effect from the checkpoint on, and is logged."""
 
 MATTERS = {
-    # what is trained
+    # the model and its loss
     "task",
     "task_kwargs",
     "model",
@@ -103,35 +103,35 @@ MATTERS = {
     "apply_model",
     "training.optimizer_type",
     "training.ema_decay",
-    # on which samples, and in which order
+    # the samples, and their order
     "data",
     "training.seed",
     "training.shuffle",
     "training.drop_last",
     GLOBAL_BATCH,
 }
-"""Another training: what the checkpoint holds would not be its beginning."""
+"""Fields that must not change, because it would be another training."""
 
 _PARTS = ("training.batch_size", "training.gradient_accumulation_steps", WORLD_SIZE)
-"""What the global batch is the product of."""
+"""The factors of the global batch."""
 
 _ABSENT = object()
 
 
 @dataclass(frozen=True)
 class Differences:
-    """What has changed since a checkpoint, a line for each."""
+    """The changes since a checkpoint, a line each."""
 
     refused: list[str]
-    """Why it is another training."""
+    """Changes that are not allowed."""
     reported: list[str]
-    """What is other from here on."""
+    """Changes that take effect from the checkpoint on."""
 
     def check(self) -> None:
-        """Refuse to resume if something matters.
+        """Refuse to resume if there are changes that are not allowed.
 
         Raises:
-            ConfigError: with all that does, and the ways out.
+            ConfigError: there are; the error lists all of them, and remedies.
         """
         if self.refused:
             raise ConfigError([*self.refused, _WAYS_OUT])
@@ -147,13 +147,13 @@ _WAYS_OUT = (
 def compare(
     before: Mapping[str, Any], now: Mapping[str, Any], checkpoint: str, step: int, task: Task | None = None
 ) -> Differences:
-    """What has changed from the fields in `checkpoint`, which was made at `step`, to those of today.
+    """Compare the fields `before` of `checkpoint`, made at `step`, with those of `now`.
 
-    `task` says which of its own arguments are silent or reported.
+    `task` declares which of its arguments are in SILENT or REPORTED.
     """
     classes = _classes(task)
     old, new = _folded(before, now), _folded(now, before)
-    refused, given = [], []
+    refused, reported = [], []
     other_batch = old.get(GLOBAL_BATCH) != new.get(GLOBAL_BATCH)
     if other_batch:
         refused.append(_global_batch(old, new, checkpoint))
@@ -165,12 +165,12 @@ def compare(
         if kind is MATTERS and _meaning(path, was) != _meaning(path, value):
             refused.append(f"{path}: {_is(value)}, but {checkpoint} was made with {_words(was)}")
             continue
-        given.append(f"{path}: was {_words(was)} until step {step}, {_is(value)} from here on")
-    return Differences(refused, given)
+        reported.append(f"{path}: was {_words(was)} until step {step}, {_is(value)} from here on")
+    return Differences(refused, reported)
 
 
 def digest(now: Mapping[str, Any], task: Task | None = None) -> str:
-    """All that matters in one word: trainings that share it may resume from each other's checkpoints."""
+    """A digest of the fields in MATTERS: trainings that share it may resume from each other's checkpoints."""
     classes = _classes(task)
     meant = {
         path: _meaning(path, value) for path, value in now.items() if _class_of(path, classes) is MATTERS
@@ -179,20 +179,22 @@ def digest(now: Mapping[str, Any], task: Task | None = None) -> str:
 
 
 def _classes(task: Task | None) -> list[tuple[set[str], set[str]]]:
-    """SILENT and REPORTED, each with its entries and what the task adds to them."""
-    silent, given = (
+    """SILENT and REPORTED, each with its entries and those that the task adds."""
+    silent, reported = (
         declared_arguments(task, name) for name in ("volatile_arguments", "changeable_arguments")
     )
-    return [(SILENT, SILENT | silent), (REPORTED, REPORTED | given)]
+    return [(SILENT, SILENT | silent), (REPORTED, REPORTED | reported)]
 
 
 def _class_of(path: str, classes: Iterable[tuple[set[str], set[str]]]) -> set[str]:
-    """The class whose entry a path lies under; what nobody has declared matters."""
+    """The class (SILENT, REPORTED or MATTERS) of a path; undeclared paths are in MATTERS."""
     return next((kind for kind, entries in classes if under(path, entries)), MATTERS)
 
 
 def _meaning(path: str, value: Any) -> Any:
-    """What of a value matters: where a file lies does not, its name does; nor how long an average is."""
+    """The part of a value that must not change: of a path only the file name; of `ema_decay` whether it is
+    set.
+    """
     if path == "training.ema_decay":
         return value is not None and value is not _ABSENT
     if isinstance(value, str):
@@ -205,19 +207,19 @@ def _meaning(path: str, value: Any) -> Any:
 
 
 def _global_batch(old: Mapping[str, Any], new: Mapping[str, Any], checkpoint: str) -> str:
-    """The line that names what has changed the global batch, and how to get the old one."""
+    """A message that names the factors that changed the global batch, and how to keep it."""
     changed = [part for part in _PARTS if old.get(part) != new.get(part)] or [GLOBAL_BATCH]
     was, now = (" x ".join(_words(side.get(part, _ABSENT)) for part in _PARTS) for side in (old, new))
     line = (
         f"{', '.join(changed)}: the global batch, batch_size x gradient_accumulation_steps x ranks, is {now} "
         f"= {new[GLOBAL_BATCH]}, but {checkpoint} was made with {was} = {old.get(GLOBAL_BATCH)}"
     )
-    each, rest = divmod(old.get(GLOBAL_BATCH) or 0, new[_PARTS[1]] * new[WORLD_SIZE])
-    return f"{line}; training.batch_size: {each} keeps it" if each and not rest else line
+    batch_size, rest = divmod(old.get(GLOBAL_BATCH) or 0, new[_PARTS[1]] * new[WORLD_SIZE])
+    return f"{line}; training.batch_size: {batch_size} keeps it" if batch_size and not rest else line
 
 
 def _folded(mine: Mapping[str, Any], others: Mapping[str, Any]) -> Fields:
-    """My fields, where those of a section that the others have as one value are one, too."""
+    """My fields; those under a path that is a single value in `others` are joined into one dict."""
     folded: Fields = {}
     for path, value in mine.items():
         whole = next((above for above in _above(path) if above in others and above not in mine), None)

@@ -1,4 +1,4 @@
-"""What is raised where a checkpoint cannot be used."""
+"""The error raised if a checkpoint cannot be used."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from castoff.trainers.configuration.fields import UserError
 
 
 class CheckpointError(UserError):
-    """A checkpoint that is needed cannot be used; the text says what is wrong, and what can be done."""
+    """A required checkpoint cannot be used; the text has the problem and the remedy."""

@@ -1,4 +1,4 @@
-"""Saves a training and resumes it: everything that a checkpoint is made of, and when it is durable."""
+"""Saves a training and resumes it: collects all parts of a checkpoint, and waits until it is durable."""
 
 from __future__ import annotations
 
@@ -29,29 +29,28 @@ logger = logging.getLogger(__name__)
 
 
 class Log(Protocol):
-    """The record of a run, which a resumed run continues where its checkpoint was made."""
+    """A run's metrics, which a resumed run continues from the position in its checkpoint."""
 
     def position(self) -> int:
-        """Where it ends now."""
+        """The current end, in bytes."""
         ...
 
     def go_back(self, position: int, step: int) -> None:
-        """Drop what was recorded after `position`, where `step` steps were done."""
+        """Drop everything recorded after `position`, which was reached at `step`."""
         ...
 
 
 class Resumed(NamedTuple):
-    """The checkpoint from which a training was resumed."""
+    """The result of resuming from a checkpoint."""
 
     record: dict[str, Any] | None
-    """What the validation at the checkpoint measured, if it was done."""
+    """The record of the validation at the checkpoint; None: it was not validated."""
 
 
 class CheckpointManager:
     """Saves and restores a training: weights, averaged weights, and the states of all parts.
 
-    `given`: the task that Python code gives, if it does. As a context manager: what is being written is
-    durable when it ends.
+    `given`: a task passed from Python code. As a context manager it finishes writing when it exits.
     """
 
     def __init__(
@@ -85,10 +84,10 @@ class CheckpointManager:
         )
         self.best = Best(self.checkpoints, engine, context)
         self.stall = 0.0
-        """Seconds that training halted for the last checkpoint."""
+        """Seconds for which training halted for the last checkpoint."""
 
     def keep(self, shared: Mapping[str, Stateful], own: Mapping[str, OfOneRank]) -> None:
-        """Name the parts whose states are kept beside the training's: of rank 0, or of each rank."""
+        """Register further parts to save: `shared` with rank 0's state, `own` with each rank's."""
         first: dict[str, Stateful] = {"state": self._state, "engine": self._engine}
         self._registry = Registry(KeptTask(self._task), first | dict(shared), own)
         self._saved = None
@@ -102,13 +101,13 @@ class CheckpointManager:
         self.checkpoints.__exit__(*ended)
 
     def save(self) -> None:
-        """Keep where training stands, unless that is kept; all ranks must call it.
+        """Save a checkpoint, unless the current state has been saved; all ranks must call it.
 
-        Rank 0 writes, and does so while training continues; `wait` ends with it.
+        Rank 0 writes while training continues; `wait` waits for it.
 
         Raises:
-            NonFiniteError: the last step has made the weights something that is not a number.
-            ConfigError: the ranks' weights differ, and nothing is kept; or a parameter is left untrained.
+            NonFiniteError: the last step's gradient was NaN or infinite.
+            ConfigError: the ranks' weights differ, and nothing is saved; or a parameter is left untrained.
             OSError: on rank 0, if this or the checkpoint before it could not be written.
         """
         if self._saved is not None and self._saved >= self._here():
@@ -137,33 +136,33 @@ class CheckpointManager:
 
     @property
     def longest(self) -> float:
-        """Seconds that one took, from the moment that training halted for it until it was durable."""
+        """Seconds that the slowest checkpoint took, from the halt of training until it was durable."""
         return self.stall + self.checkpoints.longest
 
     def wait(self) -> None:
-        """Until all that was saved is on the disk.
+        """Wait until everything saved is on disk.
 
         Raises:
-            OSError: on rank 0, if it cannot be.
+            OSError: on rank 0, if it cannot be written.
         """
         if self._context.is_main:
             self.checkpoints.wait()
 
     def record(self, record: Mapping[str, Any]) -> None:
-        """Keep beside the checkpoint of this step what its validation measured; rank 0 writes."""
+        """Write the validation's metrics into this step's checkpoint; rank 0 writes."""
         if self._context.is_main:
             self.checkpoints.record(self._state.step, record)
 
     def resume(self) -> Resumed | None:
-        """Resume from the run's newest whole checkpoint, else from the one that the configuration names.
+        """Resume from the run's newest undamaged checkpoint, else from `training.resume_checkpoint`.
 
-        All ranks must call it. None: there is neither, and the training begins.
+        All ranks must call it. Returns None if there is neither: training starts from the beginning.
 
         Raises:
-            CheckpointError: there are checkpoints, and every one is damaged; or another version of castoff
-                has written the newest.
-            ConfigError: there is none where `training.resume_checkpoint` says, or it was made with a
-                configuration that does not fit.
+            CheckpointError: there are checkpoints, and every one is damaged; or the newest has a format that
+                this castoff does not read.
+            ConfigError: `training.resume_checkpoint` leads to none, or the checkpoint's configuration does
+                not match.
         """
         asked = self._config.training.resume_checkpoint
         newest = self._context.on_main(self.checkpoints.newest)
@@ -175,10 +174,10 @@ class CheckpointManager:
         return Resumed(self._load(newest))
 
     def load_weights(self, path: Path) -> None:
-        """Take the weights of a checkpoint, and of their average.
+        """Load the weights of a checkpoint, and the averaged weights.
 
         Raises:
-            CheckpointError: it is damaged.
+            CheckpointError: the checkpoint is damaged.
         """
         load_weights(self._engine, self.checkpoints.whole(path))
         self.best.forget()
@@ -200,15 +199,15 @@ class CheckpointManager:
         states = load_part(path, "training")
         about = states.pop("about")
         step = states["state"]["step"]
-        found = compare(about["config"], self._fields(), str(path), step, self._task)
-        found.check()
+        differences = compare(about["config"], self._fields(), str(path), step, self._task)
+        differences.check()
         load_weights(self._engine, path)
         self._registry.load_state_dict(states, self._context)
-        # What another run has recorded is in its own folder.
-        ours = path.parent == self.checkpoints.folder
-        self._log.go_back(about["metrics"] if ours else 0, self._state.step)
+        # Another run's metrics are in its own folder.
+        is_of_this_run = path.parent == self.checkpoints.folder
+        self._log.go_back(about["metrics"] if is_of_this_run else 0, self._state.step)
         self._saved = self._here()
-        for line in found.reported:
+        for line in differences.reported:
             logger.info("%s", line)
         words = "Resuming from %s: epoch %d, step %d, configuration %s"
         logger.info(words, path, self._state.epoch, self._state.step, about["digest"])
@@ -218,18 +217,20 @@ class CheckpointManager:
         return fields(self._config, self._context.world_size, self._given)
 
     def _here(self) -> tuple[int, int, bool]:
-        """Grows as training continues; what was saved to be validated is not saved again afterwards."""
+        """(step, epoch, validating), which grows in training, but not by a validation: that needs no new
+        checkpoint.
+        """
         return self._state.step, self._state.epoch, self._state.validating
 
 
 def _named(asked: str) -> Path:
     field = "training.resume_checkpoint"
-    found = found_in(expanded(asked, field))
-    if found is None:
+    checkpoint = found_in(expanded(asked, field))
+    if checkpoint is None:
         raise ConfigError(
             [
                 f"{field}: is {asked!r}, but there is no checkpoint of castoff's; write the folder of one, "
                 "as trained/NAME/checkpoints/step-0000002000, or that of a run, whose newest is meant"
             ]
         )
-    return found
+    return checkpoint

@@ -1,4 +1,4 @@
-"""A task's state as a checkpoint keeps it: once where all ranks have the same, else that of each rank."""
+"""A task's state in a checkpoint: a single one if it is equal on all ranks, else that of each rank."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from castoff.trainers.task.contract import state as validated
 
 
 class KeptTask:
-    """A task whose ranks are compared whenever its state is kept."""
+    """A task's state, which is compared between ranks whenever it is saved."""
 
     def __init__(self, task: Task):
         self._task = task
 
     def states(self, context: RankContext) -> list[dict[str, Any]]:
-        """On rank 0: one state, if it is that of every rank, bit for bit; else each rank's, by rank.
+        """On rank 0: a single state if it is equal to the bit on all ranks, else a state per rank.
 
         All ranks must call it.
         """
@@ -34,11 +34,11 @@ class KeptTask:
         return context.gather_on_main(_on_cpu(mine))
 
     def load_states(self, states: Sequence[dict[str, Any]], context: RankContext) -> None:
-        """Resume from there.
+        """Resume from the states of a checkpoint.
 
         Raises:
-            ConfigError: each rank has its own state, and there are other ranks now.
-            CheckpointError: the task reads something that its `state_dict` did not give then.
+            ConfigError: each rank has its own state, and the number of ranks has changed.
+            CheckpointError: the task reads an entry that the saved state does not have.
         """
         kind = type(self._task).__qualname__
         if len(states) not in (1, context.world_size):
@@ -62,7 +62,7 @@ class KeptTask:
 
 
 def _digest(state: Any) -> Tensor:
-    """A whole number that follows from every bit of a state."""
+    """A number that depends on every bit of a state."""
     text, sums = hashlib.sha256(), [torch.zeros((), dtype=torch.int64)]
     for part in _parts(state):
         if isinstance(part, Tensor):
@@ -77,25 +77,25 @@ def _digest(state: Any) -> Tensor:
 
 
 def _parts(value: Any) -> Iterator[Tensor | bytes]:
-    """Tensors, and the rest as bytes, in an order that is that of each rank."""
+    """A state's tensors, and other values as bytes, in the same order on every rank."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):
-        for key, each in value.items():
+        for key, item in value.items():
             yield repr(key).encode()
-            yield from _parts(each)
+            yield from _parts(item)
     elif isinstance(value, list | tuple):
         yield f"{type(value).__name__} of {len(value)}".encode()
-        for each in value:
-            yield from _parts(each)
-    elif isinstance(value, set):  # whose order is each process's own
+        for item in value:
+            yield from _parts(item)
+    elif isinstance(value, set):  # its order differs between processes
         yield repr(sorted(map(repr, value))).encode()
     else:
         yield repr(value).encode()
 
 
 def _on_cpu(value: Any) -> Any:
-    """As it can be sent to rank 0."""
+    """The state with its tensors on the CPU, for sending it to rank 0."""
     if isinstance(value, Tensor):
         return value.detach().cpu()
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Registers whatever has a state that a checkpoint keeps and a resumed training restores."""
+"""Registers the objects whose states a checkpoint keeps and a resumed training restores."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ class Stateful(Protocol):
     """An object whose state can be saved and restored."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain containers."""
+        """The state, as tensors and plain containers."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from there."""
+        """Resume from a saved state."""
         ...
 
 
 class OfOneRank(Stateful, Protocol):
-    """An object of which each rank has its own state."""
+    """An object with a separate state on each rank."""
 
     def load_state_dicts(self, states: Sequence[dict[str, Any]], context: RankContext) -> None:
         """Resume from the states of another number of ranks."""
@@ -30,9 +30,9 @@ class OfOneRank(Stateful, Protocol):
 
 
 class Registry:
-    """Everything that has a state: `shared`, of which rank 0's is kept, and `own` of each rank.
+    """All objects with a state: of `shared` ones rank 0's state is kept, of `own` ones each rank's.
 
-    Of the task the states decide.
+    The task's state is kept once if it is equal on all ranks, else for each rank.
     """
 
     def __init__(self, task: KeptTask, shared: Mapping[str, Stateful], own: Mapping[str, OfOneRank]):
@@ -41,7 +41,7 @@ class Registry:
         self._own = own
 
     def state_dict(self, context: RankContext) -> dict[str, Any]:
-        """What a checkpoint keeps, on rank 0. All ranks must call it."""
+        """All states, on rank 0; empty on others. All ranks must call it."""
         ranks = context.gather_on_main({name: part.state_dict() for name, part in self._own.items()})
         task = self._task.states(context)
         if not context.is_main:
@@ -53,14 +53,14 @@ class Registry:
         """Resume from a checkpoint.
 
         Raises:
-            KeyError: it lacks something that this castoff keeps.
+            KeyError: the checkpoint lacks an entry.
         """
         for name, part in self._shared.items():
             part.load_state_dict(state[name])
         self._task.load_states(state["task"], context)
         ranks = state["ranks"]
-        for name, own in self._own.items():
+        for name, part_of_rank in self._own.items():
             if len(ranks) == context.world_size:
-                own.load_state_dict(ranks[context.rank][name])
+                part_of_rank.load_state_dict(ranks[context.rank][name])
             else:
-                own.load_state_dicts([rank[name] for rank in ranks], context)
+                part_of_rank.load_state_dicts([rank[name] for rank in ranks], context)

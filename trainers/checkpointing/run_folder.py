@@ -1,11 +1,11 @@
-"""A run's own folder: what it is called, who may train into it, and what becomes of an earlier one.
+"""A run's folder: its name, its lock, and what happens to an earlier folder of this name.
 
     <training.path>/<name>/
-      config.yaml     what the newest start trained with; config-1.yaml … what earlier ones did
-      run.json        which castoff run made it
+      config.yaml     configuration of the newest start; config-1.yaml … those of earlier ones
+      run.json        the castoff run that made it
       .lock           held by rank 0 as long as it lives (run_lock.py)
 
-Outside a castoff run the name is the configuration's, so the same command again resumes where it was.
+Outside a castoff run the name is the configuration's, so the same command resumes the training.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ logger = logging.getLogger(__name__)
 
 
 class RunFolder:
-    """The folder of a run: rank 0 makes and locks it, all ranks know its path.
+    """The folder of a run: rank 0 makes and locks it; all ranks have its path.
 
-    Every rank must make one. `training.fresh` sets an earlier folder aside first, by one rename, unless
-    it was made by an earlier attempt of the same castoff run; nothing is ever deleted.
+    Every rank must create a RunFolder. `training.fresh` first renames an earlier folder, unless an earlier
+    attempt of the same castoff run made it; nothing is ever deleted.
 
     Raises:
-        ConfigError: its name is none for a folder, or another process trains into it; on all ranks.
-        OSError: it cannot be made or written to; on all ranks.
+        ConfigError: its name is not valid, or another process trains into it; raised on all ranks.
+        OSError: it cannot be made or written to; raised on all ranks.
     """
 
     def __init__(self, config: Config, context: RankContext, environ: Mapping[str, str] | None = None):
         environ = os.environ if environ is None else environ
         self._context = context
         self.attempt = Attempt(environ)
-        """The attempt of the castoff run that trains into it, if one does; rank 0 reports to it."""
+        """The attempt of the castoff run that this process belongs to, if any; rank 0 reports to it."""
         self._lock: RunLock | None = None
         self.path: Path = context.on_main(lambda: self._made(config, environ))
 
     def check(self) -> None:
-        """See that this process, which is rank 0, may still write here; other ranks must not ask.
+        """Check that this process may still write into the folder; only rank 0 may call it.
 
         Raises:
-            AttemptOver: its attempt is over, or another process has taken its place.
+            AttemptOver: its attempt is over, or another process has taken the lock.
         """
         assert self._lock is not None
         self.attempt.check()
         self._lock.check()
 
     def _made(self, config: Config, environ: Mapping[str, str]) -> Path:
-        """The folder, ready to be trained into by this process alone."""
+        """Make and lock the folder, and return its path."""
         castoff_run = self.attempt.run
         folder = expanded(config.training.path, "training.path") / run_name(config, environ)
         self._lock = RunLock(folder, self.attempt)
@@ -76,21 +76,21 @@ class RunFolder:
         return folder
 
     def write_config(self, config: Config) -> None:
-        """Write to config.yaml what is trained with now; rank 0 writes, others do nothing.
+        """Write the configuration to config.yaml; rank 0 writes, others do nothing.
 
-        One with other contents is kept, as config-1.yaml, config-2.yaml and so on.
+        An existing file with other contents is renamed to config-1.yaml, config-2.yaml and so on.
 
         Raises:
             OSError: it cannot be written.
         """
         if not self._context.is_main:
             return
-        # `fresh` is about one start, and no property of what is trained.
+        # `fresh` concerns a single start, not the training.
         lasting = msgspec.structs.replace(config.training, fresh=False)
         text = to_yaml(msgspec.structs.replace(config, training=lasting))
         path = self.path / "config.yaml"
         if path.exists():
-            if path.read_bytes() == text.encode():  # somebody may have written anything there
+            if path.read_bytes() == text.encode():  # bytes, because the file may not be valid UTF-8
                 return
             numbers = (re.fullmatch(r"config-(\d+)\.yaml", each.name) for each in self.path.iterdir())
             last = max((int(number[1]) for number in numbers if number), default=0)
@@ -98,7 +98,7 @@ class RunFolder:
         replace_file(path, text.encode())
 
     def record_end(self, step: int, *, stopped: bool = False) -> None:
-        """Rank 0 says that there is nothing left to train; `stopped`: early stopping ended it."""
+        """Log on rank 0 that nothing is left to train; `stopped`: early stopping ended the training."""
         if not self._context.is_main:
             return
         why = "early stopping has ended it" if stopped else "it has come to its end"
@@ -116,10 +116,10 @@ class RunFolder:
 def run_name(config: Config, environ: Mapping[str, str]) -> str:
     """The name of a run's folder: the same in every attempt of a castoff run.
 
-    Each member of an array has one of its own, and each training of a sweep.
+    Each member of a job array and each training of a sweep has its own name.
 
     Raises:
-        ConfigError: it is none for a folder.
+        ConfigError: the name is not valid for a folder.
     """
     given = config.training.run
     field, name = ("name", config.name) if given is None else ("training.run", given)
@@ -141,23 +141,23 @@ def run_name(config: Config, environ: Mapping[str, str]) -> str:
 
 
 def _made_by(mark: Path, castoff_run: str | None) -> bool:
-    """Whether an earlier attempt of this run has made the folder: then `fresh` was its matter."""
+    """Whether an earlier attempt of this run made the folder, and so has applied `fresh` already."""
     if castoff_run is None:
         return False
     try:
-        given = json.loads(mark.read_bytes())
+        content = json.loads(mark.read_bytes())
     except (FileNotFoundError, ValueError):
         return False
-    return isinstance(given, dict) and given.get("castoff_run") == castoff_run
+    return isinstance(content, dict) and content.get("castoff_run") == castoff_run
 
 
 def _has_more(folder: Path) -> bool:
-    """Whether there is anything to set aside."""
+    """Whether the folder holds more than run.json and hidden files."""
     return any(path.name != "run.json" and not path.name.startswith(".") for path in folder.iterdir())
 
 
 def _next(folder: Path) -> Path:
-    """NAME.1, or one more than the highest that there is."""
+    """The next free name: NAME.1, or one above the highest number."""
     numbers = (
         re.fullmatch(re.escape(folder.name) + r"\.(\d+)", each.name) for each in folder.parent.iterdir()
     )

@@ -1,8 +1,8 @@
-"""The lock of a run's folder: rank 0 holds it until it ends, and a later attempt can always begin.
+"""The lock of a run's folder: rank 0 holds it until it ends, and a later attempt can always start.
 
-Nobody can end a rank 0 on a lost host, and a file server may keep a lock whose host is gone. So the next
-attempt of the same castoff run replaces the lock's file. The process that held the old one finds that out by
-`RunLock.check`, before anything of it becomes a checkpoint.
+A rank 0 on an unreachable host cannot be ended, and a file server may keep the lock of a lost host. So the
+next attempt of the same castoff run replaces the lock's file. The process that held the old lock detects this
+by `RunLock.check` before each checkpoint that it writes.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from castoff.trainers.distributed.attempt import Attempt, AttemptOver
 from castoff.trainers.files.lock_file import Holder, LockFile, holder_of
 
 ENDED = 5.0
-"""Seconds to wait for the lock of an earlier attempt that its script has recorded as over."""
+"""Seconds to wait for the lock of an earlier attempt whose script has recorded its ending."""
 
 PREVIOUS = 60.0
-"""Seconds that an attempt of a castoff run waits for anybody else."""
+"""Seconds that an attempt of a castoff run waits for any other holder."""
 
 _LOOK_EVERY = 0.1
 
 logger = logging.getLogger(__name__)
 
 _held: dict[tuple[int, int, int], LockFile] = {}
-"""Locks by (process, device, inode). Closing any other descriptor of the same file would let go of the
-lock, so a process that makes two trainers for a folder opens it once. A fork inherits neither the lock, as
-it would flock's, nor a claim to it: loader workers may outlive rank 0."""
+"""Locks by (process id, device, inode). Closing any other descriptor of the file would release the lock, so a
+process with two trainers for a folder opens it only once. Unlike with flock, a forked process does not
+inherit the lock: loader workers may outlive rank 0."""
 
 
 class RunLock:
-    """The lock of a folder, held until this process ends; made anew where the folder is made anew.
+    """The lock of a folder, held until this process ends.
 
     Raises:
         ConfigError: another process holds it.

@@ -1,4 +1,4 @@
-"""Copies of a training's state in host memory, made fast and into the same memory each time."""
+"""Copies a training's state to host memory quickly, into the same memory each time."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import torch
 from torch import nn
 
 _ATOMS = frozenset({type(None), bool, int, float, str, torch.Size, torch.dtype, torch.device})
-"""What never changes, and `torch.load(weights_only=True)` reads."""
+"""Immutable types that `torch.load(weights_only=True)` reads."""
 
 _WITH_PINNED_MEMORY = ("cuda", "xpu")
 
 
 class Staging:
-    """Copies nested containers of tensors; what it gave before is overwritten by the next copy.
+    """Copies nested containers of tensors; each copy overwrites the one before.
 
-    Whole storages are copied, as torch.save writes them: tensors that share one still do in the copy.
-    Host memory is taken once, and again only for storages of other sizes.
+    Whole storages are copied, as torch.save writes them: tensors that share a storage share it in the copy.
+    Host memory is allocated once, and again only for storages of other sizes.
     """
 
     def __init__(self) -> None:
         self._buffers: _Buffers = {}
 
     def copy(self, parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """A copy of all parts, on the host, that has nothing in common with them.
+        """Copy all parts to host memory; the copy shares nothing with them.
 
         Raises:
-            TypeError: a part has something that `torch.load(weights_only=True)` would not read.
+            TypeError: a part has a value that `torch.load(weights_only=True)` would not read.
         """
         copying = _Copying(self._buffers)
         whole = {part: copying.of(_plain(state), part) for part, state in parts.items()}
@@ -41,9 +41,9 @@ class Staging:
 
 
 class _Buffer:
-    """Host memory that a storage is copied to, and the tensors in it that were made before.
+    """Host memory for a copy of a storage, and the tensors already made on it.
 
-    To make one takes longer than to copy a small one.
+    They are kept, since making a tensor takes longer than copying a small one.
     """
 
     def __init__(self, size: int, pinned: bool):
@@ -52,7 +52,7 @@ class _Buffer:
         self._views: dict[tuple[Any, ...], torch.Tensor] = {}
 
     def like(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor in this memory that is what `tensor` is in its own."""
+        """The tensor in this memory with `tensor`'s type, offset, shape and strides."""
         where = (tensor.storage_offset(), tensor.shape, tensor.stride())
         key = (tensor.dtype, *where)
         if key not in self._views:
@@ -62,19 +62,20 @@ class _Buffer:
 
 
 _Buffers = dict[tuple[int, bool], deque[_Buffer]]
-"""By their size in bytes, and whether they are pinned; in the order in which they were used."""
+"""Buffers by (size in bytes, pinned), in the order of use."""
 
 
 class _Copying:
-    """One copy: takes memory from that of the last one where it fits."""
+    """A copy in progress, which reuses the last copy's buffers if their sizes match."""
 
     def __init__(self, free: _Buffers):
         self._free = free
         self.used: _Buffers = defaultdict(deque)
         self.devices: set[torch.device] = set()
-        """Devices that may still be copying."""
+        """Devices whose transfers may not be finished."""
         self._copied: dict[tuple[torch.device, int], tuple[_Buffer, torch.UntypedStorage]] = {}
-        """The copy of each storage, by its place; and itself, so that nothing else takes that place."""
+        """The buffer of each storage by its address, and the storage, which keeps the address from being
+        reused."""
 
     def of(self, value: Any, where: str) -> Any:
         kind = type(value)
@@ -84,7 +85,7 @@ class _Copying:
             return self._tensor(value)
         if kind is dict:
             return dict(self._items(value, where))
-        if kind is OrderedDict:  # a module's, with the versions of its parts as an attribute
+        if kind is OrderedDict:  # a module's state dict has versions in the attribute _metadata
             copy = OrderedDict(self._items(value, where))
             copy.__dict__.update(self.of(vars(value), where))
             return copy
@@ -93,9 +94,9 @@ class _Copying:
         return _through_a_file(value, where)
 
     def _items(self, value: Mapping[Any, Any], where: str) -> Iterator[tuple[Any, Any]]:
-        for key, each in value.items():
-            known = type(key) in _ATOMS
-            yield key if known else self.of(key, where), self.of(each, f"{where}.{key}")
+        for key, item in value.items():
+            is_atom = type(key) in _ATOMS
+            yield key if is_atom else self.of(key, where), self.of(item, f"{where}.{key}")
 
     def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
         if not tensor.numel():
@@ -118,15 +119,15 @@ class _Copying:
 
 
 def tensors(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor in nested containers, with a name for people."""
+    """(name, tensor) of every tensor in nested containers; the name is for messages."""
     if isinstance(value, torch.Tensor):
         yield name, value
     elif isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from tensors(each, f"{name}.{key}" if name else str(key))
+        for key, item in value.items():
+            yield from tensors(item, f"{name}.{key}" if name else str(key))
     elif isinstance(value, (list, tuple)):
-        for number, each in enumerate(value):
-            yield from tensors(each, f"{name}.{number}" if name else str(number))
+        for number, item in enumerate(value):
+            yield from tensors(item, f"{name}.{number}" if name else str(number))
 
 
 def _plain(state: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -144,7 +145,7 @@ def _is_a_view_of_bytes(tensor: torch.Tensor) -> bool:
 
 
 def _through_a_file(value: Any, where: str) -> Any:
-    """A copy as a checkpoint would have it, which tells whether it could be read."""
+    """Copy a value by saving and loading it, which also checks that a checkpoint can hold it."""
     file = io.BytesIO()
     try:
         torch.save(value, file)

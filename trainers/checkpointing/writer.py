@@ -1,4 +1,4 @@
-"""Work on a thread, in order; its errors are raised on the calling thread."""
+"""Runs work on a thread, in order; its errors are raised in the calling thread."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import weakref
 from collections.abc import Callable
 
 _PATIENCE = 60.0
-"""Seconds that a program which ends leaves to what is being written. A disk that does not answer may
-not hold it for ever."""
+"""Seconds that an ending program waits for pending writes; a disk that does not respond must not block it."""
 
 
 class Writer:
-    """Does what it is given in turn, each on a thread of its own that waits for the one before.
+    """Runs functions in order, each on a thread that waits for the one before.
 
-    After an error, what was given in the meantime is dropped, until `wait` has raised it. No lock is
-    held, so a process that is forked in the meantime has nothing to wait for.
+    After an error, later functions are dropped until `wait` has raised it. No lock is held, so a process
+    forked meanwhile cannot deadlock.
     """
 
     def __init__(self) -> None:
@@ -25,7 +24,7 @@ class Writer:
         _writers.add(self)
 
     def do(self, work: Callable[[], None]) -> None:
-        """Begin with it after all that was given before; returns at once."""
+        """Run `work` after all earlier functions; returns at once."""
         before = self._last
 
         def in_turn() -> None:
@@ -37,12 +36,12 @@ class Writer:
                 except BaseException as error:  # noqa: BLE001 - `wait` raises it
                     self._error = error
 
-        # A daemon, so that a disk which does not answer keeps no program from ending.
+        # A daemon, so that a disk that does not respond cannot keep the program from ending.
         self._last = threading.Thread(target=in_turn, name="checkpoint", daemon=True)
         self._last.start()
 
     def wait(self) -> None:
-        """Return when all is done; raises the first error, once."""
+        """Wait until all is done; raises the first error, once."""
         if self._last is not None:
             self._last.join()
         error, self._error = self._error, None
@@ -50,7 +49,7 @@ class Writer:
             raise error
 
     def join(self) -> None:
-        """Let what is being done come to its end before the program's: in time, and without a word."""
+        """Wait for pending work, for `_PATIENCE` at most, and raise no errors."""
         if self._last is not None:
             self._last.join(_PATIENCE)
 
@@ -60,6 +59,6 @@ _writers: weakref.WeakSet[Writer] = weakref.WeakSet()
 
 @atexit.register
 def _finish() -> None:
-    """Python's end would stop a thread inside of torch.save, and that aborts the process."""
+    """Finish writing before Python exits: to stop a thread inside torch.save would abort the process."""
     for writer in list(_writers):
         writer.join()

@@ -1,4 +1,4 @@
-"""By which castoff and torch a checkpoint was written, and whether this one reads it."""
+"""The versions that wrote a checkpoint, and whether this castoff can read it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ import torch
 from castoff.trainers.checkpointing.errors import CheckpointError
 
 FORMAT = 1
-"""Of the files of a checkpoint and of what is in them. It grows when a castoff could not read one that
-another has written."""
+"""The format of a checkpoint's files and their contents. It grows with each incompatible change."""
 
 
 def versions() -> dict[str, Any]:
-    """What a manifest says of its writer."""
+    """The entries of a manifest about its writer."""
     try:
         castoff = version("castoff")
-    except PackageNotFoundError:  # a folder with its sources alone
+    except PackageNotFoundError:  # run from the sources, not installed
         castoff = "unknown"
     return {"format": FORMAT, "castoff": castoff, "torch": str(torch.__version__)}
 
@@ -29,8 +28,8 @@ def check_format(path: Path, manifest: Mapping[str, Any]) -> None:
     """Check that this version of castoff can read the checkpoint.
 
     Raises:
-        CheckpointError: another one has written it, in another format.
-        KeyError: it names none, so nobody's castoff has written it.
+        CheckpointError: it has another format.
+        KeyError: the manifest has no format.
     """
     if manifest["format"] != FORMAT:
         raise CheckpointError(
@@ -41,7 +40,7 @@ def check_format(path: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def lacks(path: Path, manifest: Mapping[str, Any], what: str) -> CheckpointError:
-    """A checkpoint of this format that is nevertheless not as this castoff writes one."""
+    """The error for a checkpoint of this format that lacks `what`."""
     return CheckpointError(
         f"checkpoint {path} has no {what}; {_writer(manifest)}, and this is {_here()}. Resume with the one "
         "that wrote it, or start over with training.fresh: true (castoff train --fresh)"
@@ -49,7 +48,7 @@ def lacks(path: Path, manifest: Mapping[str, Any], what: str) -> CheckpointError
 
 
 def changes(manifest: Mapping[str, Any]) -> str | None:
-    """The other version that resumes a training; None if it is the same."""
+    """A note on the change of versions when a training resumes; None if they are the same."""
     now = versions()
     if all(manifest.get(name) == now[name] for name in ("castoff", "torch")):
         return None

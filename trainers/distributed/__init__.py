@@ -1,1 +1,1 @@
-"""Processes that work together, and detect when one fails."""
+"""The ranks' processes: how they connect, agree, stop, and detect that one has failed."""

@@ -1,4 +1,4 @@
-"""Ranks compare a value; if one differs from rank 0's, all of them refuse."""
+"""Compares values between ranks; if a rank's differ from rank 0's, all ranks raise an error."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.distributed.process_group import RankContext
 
 _SHOWN = 8
-"""Lines of a message."""
+"""The most differences that a rank reports."""
 
 
 def agree(mine: Mapping[str, Any], context: RankContext, how: str) -> None:
-    """See that all ranks hold the same values; all of them must call it. `how`: what to do about it.
+    """Check that all ranks have the same values; all ranks must call it. `how`: the remedy, for the message.
 
     Raises:
-        ConfigError: they do not; on all ranks.
+        ConfigError: they do not; raised on all ranks.
     """
     if not context.distributed or context.world_size == 1:
         return
@@ -27,10 +27,10 @@ def agree(mine: Mapping[str, Any], context: RankContext, how: str) -> None:
 
 
 def refuse(found: list[str], context: RankContext, how: str) -> None:
-    """Refuse what any rank has found; all of them must call it.
+    """Raise an error on all ranks if `found` has problems on any rank; all ranks must call it.
 
     Raises:
-        ConfigError: one has found something; on all ranks.
+        ConfigError: a rank has problems; raised on all ranks.
     """
     every = context.gather_on_main(found[:_SHOWN])
     context.on_main(lambda: _check(every, how))

@@ -1,8 +1,9 @@
-"""The attempt of a castoff run that rank 0 belongs to, by the files that it shares with the script.
+"""The attempt of a castoff run that rank 0 belongs to, and the files that it shares with the job script.
 
-The script writes ending.json when the attempt is over. A rank that finds it was taken for lost, as on a host
-that came back, and another attempt may train by now. Rank 0 writes into CASTOFF_PROGRESS_FILE how many
-optimizer steps are done: restarts need progress, and its absence shows a hang.
+The script writes ending.json when the attempt is over. A rank that finds this file was given up, say on a
+host that was unreachable for a while, and another attempt may be training. Rank 0 writes the number of
+completed optimizer steps to CASTOFF_PROGRESS_FILE: the script restarts only after progress, and takes missing
+progress for a hang.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from castoff.trainers.files.lock_file import Holder
 
 
 class AttemptOver(UserError):
-    """This process belongs to an attempt that is over, and must not write any more."""
+    """This process belongs to an attempt that is over, and must stop writing."""
 
 
 class Attempt:
-    """The files of rank 0's attempt; outside a castoff run there are none."""
+    """The files of this process's attempt; outside a castoff run there are none."""
 
     def __init__(self, environ: Mapping[str, str] | None = None):
         environ = os.environ if environ is None else environ
         folder, progress = environ.get("CASTOFF_ATTEMPT_DIR"), environ.get("CASTOFF_PROGRESS_FILE")
         self.me = Holder.here(environ)
-        """This process, as it names itself in the lock of the run's folder."""
+        """This process, as it is recorded in the lock of the run's folder."""
         self._folder = Path(folder) if folder else None
         self._progress = Path(progress) if progress else None
         self._step = -1
@@ -38,14 +39,14 @@ class Attempt:
 
     @property
     def run(self) -> str | None:
-        """The run that it belongs to, by its directory's name, which no other has."""
+        """The run's unique id, its directory's name; None outside a castoff run."""
         return self.me.run
 
     def check(self) -> None:
-        """See that it lasts.
+        """Check that the attempt is not over.
 
         Raises:
-            AttemptOver: its script has recorded its ending.
+            AttemptOver: the script has recorded the attempt's ending.
         """
         if self._folder is not None and (self._folder / "ending.json").exists():
             raise AttemptOver(
@@ -61,13 +62,14 @@ class Attempt:
         )
 
     def record_progress(self, step: int) -> None:
-        """So many optimizer steps are done; the time below shows that this process has got here.
+        """Write the number of completed optimizer steps, and the time as a sign of life, to the progress
+        file.
 
-        A disk that takes nothing is the matter of what must be written.
+        A full disk is ignored: what must be written, such as a checkpoint, reports it.
         """
         if self._progress is None:
             return
-        with self._writing, suppress(OSError):  # the thread that writes checkpoints has an older step
+        with self._writing, suppress(OSError):  # the thread that writes checkpoints may report an older step
             self._step = max(self._step, step)
             content = b"%20d\n%20d\n" % (self._step, time.time_ns())
             if not self._progress.exists():
@@ -78,4 +80,4 @@ class Attempt:
             try:
                 os.pwrite(descriptor, content, 0)
             finally:
-                os.close(descriptor)  # on NFS others see it from here on
+                os.close(descriptor)  # closing makes it visible to other NFS clients

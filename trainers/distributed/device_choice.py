@@ -1,4 +1,4 @@
-"""Which device and which backend a rank gets."""
+"""Chooses a rank's device and backend."""
 
 from __future__ import annotations
 
@@ -20,27 +20,29 @@ def choose_device(asked: str, local: int, index: int | None = None) -> torch.dev
     """
     if asked == "cpu":
         return torch.device("cpu")
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    if found is None:
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if accelerator is None:
         if asked == "auto":
             return torch.device("cpu")
         raise DistributedError(
             f"training.device is {asked}, but torch {torch.__version__} sees none here; "
             "write device: auto (or cpu), or load the module of a torch built for it"
         )
-    if asked not in ("auto", found.type):
-        raise DistributedError(f"training.device is {asked}, but this host has {found.type}; write auto")
+    if asked not in ("auto", accelerator.type):
+        raise DistributedError(
+            f"training.device is {asked}, but this host has {accelerator.type}; write auto"
+        )
     count = max(torch.accelerator.device_count(), 1)
     if index is not None and index >= count > 1:
         raise DistributedError(
-            f"this rank's device is {found.type}:{index} (CASTOFF_DEVICE), but it sees {count}; ask for as "
+            f"this rank's device is {accelerator.type}:{index} (CASTOFF_DEVICE), but it sees {count}; ask for as "
             "many devices as the ranks of a node need, or start fewer ranks on a node"
         )
-    return torch.device(found.type, (local if index is None else index) % count)
+    return torch.device(accelerator.type, (local if index is None else index) % count)
 
 
 def backend_for(asked: str | None, device: torch.device) -> str:
-    """The backend by its name or an alias (ccl, xpu: xccl); None: what torch has for the device."""
+    """The backend of a name or alias (ccl, xpu: xccl); for None or `auto` torch's default."""
     if asked in (None, "auto"):
         return str(dist.get_default_backend_for_device(device))
     return _ALIASES.get(str(asked), str(asked))
@@ -50,10 +52,10 @@ def available_backend(asked: str | None, device: torch.device) -> str:
     """The backend, if this torch has it.
 
     Raises:
-        DistributedError: it has not.
+        DistributedError: torch does not have it.
     """
     used = backend_for(asked, device)
-    lacking = [each for each in re.split(r"\w+:|,", used) if each and not dist.is_backend_available(each)]
+    lacking = [name for name in re.split(r"\w+:|,", used) if name and not dist.is_backend_available(name)]
     if lacking:
         raise DistributedError(
             f"parallel.backend: is {asked}, but this torch has no {', '.join(lacking)}; "
@@ -63,5 +65,5 @@ def available_backend(asked: str | None, device: torch.device) -> str:
 
 
 def device_ids(device: torch.device) -> list[int] | None:
-    """What DistributedDataParallel takes: None on a CPU, else the device's index."""
+    """The `device_ids` of DistributedDataParallel: None on a CPU, else the device's index."""
     return None if device.type in ("cpu", "mps") else [device.index]

@@ -1,4 +1,4 @@
-"""A device's properties, how much of its memory a process may use, and its numerical precision."""
+"""A device's name and use, a limit on its memory, and autocast in its precision."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Use(NamedTuple):
-    """How a rank uses its device; NaN where that does not tell."""
+    """A rank's use of its device; NaN if unknown."""
 
     memory: float
-    """In 10^9 bytes: an accelerator's peak since the start, a CPU's memory of this process now."""
+    """In 10^9 bytes: an accelerator's peak since the start; on a CPU the process's memory now."""
     allocated: float
-    """In 10^9 bytes: what tensors take now."""
+    """In 10^9 bytes: memory of tensors now."""
     reserved: float
-    """In 10^9 bytes: what torch has taken from the device, for tensors to come, too."""
+    """In 10^9 bytes: memory that torch has reserved on the device, used or not."""
     utilization: float
-    """Part of the last moments in which the device computed, as its driver has it, from 0 to 1."""
+    """Fraction of the driver's last sampling period in which the device computed, from 0 to 1."""
 
 
 def use_of(device: torch.device) -> Use:
-    """The memory that this process has of a device, read without waiting for the device."""
+    """Read this process's use of a device, without waiting for the device."""
     if device.type == "cpu":
         return Use(_process(os.getpid()).memory_info().rss / 1e9, _UNKNOWN, _UNKNOWN, _UNKNOWN)
     if device.type == "mps":
@@ -45,14 +45,14 @@ def use_of(device: torch.device) -> Use:
 
 
 def device_name(device: torch.device) -> str:
-    """What a device calls itself, as `NVIDIA A100-SXM4-40GB`; of a CPU and the like, its type."""
+    """A device's name, such as `NVIDIA A100-SXM4-40GB`; if it has none, as a CPU, its type."""
     ask = None if device.type == "cpu" else getattr(torch.get_device_module(device), "get_device_name", None)
     return device.type if ask is None else str(ask(device))
 
 
 @cache
 def _process(pid: int) -> psutil.Process:
-    """Made once, because psutil reads then when the process began."""
+    """psutil's object of a process, cached because making it reads the process's start time."""
     return psutil.Process(pid)
 
 
@@ -62,12 +62,12 @@ def _utilization(module: Any, device: torch.device) -> float:
         return _UNKNOWN
     try:
         return float(ask(device)) / 100
-    except Exception:  # noqa: BLE001  # no NVML, a driver that refuses, a part of a device
+    except Exception:  # noqa: BLE001  # no NVML, a driver that refuses, a MIG slice
         return _UNKNOWN
 
 
 def limit_memory(device: torch.device, part: float) -> None:
-    """Let this process take so much of a device's memory, where torch can see to it."""
+    """Limit this process to the fraction `part` of a device's memory, if torch can."""
     limit = limiter(device)
     if limit is not None:
         limit(part, *([] if device.type == "mps" else [device]))
@@ -77,14 +77,14 @@ def limiter(device: torch.device) -> Callable[..., None] | None:
     """The function that limits a process's memory on a device; None if torch has none."""
     if device.type == "cpu":
         return None
-    found: Callable[..., None] | None = getattr(
+    set_fraction: Callable[..., None] | None = getattr(
         torch.get_device_module(device), "set_per_process_memory_fraction", None
     )
-    return found
+    return set_fraction
 
 
 def computing(device: torch.device, precision: str) -> AbstractContextManager[Any]:
-    """Around what is computed in a precision of `training.precision`."""
+    """A context that computes in `precision`, one of `training.precision`."""
     if precision not in _HALF:
         return nullcontext()
     return torch.autocast(device.type, _HALF[precision])

@@ -1,4 +1,4 @@
-"""Errors of ranks that do not meet or lose each other, and how to recognise torch's."""
+"""Errors of ranks that cannot connect or lose each other, and how to recognise torch's."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from castoff.trainers.distributed.health_check import Verdict
 _PEERS = re.compile("connection (closed|reset|refused)|timed out|timeout|broken pipe|socket", re.IGNORECASE)
 
 _BY_GLOO = re.compile("gloo|application timeout caused pair closure", re.IGNORECASE)
-"""The latter without its name, on a rank whose connection another thread has given up."""
+"""Also gloo's message without its name, on a rank whose connection another thread has closed."""
 
 
 class DistributedError(UserError):
-    """Ranks that cannot meet, or a device that is not there; the text says how to mend it."""
+    """Ranks cannot connect, or a device is missing; the text has the remedy."""
 
 
 class RanksLost(DistributedError):
-    """Others do not come to where this rank waits; the text says which, and where they were last."""
+    """Other ranks do not reach the point where this rank waits; the text names them and their last places."""
 
     def __init__(self, verdict: Verdict, rank: int, more: Sequence[str] = (), before: str = ""):
         self.reporting_rank = rank if verdict.reporter == -1 else verdict.reporter
-        """The rank that says it in full."""
+        """The rank that reports the full text."""
         self.is_explained = verdict.is_explained
-        """Whether it comes of an error of another rank's, who then is the first to end."""
+        """Whether another rank's error is the cause; that rank then exits first."""
         first, *rest = verdict.lines
         super().__init__("\n".join([before + first, *(rest if self.reporting_rank == rank else ()), *more]))
 
 
 def lost_peers(error: BaseException) -> bool:
-    """Whether an error says that another rank is gone, or does not answer."""
+    """Whether an error means that another rank is gone, or does not respond."""
     return of_a_collective(error) and (isinstance(error, dist.DistError) or bool(_PEERS.search(str(error))))
 
 
 def of_a_collective(error: BaseException) -> bool:
-    """The same, or that the ranks are at different places: gloo finds a message that is not for it."""
+    """Whether an error comes from a collective: also gloo's if ranks are at different collectives."""
     by_gloo = isinstance(error, RuntimeError) and _BY_GLOO.search(str(error)) is not None
     return by_gloo or isinstance(error, dist.DistError)

@@ -1,4 +1,4 @@
-"""Error messages: what a user can mend, and the place of a mistake in a program."""
+"""Messages of errors that a user can correct, and the place of a mistake in a program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 
 def explained(error: Exception, folder: str | None) -> str | None:
-    """The message for a user; None if it is a mistake in the program, whose traceback says more."""
+    """The message of an error for a user; None for a mistake in the program, which needs its traceback."""
     if isinstance(error, UserError):
         return str(error)
     system = _behind(error)
@@ -37,7 +37,7 @@ def explained(error: Exception, folder: str | None) -> str | None:
 
 
 def _behind(error: Exception) -> OSError | None:
-    """The system's refusal that an error is, or that it came from: torch.save tells of a full disk so."""
+    """The OSError that an error is, or that caused it: torch.save reports a full disk in this way."""
     if isinstance(error, OSError):
         return error
     before = error.__context__
@@ -45,7 +45,7 @@ def _behind(error: Exception) -> OSError | None:
 
 
 def _concerns(error: OSError, folder: Path) -> bool:
-    """Whether it is about the run's folder, or a disk that takes nothing more."""
+    """Whether an OSError concerns the run's folder, or a full or read-only disk."""
     if error.filename is None:
         return error.errno in _FULL
     if not isinstance(error.filename, str):
@@ -55,18 +55,18 @@ def _concerns(error: OSError, folder: Path) -> bool:
 
 
 def brief(error: BaseException) -> str:
-    """An error in a line: of one that quotes a traceback, as a loader worker's, what is around that."""
+    """An error in one line; the traceback that a loader worker's error quotes is left out."""
     first, *more = str(error).strip().splitlines() or [""]
     return " … ".join([f"{type(error).__name__}: {first}", *more[-1:]])
 
 
 def place_of(error: BaseException) -> str:
-    """Where it was raised; see `place_in`."""
+    """The place where an error was raised; see `place_in`."""
     return place_in([frame for frame, _ in traceback.walk_tb(error.__traceback__)])
 
 
 def place_in(frames: Sequence[FrameType]) -> str:
-    """The innermost place that is not torch's or Python's own; `frames` begin with the outermost."""
+    """The innermost frame outside torch and Python's library, in words; `frames` start with the outermost."""
     for frame in reversed(frames):
         path = Path(frame.f_code.co_filename)
         if module_of(frame).partition(".")[0] not in ("torch", *sys.stdlib_module_names):
@@ -75,12 +75,14 @@ def place_in(frames: Sequence[FrameType]) -> str:
 
 
 def module_of(frame: FrameType) -> str:
-    """The name of the module whose code it runs."""
+    """The name of the module whose code a frame runs."""
     return str(frame.f_globals.get("__name__", ""))
 
 
 def missing_ranks(error: BaseException, call: RankHealthCheck, waits_for: str | None = None) -> RanksLost:
-    """Which ranks are missing, where a collective has failed on this one; `waits_for`: what, if known."""
+    """The error that names the missing ranks after a collective failed; `waits_for`: what this rank waited
+    for.
+    """
     from castoff.trainers.distributed.errors import RanksLost
 
     verdict = call.hold("waits", waits_for or place_of(error))

@@ -1,7 +1,7 @@
-"""How a rank that cannot continue exits: it reports why, also to the ranks that would wait for it.
+"""Reports why a rank fails, also to the ranks that would wait for it, and exits.
 
-What is wrong is written by the block in which it was raised, on the stream that the process began with. So
-nothing that comes later can lose it: torch holds back what is written at the very end, and ranks end at once.
+The context `reported` writes an error as soon as it leaves it, to the process's original standard error.
+Written later, it could be lost: torchrun withholds output at the very end, and ranks exit at once.
 """
 
 from __future__ import annotations
@@ -30,29 +30,30 @@ if TYPE_CHECKING:
 Rank: TypeAlias = "RankEnv | RankContext"
 OwnWords: TypeAlias = Callable[[str], str]
 Hook: TypeAlias = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
-"""As sys.excepthook."""
+"""The type of sys.excepthook."""
 
 _MOMENT = 5.0
-"""Seconds that a rank leaves another to say the same in full: a launcher ends all ranks at one failure."""
+"""Seconds that a rank waits for another to report the same error in full, before it exits and the launcher
+ends all ranks."""
 
 _SHORT = 300
-"""Characters of what such a rank says."""
+"""The most characters of a one-line report."""
 
 _INTERRUPTED = 130
-"""Exit code of a process that Ctrl-C has ended, as shells report it."""
+"""Exit code after Ctrl-C, as in shells."""
 
 _reporting = False
-"""Whether a block of `reported` lasts."""
+"""Whether a context of `reported` is active."""
 
 
 @contextmanager
 def reported(
     me: Rank, folder: str | None = None, own_words: OwnWords = str, *, ends: bool = False
 ) -> Iterator[None]:
-    """What leaves this block, but an early stop, is on standard error by then; see `report`.
+    """Write an error that leaves this context to standard error, except an early stop; see `report`.
 
-    The program may catch it. If it does not, or `ends`, the process ends with 1, and nothing is shown twice.
-    Of blocks inside each other the outermost one reports.
+    The program may catch the error. If it does not, or if `ends` is set, the process exits with code 1, and
+    the error is not shown twice. Of nested contexts the outermost reports.
     """
     global _reporting
     if _reporting or _is_interactive():
@@ -80,15 +81,15 @@ def reported(
 
 
 def end(error: Exception, me: Rank, folder: str | None, own_words: OwnWords = str) -> NoReturn:
-    """Say what is wrong, and exit with 1; see `report`."""
+    """Report an error, and exit with code 1; see `report`."""
     leave(me, at_once=report(error, me, folder, own_words))
 
 
 def leave(me: Rank, *, at_once: bool) -> NoReturn:
-    """Exit with 1; `at_once`: whether no other rank is to leave before, being the one that has said why.
+    """Exit with code 1; `at_once`: this rank reported the error in full, so it need not wait for others.
 
-    Where there are several ranks, nothing is cleaned up: leaving a process group can wait for ranks
-    that wait for this one, while the end of this process is what they notice.
+    With several ranks nothing is cleaned up: leaving the process group might wait for ranks that wait for
+    this one, whereas they notice that this process exits.
     """
     if me.world_size == 1:
         sys.exit(1)
@@ -101,60 +102,61 @@ def leave(me: Rank, *, at_once: bool) -> NoReturn:
 
 
 def report(error: Exception, me: Rank, folder: str | None, own_words: OwnWords = str) -> bool:
-    """Write what is wrong on standard error; whether this rank may be the first to leave.
+    """Write an error to standard error; returns whether this rank may exit first.
 
-    `own_words` are a system's, and `folder` is training.path, once known. Of ranks that have the same error
-    one says it in full, the others in a line. It is reported to ranks that will wait for this one.
+    `own_words` translates a message to a training system's field names; `folder` is training.path, once
+    known. If several ranks have the same error, one writes it in full, the others in a line. The error is
+    also sent to ranks that will wait for this one.
     """
     call = _health_check()
     if call is not None:
         error = _with_names(error, call)
     explanation = explained(error, folder)
-    known = None if explanation is None else own_words(explanation)
-    lines = _traceback(error, me) if known is None else _marked(known, me)
-    reporter = _reporter(error, known, me, call)
+    message = None if explanation is None else own_words(explanation)
+    lines = _traceback(error, me) if message is None else _marked(message, me)
+    reporter = _reporter(error, message, me, call)
     if reporter == me.rank:
         _write(lines)
     else:
-        _write(_marked(_in_a_line(known or brief(error), len(lines), reporter), me))
+        _write(_marked(_in_a_line(message or brief(error), len(lines), reporter), me))
     if call is not None:
         call.ended(brief(error))
         call.has_reported()
     if reporter is None and len(lines) > 1:
-        pause(_MOMENT)  # had rank 0 the same error, this rank would be ended meanwhile
+        pause(_MOMENT)  # if rank 0 has the same error, the launcher ends this rank meanwhile
         _write(lines)
         return True
     return reporter == me.rank and not getattr(error, "is_explained", False)
 
 
 def words(text: str) -> list[str]:
-    """A message's lines, each saying whose it is."""
+    """The lines of a message, each prefixed with `castoff train`."""
     return [f"castoff train: {line}" for line in text.splitlines()]
 
 
-def _reporter(error: Exception, known: str | None, me: Rank, call: RankHealthCheck | None) -> int | None:
-    """The rank that says it in full; None where it may be this one, and may be rank 0."""
+def _reporter(error: Exception, message: str | None, me: Rank, call: RankHealthCheck | None) -> int | None:
+    """The rank that reports the error in full; None: unknown, this rank or rank 0."""
     reporting = getattr(error, "reporting_rank", None)
     if reporting is not None:
         return int(reporting)
     if call is not None:
-        return call.first_to_report(_key(error, known))
-    return None if me.rank and known is not None else me.rank
+        return call.first_to_report(_key(error, message))
+    return None if me.rank and message is not None else me.rank
 
 
-def _key(error: BaseException, known: str | None) -> str:
+def _key(error: BaseException, message: str | None) -> str:
     """A key that is the same for ranks with the same error."""
-    if known is None:
-        lines = [(each.filename, each.lineno) for each in traceback.extract_tb(error.__traceback__)]
-        known = f"{type(error)} {lines}"
-    return hashlib.sha256(known.encode(errors="replace")).hexdigest()[:16]
+    if message is None:
+        lines = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+        message = f"{type(error)} {lines}"
+    return hashlib.sha256(message.encode(errors="replace")).hexdigest()[:16]
 
 
 def _traceback(error: BaseException, me: Rank) -> list[str]:
-    """With the rank before each line, as torch has it."""
+    """The traceback's lines, each prefixed with the rank, as torch does."""
     mark = f"[rank{me.rank}]: " if me.world_size > 1 else ""
     trace = error.__traceback__
-    if trace is not None and trace.tb_frame.f_code.co_filename == __file__:  # this module's own block
+    if trace is not None and trace.tb_frame.f_code.co_filename == __file__:  # the frame of `reported`
         trace = trace.tb_next
     text = "".join(traceback.format_exception(type(error), error, trace))
     return [mark + line if line else "" for line in text.splitlines()]
@@ -173,7 +175,7 @@ def _in_a_line(text: str, count: int, reporter: int | None) -> str:
 
 
 def _with_names(error: Exception, call: RankHealthCheck) -> Exception:
-    """Where a collective has failed: which ranks are missing."""
+    """After a failed collective, an error that names the missing ranks; other errors are unchanged."""
     from castoff.trainers.distributed.errors import RanksLost, of_a_collective
 
     if isinstance(error, RanksLost) or not of_a_collective(error):
@@ -182,7 +184,7 @@ def _with_names(error: Exception, call: RankHealthCheck) -> Exception:
 
 
 def _health_check() -> RankHealthCheck | None:
-    """Where errors are reported to other ranks; None where there are none, or they have not met."""
+    """The health check, which passes errors to other ranks; None: there are none, or not yet connected."""
     if "torch" not in sys.modules:
         return None
     from castoff.trainers.distributed.process_group import health_check
@@ -191,7 +193,7 @@ def _health_check() -> RankHealthCheck | None:
 
 
 def _report_who_ends(error: KeyboardInterrupt | SystemExit, me: Rank) -> None:
-    """Python ends a program by these without a word on where, and on which rank."""
+    """Report the place and the rank of Ctrl-C or sys.exit, which Python does not."""
     if isinstance(error, KeyboardInterrupt):
         if me.world_size == 1:
             return
@@ -217,7 +219,7 @@ def _uncaught(
     error: BaseException,
     trace: TracebackType | None,
 ) -> None:
-    """Instead of sys.excepthook: what is on standard error already is not shown again."""
+    """Replaces sys.excepthook: an error that has been reported is not shown again."""
     if error is not reported_one:
         before(kind, error, trace)
     elif me.world_size > 1:
@@ -238,7 +240,7 @@ def _interrupted(
 
 
 def _thread_ended(before: Callable[[Any], Any], me: Rank, ended: threading.ExceptHookArgs) -> None:
-    """Instead of threading.excepthook: with the rank, and once for all ranks. The program still runs on."""
+    """Replaces threading.excepthook: adds the rank, and reports once for all ranks. The program continues."""
     error = ended.exc_value
     if error is None or isinstance(error, SystemExit) or me.world_size == 1:
         before(ended)
@@ -253,21 +255,21 @@ def _thread_ended(before: Callable[[Any], Any], me: Rank, ended: threading.Excep
 
 
 def _is_interactive() -> bool:
-    """Whether a person's own session shows errors, and continues after them."""
+    """Whether this is an interactive session, which shows errors and continues."""
     return hasattr(sys, "ps1") or bool(sys.flags.interactive)
 
 
 def _report_crashes() -> None:
-    """Have Python say where it was when a signal ends it that a crash sends."""
+    """Have Python write the stack when a crash's signal, such as SEGV, ends the process."""
     if sys.__stderr__ is not None and not faulthandler.is_enabled():
         faulthandler.enable(sys.__stderr__)
 
 
 def _write(lines: list[str]) -> None:
-    """On the stream that the process began with: another one in its place may hold everything back."""
+    """Write to the process's original standard error: a replacement might buffer everything."""
     stream = sys.__stderr__ or sys.stderr
     if stream is not None:
-        with suppress(OSError, ValueError):  # nobody reads it, or it is closed
+        with suppress(OSError, ValueError):  # a broken pipe, or a closed stream
             print(*lines, sep="\n", file=stream, flush=True)
 
 

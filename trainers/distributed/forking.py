@@ -1,9 +1,9 @@
 """Workers that are safely forked from a process with threads.
 
-Python takes a lock of its own in the child right after a fork. Where another thread of the parent held it,
-the child sleeps for ever, and its rank waits for batches that never come: a bug of CPython before 3.10.15
-and 3.11.10 (github.com/python/cpython/issues/112275). Threads of gloo take that lock whenever they let go of
-a collective that is done.
+Right after a fork Python takes an internal lock in the child. If another thread of the parent held it, the
+child sleeps forever, and its rank waits for batches that never come: a bug of CPython before 3.10.15 and
+3.11.10 (github.com/python/cpython/issues/112275). Gloo's threads take this lock when they release a completed
+collective.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from pathlib import Path
 
 _LOOK_EVERY = 0.05
 _LOOKS = 20
-"""Longer than a child may sleep because a page of its program comes from a slow file system."""
+"""Checks (1 s in all) in which a child sleeps before it counts as stuck: it may also wait for a page of its
+program from a slow file system."""
 
 
 class _Process(ForkProcess):
-    """Forked anew for as long as the child falls asleep before its first line, where nothing is lost yet."""
+    """A process that is forked again if the child sleeps before its first line, when nothing is lost yet."""
 
     _pipe: tuple[Connection, Connection]
 
@@ -45,31 +46,31 @@ class _Process(ForkProcess):
         return code
 
     def terminate(self) -> None:
-        """Kill it: a worker ignores TERM, and a loader that must end one waits for it after this."""
+        """Kill the process: a worker ignores TERM, and a loader that ends one waits for it afterwards."""
         self.kill()
 
 
 class Forking(ForkContext):
-    """The context `fork` of multiprocessing, with processes that begin."""
+    """multiprocessing's context `fork`, with processes that do not get stuck at their start."""
 
     Process = _Process
 
 
-def _begins(pid: int, given: Connection) -> bool:
-    """Whether a child comes to its first line, or has ended; False: it sleeps before that."""
+def _begins(pid: int, begun: Connection) -> bool:
+    """Whether a child reaches its first line or has ended; False: it is stuck before."""
     asleep = 0
     while asleep < _LOOKS:
         state = _state(pid)
-        if given.poll(_LOOK_EVERY) or state == "Z":
+        if begun.poll(_LOOK_EVERY) or state == "Z":
             return True
         asleep = asleep + 1 if state == "S" else 0
     return False
 
 
 def _state(pid: int) -> str:
-    """As in proc(5): S is a sleep that only others end, Z a process that has ended."""
+    """A process's state as in proc(5): S is sleeping, Z is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return ""
     return stat.rpartition(")")[2].split()[0]

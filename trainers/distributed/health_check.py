@@ -1,9 +1,9 @@
-"""Which ranks still respond, and where each of them is, after something went wrong.
+"""Finds out, after a failure, which ranks still respond and what each of them is doing.
 
-It goes through the store, and nothing is sent while all goes well. A rank that waits in vain opens the roll
-call; each that hears of it adds its answer to one list; whoever opened it reads the list when all have
-answered, or after `window` seconds, and writes the verdict for all. That is a handful of requests a rank, and
-one reader, for any number of ranks.
+It uses torch's store, and sends nothing while there is no failure. A rank that waits in vain opens the health
+check; each rank that notices this appends its answer to a list; the rank that opened the check reads the list
+when all have answered, or after `window` seconds, and writes the verdict for all. That takes a handful of
+requests per rank, and one reader, for any number of ranks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from castoff.trainers.distributed.termination import has_come, time_left
 Given = TypeVar("Given")
 
 WINDOW = 10.0
-"""Seconds in which ranks answer, at most; where there are many, more."""
+"""The most seconds that ranks have to answer; with many ranks it is more."""
 
 _FAILED = "castoff/failed"
 _OPEN = "castoff/open"
@@ -33,43 +33,45 @@ _ALL_ANSWERED = "castoff/all-answered"
 _ALL_REPORTED = "castoff/all-reported"
 
 _GIVEN = 2.0
-"""Seconds in which ranks answer once one has reported an error of its own: others matter less then."""
+"""Seconds that ranks have to answer once a rank has reported its own error, since other answers matter less
+then."""
 
 _NAMED = 8
-"""Ranks of a kind that are named one by one."""
+"""The most ranks that are listed one by one."""
 
 _TEXT = 300
-"""Characters of what a rank says of itself."""
+"""The most characters of a rank's description of what it does."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Where a rank stands."""
+    """A rank's answer: its state and what it is doing."""
 
     rank: int
     host: str
     step: int
-    """Optimizer steps that it has done."""
+    """Optimizer steps that it has completed."""
     state: Literal["waits", "busy", "ended"]
-    """It waits for other ranks, is in code of its own, or has an error of its own."""
+    """`waits`: in a collective or barrier; `busy`: in other code; `ended`: it has its own error."""
     doing: str
     collectives: int = 0
-    """How many it has begun."""
+    """Number of collectives that it has begun."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The common result of all ranks' reports."""
+    """The result of all ranks' answers."""
 
     reporter: int
-    """The rank that says it in full; -1: whoever has this."""
+    """The rank that reports it in full; -1: every rank."""
     lines: list[str]
     is_explained: bool = False
-    """Whether a rank has reported an error of its own, to which the others' come."""
+    """Whether a rank has reported its own error, which is the cause of the others'."""
 
 
 class RankHealthCheck:
-    """This rank's part in it.
+    """This rank's part in the health check.
 
-    `keeper`: who answers for the store, and on which host; `collectives`: how many this rank has begun.
+    `keeper`: the process that serves the store, and its host, in words; `collectives` returns the number of
+    collectives that this rank has begun.
     """
 
     def __init__(
@@ -83,9 +85,9 @@ class RankHealthCheck:
     ):
         self.rank, self.world_size, self.host = rank, world_size, host
         self.step = 0
-        """Optimizer steps that this rank has done."""
+        """Optimizer steps that this rank has completed."""
         self.window = WINDOW
-        """Seconds."""
+        """Seconds that ranks have to answer."""
         self._keeper = keeper
         self._collectives = collectives
         self._store = store
@@ -95,16 +97,16 @@ class RankHealthCheck:
         self._heard = False
         self._answered = False
         self._lost = False
-        """Whether the connection to the store is: torch writes a page about each request after that."""
+        """Whether the connection to the store is lost; later requests would each log a long torch error."""
         store.set(f"castoff/host/{rank}", host)
 
     @property
     def patience(self) -> float:
-        """Seconds in which ranks answer: requests of thousands take their time."""
+        """Seconds that ranks have to answer, more with many ranks."""
         return self.window + self.world_size / 400
 
     def is_open(self) -> bool:
-        """Whether another rank waits in vain, as far as is known; asks anew, and waits for no answer."""
+        """Whether another rank waits in vain, as last known; starts a new query, and does not wait for it."""
         if self._asking is None or not self._asking.is_alive():
             self._asking = threading.Thread(target=self._ask, name="castoff-store", daemon=True)
             self._asking.start()
@@ -113,23 +115,23 @@ class RankHealthCheck:
     def _ask(self) -> None:
         try:
             self._heard = bool(self._store.check([_OPEN]))
-        except RuntimeError:  # the collectives will tell
+        except RuntimeError:  # a collective will fail, too
             pass
 
     def ended(self, what: str) -> None:
-        """Leave word that this rank has an error of its own, for those that will wait for it."""
+        """Record that this rank has its own error, for ranks that will wait for it."""
         with self._lock:
             if self._answered:
                 return
             self._try(lambda: self._answer(self._mine("ended", what)), None)
 
     def first_to_report(self, what: str) -> int:
-        """The rank that was the first to ask this about the same thing, as far as is known."""
+        """The rank that was the first to call this with the same `what`; this rank if the store is lost."""
         me = str(self.rank)
         return int(self._try(lambda: self._store.compare_set(f"castoff/first-to-ask/{what}", "", me), me))
 
     def has_reported(self) -> None:
-        """This rank has said what is wrong, and needs the store no more."""
+        """Record that this rank has reported its error, and no longer needs the store."""
         self._try(self._count_report, None)
 
     def _count_report(self) -> None:
@@ -137,12 +139,12 @@ class RankHealthCheck:
             self._store.set(_ALL_REPORTED, "")
 
     def linger(self) -> None:
-        """Keep the store, which goes with rank 0, until all ranks have said what is wrong."""
+        """Keep rank 0, and so the store, alive until all ranks have reported their errors."""
         if self.rank == 0 and self._verdict is None:
             self._try(lambda: _wait(self._store, _ALL_REPORTED, self.window), False)
 
     def _try(self, ask: Callable[[], Given], otherwise: Given) -> Given:
-        """The store's answer; None if it gives none."""
+        """The store's answer; `otherwise` if it does not answer."""
         if self._lost:
             return otherwise
         try:
@@ -154,8 +156,8 @@ class RankHealthCheck:
             return otherwise
 
     def hold(self, state: Literal["waits", "busy"], doing: str) -> Verdict:
-        """Report what this rank is doing, and learn what the other ranks are doing."""
-        with self._lock:  # the watch may notice what the loop does
+        """Report what this rank is doing, and return the verdict on all ranks."""
+        with self._lock:  # the watchdog's thread may call it at the same time
             if self._verdict is None:
                 mine = self._mine(state, doing)
                 try:
@@ -167,7 +169,7 @@ class RankHealthCheck:
             return self._verdict
 
     def show_threads(self) -> None:
-        """Where each of them is, on standard error: a rank's log."""
+        """Write the stacks of all threads to standard error, the rank's log."""
         if sys.__stderr__ is not None:
             print(f"rank {self.rank} ({self.host}): its threads:", file=sys.__stderr__, flush=True)
             faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
@@ -185,7 +187,7 @@ class RankHealthCheck:
 
     def _hold(self, mine: Answer) -> Verdict:
         store = self._store
-        opened_it = store.add(_FAILED, 1) == 1  # counts those that will read the verdict
+        opened_it = store.add(_FAILED, 1) == 1  # counts the ranks that will read the verdict
         self._answer(mine)
         if opened_it:
             if not _wait(store, _ALL_ANSWERED, min(_GIVEN, self.patience)) and not _is_explained(store):
@@ -194,12 +196,12 @@ class RankHealthCheck:
             store.set("castoff/verdict", msgspec.json.encode(verdict).decode())
         elif _wait(store, "castoff/verdict", 2 * self.patience):
             verdict = msgspec.json.decode(store.get("castoff/verdict"), type=Verdict)
-        else:  # who opened it is gone, too
+        else:  # the rank that opened it is gone, too
             verdict = self._judge(store)
         readers = store.add(_FAILED, 0)
         if store.add("castoff/read", 1) == readers:
             store.set("castoff/all-read", "")
-        if self.rank == 0:  # with whom the store goes
+        if self.rank == 0:  # the store ends with rank 0
             _wait(store, "castoff/all-read", self.patience)
         return verdict
 
@@ -215,24 +217,28 @@ class RankHealthCheck:
 
 
 def judge(answers: Iterable[Answer], world_size: int, hosts: Mapping[int, str]) -> Verdict:
-    """Who keeps the others waiting, by what they say; `hosts` are those of ranks that say nothing."""
+    """Conclude from the answers which ranks keep the others waiting; `hosts`: hosts of those without an
+    answer.
+    """
     by_rank = {answer.rank: answer for answer in answers}
-    here = sorted((each for each in by_rank.values()), key=lambda each: each.rank)
+    present = sorted(by_rank.values(), key=lambda answer: answer.rank)
     ended, busy, waiting = (
-        [each for each in here if each.state == state] for state in ("ended", "busy", "waits")
+        [answer for answer in present if answer.state == state] for state in ("ended", "busy", "waits")
     )
     gone = [rank for rank in range(world_size) if rank not in by_rank]
-    # A step's sum needs all ranks: in the last one that anybody has done, the others took part.
-    last = max((each.step for each in here), default=0)
-    lines = _named([f"rank {each.rank} ({each.host}) {_stands(each)}" for each in ended], "such ranks")
+    # A step needs all ranks, so those without an answer took part in the last step that any completed.
+    last = max((answer.step for answer in present), default=0)
+    lines = _named(
+        [f"rank {answer.rank} ({answer.host}) {_stands(answer)}" for answer in ended], "such ranks"
+    )
     lines += _named([f"{_called(rank, hosts)} does not answer; {_part(last)}" for rank in gone], "such ranks")
-    behind = [f"rank {each.rank} ({each.host}) {_stands(each)}" for each in busy]
+    behind = [f"rank {answer.rank} ({answer.host}) {_stands(answer)}" for answer in busy]
     if waiting and busy:
         behind = [f"{line}; it has not come to where the others wait" for line in behind]
     lines += _named(behind, "such ranks")
     places: dict[tuple[int, str], list[int]] = {}
-    for each in waiting:
-        places.setdefault((each.step, each.doing), []).append(each.rank)
+    for answer in waiting:
+        places.setdefault((answer.step, answer.doing), []).append(answer.rank)
     if not lines:
         lines += _counted(waiting)
     if not lines:
@@ -245,15 +251,15 @@ def judge(answers: Iterable[Answer], world_size: int, hosts: Mapping[int, str]) 
         [f"{_ranks(ranks)} waited {_after(step)}: {doing}" for (step, doing), ranks in places.items()],
         "such places",
     )
-    reporter = next((each.rank for each in here if each.state != "ended"), -1)
+    reporter = next((answer.rank for answer in present if answer.state != "ended"), -1)
     return Verdict(reporter, lines, is_explained=bool(ended))
 
 
 def _counted(waiting: list[Answer]) -> list[str]:
-    """Who has begun more collectives than others: one that only some ranks call makes all of them wait."""
+    """Lines with each rank's number of collectives if these differ: one called by only some ranks blocks all."""
     counts: dict[int, list[int]] = {}
-    for each in waiting:
-        counts.setdefault(each.collectives, []).append(each.rank)
+    for answer in waiting:
+        counts.setdefault(answer.collectives, []).append(answer.rank)
     if len(counts) < 2:
         return []
     counted = [f"{_ranks(ranks)}: {count}" for count, ranks in sorted(counts.items(), reverse=True)]
@@ -316,7 +322,7 @@ def _decode(line: bytes) -> Answer:
 
 
 def _wait(store: Any, key: str, seconds: float) -> bool:
-    """Whether a key came in time."""
+    """Whether a key is set in the store within `seconds`."""
     try:
         store.wait([key], timedelta(seconds=seconds))
     except dist.DistStoreError:
@@ -325,10 +331,10 @@ def _wait(store: Any, key: str, seconds: float) -> bool:
 
 
 _LOOK_EVERY = 0.1
-"""Seconds between two looks at whether TERM has come."""
+"""Seconds between two checks whether TERM was received."""
 
 _SOON = 0.02
-"""Seconds in which a store that is there answers: also after TERM one may hear what it says."""
+"""Seconds in which a working store answers; a request gets as much time even after TERM."""
 
 
 class _Outcome(NamedTuple):
@@ -337,17 +343,17 @@ class _Outcome(NamedTuple):
 
 
 def _within(seconds: float, function: Callable[[], Given]) -> Given:
-    """What a function gives, if it does in time: a request to a store that is stopped never ends.
+    """Call a function with a time limit, since a request to a stopped store never returns.
 
     Raises:
-        TimeoutError: it does not; a thread of its own keeps waiting.
+        TimeoutError: it did not return in time; its thread keeps waiting.
     """
     outcomes: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
 
     def call() -> None:
         try:
             outcomes.put(_Outcome(function()))
-        except Exception as error:  # noqa: BLE001  handed on to whoever asked
+        except Exception as error:  # noqa: BLE001  raised in the calling thread
             outcomes.put(_Outcome(error=error))
 
     threading.Thread(target=call, name="castoff-store", daemon=True).start()

@@ -1,8 +1,8 @@
-"""A function on many things, in order, by several processes.
+"""Applies a function to many inputs, in order, in several processes.
 
-They are new processes, since a fork of a process that trains is not reliable. Python's ProcessPoolExecutor
-would import the main module again in each, which fails where that has no `if __name__ == "__main__"`, and its
-workers outlive a parent that is killed.
+The processes are started anew, since forking a process that trains is not reliable. Python's
+ProcessPoolExecutor would import the main module in each, which fails if that has no `if __name__ ==
+"__main__"`, and its workers outlive a killed parent.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ Answer = TypeVar("Answer")
 
 
 def usual_processes(most: int) -> int:
-    """As many as there are cores for this one, up to `most`."""
+    """The number of cores that this process may use, up to `most`."""
     return min(len(os.sched_getaffinity(0)), most)
 
 
 def mapped(
     function: Callable[[Asked], Answer], things: Iterable[Asked], processes: int, advice: str
 ) -> Iterator[Answer]:
-    """Results of a function, in order; with more than one process, computed by so many others.
+    """Results of a function for each input, in order; if `processes` > 1, computed in that many processes.
 
-    `function` and what it is given must be such as can be pickled; `advice`: what to do where memory is
-    too short for so many processes.
+    `function` and its inputs must be picklable; `advice`: the remedy if memory is too small for so many
+    processes.
 
     Raises:
-        ConfigError: one of them is gone.
+        ConfigError: a process has died.
     """
     if processes == 1:
         yield from map(function, things)
@@ -54,7 +54,9 @@ def mapped(
 
 
 class _Helper(Generic[Asked, Answer]):
-    """A process that does one thing at a time; it ends when its input does, as when this one is killed."""
+    """A process that handles one input at a time; it ends at the end of its input, also if this process is
+    killed.
+    """
 
     def __init__(self, function: Callable[[Asked], Answer], advice: str):
         self._function = function
@@ -66,7 +68,7 @@ class _Helper(Generic[Asked, Answer]):
             [sys.executable, "-c", code],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is this process's matter
+            start_new_session=True,  # only this process handles Ctrl-C
         )
         self._report(self._function)
         return self
@@ -76,11 +78,11 @@ class _Helper(Generic[Asked, Answer]):
         self._process.communicate()
 
     def ask(self, thing: Asked) -> None:
-        """Send it a thing to work on; the answer to the previous one must have been read."""
+        """Send an input to the process; the previous result must have been read."""
         self._report(thing)
 
     def answer(self) -> Answer:
-        """Its result."""
+        """Wait for the process's result."""
         assert self._process.stdout is not None
         try:
             answer: Answer = pickle.load(self._process.stdout)
@@ -88,10 +90,10 @@ class _Helper(Generic[Asked, Answer]):
             raise self._gone() from error
         return answer
 
-    def _report(self, what: Any) -> None:
+    def _report(self, value: Any) -> None:
         assert self._process.stdin is not None
         try:
-            pickle.dump(what, self._process.stdin)
+            pickle.dump(value, self._process.stdin)
             self._process.stdin.flush()
         except BrokenPipeError as error:
             raise self._gone() from error
@@ -103,9 +105,9 @@ class _Helper(Generic[Asked, Answer]):
 
 
 def serve() -> None:
-    """What a helper does: takes a function, then one thing after the other, and gives what comes of each."""
+    """Run a helper: read a function and then inputs from standard input, and write each result."""
     source, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever is printed
+    os.dup2(2, 1)  # printed text goes to standard error
     function = pickle.load(source)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""All numbers below n in an order that follows from (n, seed), however many there are."""
+"""A random order of all numbers below n that depends only on (n, seed), for any n."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ import torch
 from torch import Tensor
 
 AT_ONCE = 2048
-"""Places that are looked up together where all are wanted: a few of them would take almost as long."""
+"""Number of positions looked up at once when all are wanted; fewer would take almost as long."""
 
 _TABLE_UP_TO = 2**20
-"""So many numbers stand in a table of 4 MB, from which one comes ten times faster."""
+"""The longest order kept as a table (4 MB), from which a lookup is ten times faster."""
 
 _ROUNDS = 6
-"""Three make no more than a likely order, which a few looks tell from a random one (Luby and Rackoff, SIAM
-J. Comput. 17, 1988); from five on it takes about as many as a table is long (Patarin, CRYPTO 2004)."""
+"""Rounds of the Feistel network. With three, a few lookups distinguish it from a random order (Luby and
+Rackoff, SIAM J. Comput. 17, 1988); from five on, about as many as a table has entries (Patarin, CRYPTO
+2004)."""
 
 
 class Permutation(Sequence[int]):
-    """0 … length - 1, each once, in an order that follows from the seed; a slice is one of some of them.
+    """0 … length - 1, each once, in an order that depends on the seed; a slice is a Permutation, too.
 
-    An order of many takes the memory of 6 times their square root: 0.4 MB for 60 million. What travels to
-    another process is (length, seed), and it is made anew there.
+    A long order takes memory for 6 √length numbers: 0.4 MB for 60 million. Only (length, seed) is pickled,
+    and the order is made again in the other process.
     """
 
     def __init__(self, length: int, seed: int):
@@ -52,17 +53,17 @@ class Permutation(Sequence[int]):
         return self._some(self._places[place])
 
     def tensor(self) -> Tensor:
-        """All of them."""
+        """All numbers in order, shape (length,)."""
         places = self._places
-        if not places:  # arange refuses an end before its beginning
+        if not places:  # arange refuses an empty range with stop < start
             return torch.empty(0, dtype=torch.int64)
         return self._order.many(torch.arange(places.start, places.stop, places.step))
 
     def at(self, places: Sequence[int]) -> list[int]:
-        """The numbers in many places, none of them negative."""
+        """The numbers at many positions, none of them negative."""
         mine = torch.tensor(places, dtype=torch.int64) * self._places.step + self._places.start
-        found: list[int] = self._order.many(mine).tolist()
-        return found
+        numbers: list[int] = self._order.many(mine).tolist()
+        return numbers
 
     def __iter__(self) -> Iterator[int]:
         for first in range(0, len(self), AT_ONCE):
@@ -88,23 +89,23 @@ def _again(length: int, seed: int, places: range) -> Permutation:
 
 
 class _Table:
-    """A random order, written down."""
+    """A random order as a table."""
 
     def __init__(self, length: int, generator: torch.Generator):
         by_one, self._numbers = _both(torch.randperm(length, generator=generator, dtype=torch.int32))
         self.one = by_one.__getitem__
 
     def many(self, places: Tensor) -> Tensor:
-        """The numbers in these places."""
+        """The numbers at these positions."""
         return self._numbers[places].long()
 
 
 class _Feistel:
-    """A Feistel network: a number is two digits, to one of which a table says what the other adds, in turns.
+    """A Feistel network: of a number's two digits, in turns, a table maps one to an addend of the other.
 
-    The digits' bases are about the square root of the length, so that few more numbers have two digits
-    than there are; a place whose number is none of ours goes through the network again, which leads to
-    one sooner or later, and to another one from each place (Black and Rogaway, CT-RSA 2002).
+    The digits' bases are about the square root of the length, so that there are few more two-digit numbers
+    than `length`. A result ≥ length goes through the network again until it is below; the mapping remains
+    one-to-one (Black and Rogaway, CT-RSA 2002).
     """
 
     def __init__(self, length: int, generator: torch.Generator):
@@ -120,7 +121,7 @@ class _Feistel:
             self._tensors.append((seen_high, seen_low))
 
     def one(self, place: int) -> int:
-        """The number in a place from 0 on."""
+        """The number at a position, counted from 0."""
         of_high, of_low = self._bases
         while True:
             high, low = divmod(place, of_low)
@@ -132,14 +133,14 @@ class _Feistel:
                 return place
 
     def many(self, places: Tensor) -> Tensor:
-        """The numbers in these places."""
-        found = self._through(places)
-        outside = (found >= self._length).nonzero().squeeze(1)
+        """The numbers at these positions."""
+        numbers = self._through(places)
+        outside = (numbers >= self._length).nonzero().squeeze(1)
         while len(outside):
-            again = self._through(found[outside])
-            found[outside] = again
+            again = self._through(numbers[outside])
+            numbers[outside] = again
             outside = outside[again >= self._length]
-        return found
+        return numbers
 
     def _through(self, places: Tensor) -> Tensor:
         of_high, of_low = self._bases
@@ -151,7 +152,7 @@ class _Feistel:
 
 
 def _both(numbers: Tensor) -> tuple[array[int], Tensor]:
-    """The same numbers twice in one place: an array gives one of them ten times faster than a tensor."""
+    """The numbers as an array and a tensor that share memory: an array's lookup is ten times faster."""
     made = array("i" if numbers.dtype == torch.int32 else "q", [0]) * max(len(numbers), 1)
     seen = torch.frombuffer(made, dtype=numbers.dtype)[: len(numbers)]
     return made, seen.copy_(numbers)

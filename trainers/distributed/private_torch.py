@@ -1,4 +1,4 @@
-"""What the trainers use of torch beyond its public names; a test for each says what another torch lacks."""
+"""All uses of torch's private names; a test of each detects if another version of torch lacks it."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ __all__ = [
 
 
 def multiply_all(tensors: Sequence[Tensor], factor: Tensor) -> None:
-    """Each in place, in a few kernels for all; there must be some."""
+    """Multiply tensors in place, in a few kernels for all; the sequence must not be empty."""
     torch._foreach_mul_(list(tensors), factor)
 
 
 def lerp_all(tensors: Sequence[Tensor], towards: Sequence[Tensor], weight: float) -> None:
-    """Move each by that part of the way to another one."""
+    """Interpolate each tensor in place towards another one by `weight`."""
     torch._foreach_lerp_(list(tensors), list(towards), weight)
 
 
@@ -61,7 +61,7 @@ def norms(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def version_of(tensor: Tensor) -> int:
-    """Grows with each change in place."""
+    """A tensor's version, which grows with each in-place change."""
     return tensor._version
 
 
@@ -69,22 +69,22 @@ def version_of(tensor: Tensor) -> int:
 
 
 def after_backward(callback: Callable[[], object]) -> None:
-    """Have something called when the backward pass is over that is running now, in the order of the calls."""
+    """Call `callback` at the end of the running backward pass, in the order of registration."""
     engine: Any = torch.autograd.Variable._execution_engine
     engine.queue_callback(callback)
 
 
 def rebuild_buckets(wrapped: DistributedDataParallel) -> None:
-    """What the next forward pass does first; they are rebuilt once alone.
+    """Rebuild DDP's buckets, as the next forward pass would do first; later calls do nothing.
 
     Raises:
-        RuntimeError: the last backward pass has not reached all parameters; it says which.
+        RuntimeError: the last backward pass has not reached all parameters; the error names them.
     """
     wrapped.reducer._rebuild_buckets()
 
 
 def mark_as_stepped(optimizer: torch.optim.Optimizer) -> None:
-    """Have a scheduler not warn that it was stepped before the optimizer."""
+    """Keep a scheduler from warning that it was stepped before the optimizer."""
     vars(optimizer)["_opt_called"] = True
 
 
@@ -92,17 +92,17 @@ def mark_as_stepped(optimizer: torch.optim.Optimizer) -> None:
 
 
 def default_store() -> Store:
-    """The store by which the group of all has met."""
+    """The store through which all ranks connected."""
     return _get_default_store()
 
 
 def set_group_timeout(seconds: float, group: dist.ProcessGroup) -> None:
-    """How long collectives of a group wait from now on."""
+    """Set the timeout of a group's later collectives."""
     _set_pg_timeout(timedelta(seconds=seconds), group)
 
 
 def begun_collectives() -> int:
-    """How many this rank has begun in the group of all; 0 where the backend does not count."""
+    """Number of collectives begun by this rank in the default group; 0 if the backend does not count."""
     world: Any = dist.group.WORLD
     try:
         return int(world._get_sequence_number_for_group())
@@ -119,15 +119,15 @@ def import_compiler() -> None:
 
 
 def die_with_parent(signal: int) -> None:
-    """Have the kernel send this process a signal when the thread that has forked it ends."""
+    """Have the kernel send this process a signal when the thread that forked it ends."""
     _prctl_pr_set_pdeathsig(signal)
 
 
 def end_workers(loader: DataLoader[Any]) -> None:
-    """End the workers that a loader keeps from one pass to the next.
+    """End the workers that a loader keeps between epochs.
 
-    torch does so when the loader is garbage. Where that is found by the collector of circles, the queue that
-    would tell a worker is gone by then, and torch waits 5 s for it, and kills it.
+    torch does so when the loader is freed. If the cyclic garbage collector frees it, the queue that would
+    tell a worker to end is gone by then, and torch waits 5 s for each worker and kills it.
     """
     iterator: Any = loader._iterator
     loader._iterator = None
@@ -136,10 +136,10 @@ def end_workers(loader: DataLoader[Any]) -> None:
 
 
 def hide_worker() -> None:
-    """Have get_worker_info() say, in a loader's worker, that it is none."""
+    """Make get_worker_info() return None in a loader's worker."""
     _worker._worker_info = None
 
 
 def in_bad_fork(device_module: Any) -> bool:
-    """Whether an accelerator cannot be used, because this process was forked from one that has used it."""
+    """Whether an accelerator is unusable because this process was forked from one that has used it."""
     return bool(device_module._is_in_bad_fork())

@@ -1,4 +1,4 @@
-"""The process group: which ranks meet, and how they agree."""
+"""The process group: how ranks connect and agree."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ from castoff.trainers.distributed.private_torch import (
 from castoff.trainers.distributed.stacks import write_stacks_on_request
 
 _BACKSTOP = 60.0
-"""Seconds by which NCCL waits longer than `Watchdog`, as NCCL's own ends the process without a message."""
+"""Seconds by which NCCL waits longer than `Watchdog`, since NCCL's watchdog ends the process without a
+message."""
 
 Decided = TypeVar("Decided")
 
 SIDE_GROUP_LIMIT = 256
-"""Up to so many ranks a gloo group beside the accelerators' carries flags; gloo connects every rank
-with every other, which fails for thousands (pytorch/gloo issue 419)."""
+"""The most ranks for which flags are sent through a gloo group in addition to the accelerators' group; gloo
+connects every pair of ranks, which fails for thousands (pytorch/gloo issue 419)."""
 
 
 class RankContext:
-    """This process among the ranks, and its device."""
+    """This process's rank and device, and its communication with other ranks."""
 
     def __init__(self, rank: int, world_size: int, device: torch.device, *, alone: bool = False):
         self.rank = rank
@@ -53,20 +54,20 @@ class RankContext:
         self._flags: dist.ProcessGroup | None = None
         self._timeout: float | None = None
         self.waits_for: str | None = None
-        """What this rank waits for at a barrier."""
+        """The barrier that this rank waits at, in words; None: at none."""
 
     @property
     def is_main(self) -> bool:
-        """Whether this is rank 0 of all: the one that writes."""
+        """Whether this is rank 0, the one that writes."""
         return self.rank == 0
 
     @property
     def distributed(self) -> bool:
-        """Whether there is a group to talk to."""
+        """Whether this process is in a process group."""
         return not self._alone and dist.is_available() and dist.is_initialized()
 
     def sum(self, values: Tensor) -> Tensor:
-        """The sum over all ranks, the same bits on each of them."""
+        """The sum over all ranks, the same to the bit on each."""
         if not self.distributed:
             return values
         total = values.to(self.device, copy=True)
@@ -74,11 +75,11 @@ class RankContext:
         return total.to(values.device)
 
     def anywhere(self, mine: bool) -> bool:
-        """Whether it is so on any rank; all must ask."""
+        """Whether `mine` is true on any rank; all ranks must call it."""
         return bool(self.sum(torch.tensor(int(mine))))
 
     def everywhere(self, mine: bool) -> bool:
-        """Whether it is so on all ranks; all must ask."""
+        """Whether `mine` is true on all ranks; all ranks must call it."""
         return not self.anywhere(not mine)
 
     def gather(self, values: Tensor) -> Tensor:
@@ -91,15 +92,17 @@ class RankContext:
         return torch.stack(every).to(values.device)
 
     def alike(self, values: Tensor) -> bool:
-        """Whether all ranks have the same whole numbers; one message, however many ranks there are."""
+        """Whether all ranks have the same whole numbers, with a single all_reduce."""
         if not self.distributed:
             return True
-        both = torch.stack([values, ~values]).to(self.device)  # the largest of ~x is the least of x
+        both = torch.stack([values, ~values]).to(self.device)  # the maximum of ~x is ~ the minimum of x
         dist.all_reduce(both, dist.ReduceOp.MAX)
         return torch.equal(both[0], ~both[1])
 
     def gather_on_main(self, value: object) -> list[Any]:
-        """Every rank's value, by rank; on other ranks than 0 nothing. Small ones: they are pickled."""
+        """On rank 0, every rank's value, by rank; on others an empty list. Values are pickled, so keep them
+        small.
+        """
         if not self.distributed:
             return [value]
         every: list[Any] | None = [None] * self.world_size if self.is_main else None
@@ -107,33 +110,33 @@ class RankContext:
         return every or []
 
     def from_main(self, value: object) -> object:
-        """Rank 0's value, on all ranks."""
+        """Send rank 0's value to all ranks, and return it."""
         if not self.distributed:
             return value
-        held = [value]
-        dist.broadcast_object_list(held, src=0, device=self.device)
-        return held[0]
+        values = [value]
+        dist.broadcast_object_list(values, src=0, device=self.device)
+        return values[0]
 
     def on_main(self, decide: Callable[[], Decided]) -> Decided:
-        """Have rank 0 decide, and give its result to all ranks; its error is raised on each of them."""
+        """Call a function on rank 0, and return its result, or raise its error, on all ranks."""
         value: Decided | None = None
         error: Exception | None = None
         if self.is_main:
             try:
                 value = decide()
-            except Exception as met:  # noqa: BLE001  # whatever it is, nobody may wait for rank 0
+            except Exception as met:  # noqa: BLE001  # any error: the other ranks must not wait for rank 0
                 error = met
-        given = self.from_main((value, None if error is None else _portable(error)))
+        result = self.from_main((value, None if error is None else _portable(error)))
         if error is not None:
             raise error
-        value, error = cast("tuple[Decided, Exception | None]", given)
+        value, error = cast("tuple[Decided, Exception | None]", result)
         if error is not None:
-            vars(error)["reporting_rank"] = 0  # whose traceback says where
+            vars(error)["reporting_rank"] = 0  # its log has the traceback
             raise error
         return value
 
     def barrier(self, name: str) -> None:
-        """Wait for all ranks; where gloo carries it, an error names those that did not come."""
+        """Wait for all ranks; with gloo, an error names the ranks that did not come."""
         if not self.distributed or self.world_size == 1:
             return
         self.waits_for = f"for all ranks to come to {name!r}"
@@ -149,7 +152,7 @@ class RankContext:
             self.waits_for = None
 
     def collectives(self) -> int:
-        """How many this rank has begun in the group of all; 0 where there is none, or it does not count."""
+        """Number of collectives that this rank has begun in the default group; 0 if unknown."""
         return begun_collectives() if self.distributed else 0
 
     def health_check(self) -> RankHealthCheck | None:
@@ -157,7 +160,7 @@ class RankContext:
         return None if self._alone else health_check()
 
     def set_timeout(self, seconds: float) -> None:
-        """How long this rank waits for others from now on, where the backend can be set so."""
+        """Set how long this rank waits for others, if the backend (gloo, NCCL) allows it."""
         self._timeout = seconds
         for group in (dist.group.WORLD, self._flags):
             if group is None:
@@ -168,7 +171,7 @@ class RankContext:
                 set_group_timeout(seconds + longer, group)
 
     def flag_group(self) -> dist.ProcessGroup | None:
-        """A group whose tensors lie on the CPU; None above `SIDE_GROUP_LIMIT` ranks."""
+        """A group for tensors on the CPU; None above `SIDE_GROUP_LIMIT` ranks."""
         if dist.get_backend() == "gloo":
             return dist.group.WORLD
         if self.world_size > SIDE_GROUP_LIMIT:
@@ -180,10 +183,10 @@ class RankContext:
 
 
 def _portable(error: Exception) -> Exception:
-    """As other ranks can be given it: not every exception can be pickled, nor made again from what was."""
+    """The error, or a RuntimeError with its text if the error cannot be pickled and unpickled."""
     try:
         again = pickle.loads(pickle.dumps(error))
-    except Exception:  # noqa: BLE001  whatever a class of a user's does
+    except Exception:  # noqa: BLE001  a user's class may raise anything
         again = None
     return error if isinstance(again, type(error)) else RuntimeError(brief(error))
 
@@ -200,17 +203,17 @@ def initialize_ddp(
 ) -> RankContext:
     """Join the process group as `rank` of `worldsize`, and take this rank's device.
 
-    `master_addr` and `master_port` are for ranks that no launcher started, as with `multiprocessing.spawn`;
-    otherwise the launcher's are used. `timeout`: seconds that ranks wait for each other, until `run_training`
-    sets other limits.
+    `master_addr` and `master_port` are used only if no launcher started the ranks, as with
+    `multiprocessing.spawn`. `timeout`: seconds that ranks wait for each other, until `run_training` sets
+    other limits.
 
     Raises:
         DistributedError: the launcher has set another rank or size, the device or backend does not exist, or
-            other ranks do not come.
+            other ranks do not connect.
     """
     if dist.is_initialized():
         raise DistributedError("this process has joined a group already; call cleanup_ddp() first")
-    write_stacks_on_request(rank)  # also for a program with a loop of its own
+    write_stacks_on_request(rank)  # also for programs with their own loop
     me = RankEnv.detect()
     chosen = choose_device(device, local_rank(me, rank, worldsize), me.device if _is(me, rank) else None)
     rendezvous(os.environ, me, rank, worldsize, master_addr, str(master_port))
@@ -219,20 +222,21 @@ def initialize_ddp(
     used = available_backend(backend, chosen)
     if used == "nccl":
         record_flights(os.environ)
-    # DDP imports it. Once there is a group, that would keep it, and gloo's threads, beyond the end of Python,
-    # where one that still lets go of a tensor aborts the process (torch 2.13).
+    # Before the group exists, since DDP imports the compiler: imported later, it would keep the group and
+    # gloo's threads alive beyond the end of Python, where a thread that releases a tensor aborts the process
+    # (torch 2.13).
     import_compiler()
     _join(used, me, rank, worldsize, timeout)
     if worldsize > 1:
-        _health_check()  # now, so that every rank has left word of its host
+        _health_check()  # so that every rank's host is in the store
     return RankContext(rank, worldsize, chosen)
 
 
 def _join(backend: str, me: RankEnv, rank: int, worldsize: int, timeout: float) -> None:
-    """Meet the other ranks.
+    """Connect to the other ranks.
 
     Raises:
-        DistributedError: others do not come.
+        DistributedError: other ranks do not connect.
     """
     try:
         dist.init_process_group(
@@ -257,10 +261,10 @@ def _join(backend: str, me: RankEnv, rank: int, worldsize: int, timeout: float) 
 def _store(
     environ: MutableMapping[str, str], me: RankEnv, rank: int, world_size: int, timeout: float
 ) -> Store | None:
-    """Where the ranks of one host meet; None: torch makes its own, or torchrun has made one.
+    """A store for ranks on a single host; None: torch makes the store, or torchrun has made it.
 
     Raises:
-        DistributedError: something else listens there.
+        DistributedError: another process listens on the port.
     """
     address, port = environ["MASTER_ADDR"], environ["MASTER_PORT"]
     agents = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
@@ -278,10 +282,10 @@ def _store(
 
 
 def record_flights(environ: MutableMapping[str, str]) -> None:
-    """Have NCCL write down its last collectives when one of them fails, unless the user says otherwise.
+    """Have NCCL dump its last collectives when one fails, unless the user has set these variables.
 
-    It needs both variables (docs.pytorch.org, ProcessGroupNCCL Environment Variables); that a failed
-    collective ends the process (TORCH_NCCL_ASYNC_ERROR_HANDLING=3) is torch's default already.
+    It needs both variables (docs.pytorch.org, ProcessGroupNCCL Environment Variables). A failed collective
+    ends the process (TORCH_NCCL_ASYNC_ERROR_HANDLING=3) by torch's default.
     """
     if "TORCH_NCCL_TRACE_BUFFER_SIZE" not in environ:  # its former name
         environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
@@ -289,14 +293,14 @@ def record_flights(environ: MutableMapping[str, str]) -> None:
 
 
 def health_check() -> RankHealthCheck | None:
-    """The check by which this process reports to other ranks; None if it has met none."""
+    """The check through which this process reports to other ranks; None if it is connected to none."""
     met = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
     return _health_check() if met else None
 
 
 @cache
 def _health_check() -> RankHealthCheck:
-    """This process's part in it, for as long as it is in the group."""
+    """This process's health check, cached while it is in the group."""
     keeper = f"rank 0 ({os.environ.get('MASTER_ADDR', 'its host')})"
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         keeper = f"torchrun's agent on {os.environ.get('MASTER_ADDR', 'the first host')}"
@@ -319,14 +323,14 @@ def rendezvous(
     master_addr: str,
     master_port: str,
 ) -> None:
-    """Set where the ranks meet, unless their launcher has.
+    """Set MASTER_ADDR and MASTER_PORT, unless the launcher has.
 
     Raises:
-        DistributedError: the launcher says another rank or size.
+        DistributedError: the launcher has set another rank or size.
     """
     if (me.rank, me.world_size) != (rank, world_size):
-        # Spawned by this program itself, perhaps in a job of one rank: the parent's environment is not for
-        # its children. torchrun's own store, which would listen for them, is not at the new place either.
+        # This program spawned the ranks, perhaps in a job of one rank: the parent's MASTER_ADDR and
+        # MASTER_PORT are not meant for them, and torchrun's store does not listen at the new address.
         if me.launcher not in ("single", "environment") and me.world_size > 1:
             raise DistributedError(
                 f"this is rank {me.rank} of {me.world_size} by {me.launcher}, but the program says rank "
@@ -347,16 +351,16 @@ def _is(me: RankEnv, rank: int) -> bool:
 
 
 def local_rank(me: RankEnv, rank: int, world_size: int) -> int:
-    """The rank on this host; ranks that a program spawned itself are all on one."""
+    """The local rank; ranks spawned by a program are all on one host, so theirs is `rank`."""
     return me.local_rank if (me.rank, me.world_size) == (rank, world_size) else rank
 
 
 def context_of(rank: int, config: Config) -> RankContext:
-    """The place of a rank that has joined its group, if it is one of several.
+    """The RankContext of `rank`, which must have joined the process group if there are several ranks.
 
     Raises:
-        ConfigError: the configuration or `rank` says otherwise than the group.
-        DistributedError: the device is not there.
+        ConfigError: the configuration's world size or `rank` differs from the group's.
+        DistributedError: the device does not exist.
     """
     joined = dist.is_available() and dist.is_initialized()
     size = dist.get_world_size() if joined else 1

@@ -1,7 +1,7 @@
-"""Random streams as functions of their seeds: no generator's state is saved.
+"""Derives the seeds of all random numbers, so that no generator's state needs to be saved.
 
-A step's stream follows from (seed, rank, step) and a sample's from (seed, epoch, index), so a run
-that resumes from a checkpoint draws what it would have drawn, with any number of loader workers.
+A step's seed is derived from (seed, rank, step) and a sample's from (seed, epoch, index), so a resumed run
+draws the same numbers as an uninterrupted one, with any number of loader workers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from castoff.trainers.distributed.private_torch import in_bad_fork
 
 STEP, SAMPLE, MODEL, SPLIT, ORDER, TASK, EVALUATION = range(7)
-"""Purposes of streams: the first number that a stream is derived from, so that no two are equal."""
+"""The purpose of a seed: the first number it is derived from, so that no two purposes share seeds."""
 
 GENERATORS = frozenset({"torch", "random", "numpy"})
 """The libraries whose global generators are seeded."""
@@ -27,7 +27,7 @@ _MASK = (1 << 64) - 1
 
 
 def _mixed(state: int, numbers: Collection[int]) -> int:
-    """SplitMix64's mixing (Steele et al., OOPSLA 2014), a round a number."""
+    """Mix numbers into a state as in SplitMix64 (Steele et al., OOPSLA 2014), a round per number."""
     for number in numbers:
         state = (state + (number & _MASK) + 0x9E3779B97F4A7C15) & _MASK
         state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
@@ -37,12 +37,12 @@ def _mixed(state: int, numbers: Collection[int]) -> int:
 
 
 def derived(*numbers: int) -> int:
-    """A 63-bit seed from whole numbers."""
+    """Derive a 63-bit seed from whole numbers."""
     return _mixed(0, numbers) >> 1
 
 
 class Stream:
-    """Seeds that begin with the same numbers: what these make of the mix is reckoned once.
+    """Seeds derived from the same first numbers, which are mixed only once.
 
     `Stream(SAMPLE, seed, epoch).seed(index)` is `derived(SAMPLE, seed, epoch, index)`.
     """
@@ -51,15 +51,16 @@ class Stream:
         self._state = _mixed(0, numbers)
 
     def seed(self, *numbers: int) -> int:
-        """63 bits."""
+        """A 63-bit seed from the first numbers and these."""
         return _mixed(self._state, numbers) >> 1
 
 
 def seed_all(seed: int, generators: Collection[str] = GENERATORS) -> None:
     """Seed torch's, Python's and, where it is loaded, numpy's global generators, or only those named.
 
-    The device's, too, once it is in use. `torch.manual_seed` takes 0.3 ms where an accelerator is
-    built in but not in use, because it notes for every device what to do later.
+    The device's generator is seeded, too, once the device is in use. `torch.manual_seed` is avoided: it takes
+    0.3 ms if torch supports an accelerator that is not in use, because it queues the seeding for every
+    device.
     """
     if "torch" in generators:
         torch.default_generator.manual_seed(seed)
@@ -75,24 +76,24 @@ def seed_all(seed: int, generators: Collection[str] = GENERATORS) -> None:
 
 
 def rng_state(generators: Collection[str]) -> dict[str, object]:
-    """Where the generators of these libraries stand, to be compared."""
-    found: dict[str, object] = {}
+    """The states of these libraries' global generators, for comparison."""
+    by_library: dict[str, object] = {}
     if "torch" in generators:
         device = _device_in_use()
         states = [torch.default_generator.get_state(), *([device.get_rng_state()] if device else [])]
-        found["torch"] = [state.tolist() for state in states]
+        by_library["torch"] = [state.tolist() for state in states]
     if "random" in generators:
-        found["random"] = random.getstate()
+        by_library["random"] = random.getstate()
     numpy = sys.modules.get("numpy")
     if "numpy" in generators and numpy is not None:
         name, keys, *rest = numpy.random.get_state()
-        found["numpy"] = [name, keys.tolist(), *rest]
-    return found
+        by_library["numpy"] = [name, keys.tolist(), *rest]
+    return by_library
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Whatever is drawn meanwhile, the global generators stand as before afterwards."""
+    """Restore the global generators' states at the end of this context."""
     numpy, device = sys.modules.get("numpy"), _device_in_use()
     torch_state, python_state = torch.default_generator.get_state(), random.getstate()
     numpy_state = None if numpy is None else numpy.random.get_state()
@@ -109,7 +110,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def _device_in_use() -> Any:
-    """torch.cuda, torch.xpu …, once this process has used it; a forked worker has not."""
+    """torch.cuda, torch.xpu …, if this process has used it; a forked worker has not."""
     module = _device_module()
     if module is None or not getattr(module, "is_initialized", lambda: not in_bad_fork(module))():
         return None

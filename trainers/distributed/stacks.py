@@ -1,6 +1,6 @@
-"""Stacks on request: with CASTOFF_STACK_DIR set, a rank that receives QUIT writes its threads' stacks.
+"""Writes the stacks of a rank's threads when it receives QUIT, if CASTOFF_STACK_DIR is set.
 
-faulthandler does so in the signal's handler itself, so it works inside a collective that never ends, too.
+faulthandler writes in the signal handler itself, so this also works inside a collective that never ends.
 """
 
 from __future__ import annotations
@@ -13,25 +13,27 @@ from pathlib import Path
 from typing import IO
 
 _file: IO[str] | None = None
-"""Where this process writes them; open for as long as it lives."""
+"""The open file for this process's stacks."""
 
 
 def write_stacks_on_request(rank: int, environ: Mapping[str, str] | None = None) -> None:
-    """From here on QUIT has this process write them to rank-00000.txt there, and run on."""
+    """On QUIT, write this process's stacks to rank-00000.txt in CASTOFF_STACK_DIR, and continue."""
     global _file
     folder = (os.environ if environ is None else environ).get("CASTOFF_STACK_DIR")
     if not folder or _file is not None:
         return
     try:
         _file = Path(folder, f"rank-{rank:05d}.txt").open("w", encoding="utf-8")  # noqa: SIM115
-    except OSError:  # nobody can read them there, and training does not need them
+    except OSError:  # training does not need the stacks
         return
     faulthandler.register(signal.SIGQUIT, file=_file, all_threads=True)
     os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 def _leave_to_the_parent() -> None:
-    """In a forked child, as a loader's worker: a QUIT to the whole process group is not for it."""
+    """Ignore QUIT in a forked child, such as a loader's worker: a QUIT to the process group is meant for the
+    rank.
+    """
     global _file
     if _file is None:
         return

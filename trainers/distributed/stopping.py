@@ -1,10 +1,10 @@
-"""Stopping early: who asks for it, how ranks agree, and what they report.
+"""Stopping early: detects requests, lets ranks agree, and records the outcome.
 
-Rank 0 alone looks at the deadline (CASTOFF_DEADLINE) and the stop file (CASTOFF_STOP_FILE), at most once a
-second, and calls `look` then; a TERM, USR2 or INT signal (Ctrl-C) to any rank also requests a stop.
-Handlers set a flag and nothing else, but for a second Ctrl-C, which ends the process. The flag is reduced
-over the ranks by a message that is sent in one step and read in the next, so no step waits for it; quick
-steps go without.
+Only rank 0 checks the deadline (CASTOFF_DEADLINE) and the stop file (CASTOFF_STOP_FILE), at most once a
+second, and calls `look` then; a TERM, USR2 or INT signal (Ctrl-C) to any rank also requests a stop. Signal
+handlers only set a flag, but a second Ctrl-C ends the process. The flag is reduced over ranks by an
+all_reduce that starts in one step and is read in the next, so that no step waits for it; with quick steps,
+some are skipped.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from castoff.trainers.distributed.termination import noticed
 from castoff.trainers.files.durable import replace_file
 
 DEFAULT_GRACE = 120.0
-"""Seconds before the deadline at which training is to be over, where CASTOFF_GRACE does not say."""
+"""Seconds before the deadline at which training must have ended, if CASTOFF_GRACE is not set."""
 
 AGAIN = os.EX_TEMPFAIL
-"""Exit code (75) of what has saved and can be resumed, where no script asks for the outcome in a file."""
+"""Exit code (75) of a training that saved and can be resumed, if no CASTOFF_OUTCOME_FILE is set."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)
 _STOP_FILE, _DEADLINE = "the stop file", "the deadline"
 _REASONS = (_STOP_FILE, _DEADLINE, *(number.name.removeprefix("SIG") for number in _SIGNALS))
 _ECHO = 0.2
-"""Seconds within which a second Ctrl-C is a wrapper's copy of the first (timeout, uv run)."""
+"""Seconds within which a second INT is taken for a wrapper's copy of the first (timeout, uv run)."""
 
 Batch = TypeVar("Batch")
 
 _LOOK_EVERY = 1.0
 _MESSAGE_EVERY = 0.25
-"""Seconds between two messages: a step of a millisecond would spend a tenth of its time on one."""
+"""Seconds between two messages: steps of a millisecond would spend a tenth of their time on one each."""
 _MOST_STEPS = 50
-"""Steps between two messages at most; and always where no CPU group carries them, because reading one
-waits for the device then."""
+"""The most steps between two messages; without a CPU group it is always so many, because reading a message
+then waits for the device."""
 
 
 class StoppedEarly(SystemExit):
     """Training ended early, on request, with everything saved.
 
-    If nobody catches it the program exits with 0 where CASTOFF_OUTCOME_FILE names a file, in which
-    `resume` stands then, and with `AGAIN` elsewhere.
+    If it is not caught, the program exits with 0 if CASTOFF_OUTCOME_FILE is set (that file then contains
+    `resume`), else with `AGAIN`.
     """
 
     def __init__(self, why: str):
@@ -65,13 +65,13 @@ class StoppedEarly(SystemExit):
 
 
 class StoppedInside(Exception):
-    """All ranks have agreed to stop, between two batches of something that is not training."""
+    """All ranks have agreed to stop between two batches of an evaluation."""
 
 
 class Stopping:
-    """Whether the ranks, together, should stop at this step boundary.
+    """Decides, on all ranks together, whether to stop after a step.
 
-    `look`: what else rank 0 does at most once a second; its errors leave `agreed`.
+    `look` is called by rank 0 at most once a second; `agreed` raises its errors.
     """
 
     def __init__(
@@ -87,12 +87,12 @@ class Stopping:
         grace = _number(environ.get("CASTOFF_GRACE"))
         self._grace = DEFAULT_GRACE if grace is None else grace
         self._file = environ.get("CASTOFF_STOP_FILE")
-        # castoff's own launcher sees one host alone, and asks there.
+        # castoff's own launcher reads the outcome of the first rank on its host.
         first_here = environ.get("CASTOFF_LAUNCHER") == "local" and environ.get("LOCAL_RANK") == "0"
         self._outcome = environ.get("CASTOFF_OUTCOME_FILE") if context.is_main or first_here else None
         self._looked = float("-inf")
         self._asked: str | None = None
-        self._interrupted: float | None = None  # when the first Ctrl-C came
+        self._interrupted: float | None = None  # time of the first Ctrl-C
         self._before: dict[signal.Signals, Any] = {}
         self._noticed = ExitStack()
         self._sent: tuple[dist.Work, torch.Tensor] | None = None
@@ -100,14 +100,14 @@ class Stopping:
         self._all_stop = False
         self._recent_step = 0.0
         self.longest_step = 0.0
-        """Seconds."""
+        """Seconds that the longest step took."""
         self.longest_checkpoint = 0.0
-        """Seconds, from the moment that training halts for it until it is durable."""
+        """Seconds that the longest checkpoint took, from the halt of training until it was durable."""
 
     def __enter__(self) -> Stopping:
-        """From here on TERM, USR2 and INT ask for a stop."""
+        """Install the handlers: TERM, USR2 and INT request a stop."""
         if threading.current_thread() is threading.main_thread():
-            # A shell's background job has INT ignored, and nobody means it then.
+            # A shell ignores INT for its background jobs; keep that.
             heard = (
                 one for one in _SIGNALS if one != signal.SIGINT or signal.getsignal(one) != signal.SIG_IGN
             )
@@ -121,7 +121,7 @@ class Stopping:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """They mean what they meant before."""
+        """Restore the previous signal handlers."""
         self._noticed.close()
         for number, before in self._before.items():
             signal.signal(number, before)
@@ -134,34 +134,34 @@ class Stopping:
             now = time.monotonic()
             if self._interrupted is not None and now - self._interrupted > _ECHO:
                 signal.signal(number, signal.SIG_DFL)
-                signal.raise_signal(number)  # for a shell, code 130
+                signal.raise_signal(number)  # the shell reports exit code 130
             self._interrupted = now if self._interrupted is None else self._interrupted
         self._asked = signal.Signals(number).name.removeprefix("SIG")
 
     def checkpoint_took(self, seconds: float) -> None:
-        """How long one took, from the moment that training halted for it until it was durable."""
+        """Record the seconds that a checkpoint took, from the halt of training until it was durable."""
         self.longest_checkpoint = max(self.longest_checkpoint, seconds)
 
     def step_took(self, seconds: float) -> None:
-        """How long the step, or the batch of `between`, that is over was; the next may be as long."""
+        """Record the seconds that a step, or a batch in `between`, took."""
         self.longest_step = max(self.longest_step, seconds)
         self._recent_step = max(self._recent_step, seconds)
 
     @property
     def margin(self) -> float:
-        """Seconds before the deadline at which the last step may begin: it, the steps until the
-        others hear of it, and the checkpoint, durable, must end `grace` before the deadline.
+        """Seconds before the deadline at which the last step may begin: this step, the steps until other
+        ranks receive the request, and a durable checkpoint must end `grace` before the deadline.
         """
         hearing = max(_MESSAGE_EVERY, _MOST_STEPS * self._recent_step if self._on_device() else 0.0)
-        # The last checkpoint waits for the one before, which may be on its way to the disk.
+        # Twice: the last checkpoint waits for the one before, which may still be being written.
         return self._grace + hearing + 2 * self.longest_step + 2 * self.longest_checkpoint
 
     def _on_device(self) -> bool:
-        """Whether the accelerators carry the messages, for want of a CPU group."""
+        """Whether the messages are on the accelerators, because there is no CPU group."""
         return self._context.distributed and self._context.flag_group() is None
 
     def asked(self) -> str | None:
-        """Why this rank would stop; None while it would not."""
+        """The request to stop on this rank; None: there is none."""
         if self._asked is None and self._context.is_main:
             now = time.monotonic()
             if now - self._looked >= _LOOK_EVERY:
@@ -174,7 +174,7 @@ class Stopping:
         return self._asked
 
     def reason(self) -> str:
-        """Why all ranks stop, and to which rank the request came if not to rank 0; all of them must ask."""
+        """The request that stops all ranks, and its rank if not 0; all ranks must call it."""
         mine = self.asked()
         code = 0 if mine is None else 1 + _REASONS.index(mine)
         codes: list[int] = self._context.gather(torch.tensor(code)).tolist()
@@ -195,44 +195,43 @@ class Stopping:
         if self._all_stop or self._rest > 0:
             return self._all_stop
         group = self._context.flag_group()
-        given = torch.tensor(
+        message = torch.tensor(
             [float(mine), self._recent_step], device=None if group is not None else self._context.device
         )
-        work = dist.all_reduce(given, op=dist.ReduceOp.MAX, group=group, async_op=True)
+        work = dist.all_reduce(message, op=dist.ReduceOp.MAX, group=group, async_op=True)
         assert work is not None  # async_op
-        self._sent = (work, given)
+        self._sent = (work, message)
         self._recent_step = 0.0
         if group is None:
             self._rest = _MOST_STEPS - 1
         return False
 
     def _hear(self) -> None:
-        """Take in the message on its way: whether all stop, and how many steps may go without one."""
+        """Read the pending message: whether all ranks stop, and how many steps need no message."""
         if self._sent is None:
             return
-        work, given = self._sent
+        work, message = self._sent
         self._sent = None
         work.wait()
-        asked, step = given.tolist()
+        asked, step = message.tolist()
         self._all_stop = self._all_stop or bool(asked)
-        if self._context.flag_group() is not None:  # every rank counts alike, by the slowest one's steps
+        if self._context.flag_group() is not None:  # the same on every rank, from the slowest rank's step
             self._rest = min(int(_MESSAGE_EVERY / step), _MOST_STEPS) if step else 0
 
     def _change_pace(self) -> None:
-        """Agree at the next step, because steps may be much slower from here on."""
+        """Exchange a message at the next step, because steps may now be much slower."""
         self._hear()
         self._rest, self._recent_step = 0, 0.0
 
     def between(self, batches: Iterable[Batch], rounds: int) -> Iterator[Batch]:
-        """This rank's batches, with a look at whether to stop before each; every rank must use it up.
+        """Yield this rank's batches, checking before each whether to stop; every rank must exhaust it.
 
-        `rounds` is the same on all ranks: the most batches that any of them has. A rank that has fewer
-        agrees with the others all the same. Nothing else that ranks do together may depend on whether
-        a rank has a batch.
+        `rounds` is the largest number of batches of any rank. A rank with fewer batches still takes part in
+        each round. No other communication may depend on whether a rank has a batch.
 
         Raises:
-            StoppedInside: on all ranks in the same round, the next but one after that in which
-                somebody asked; where batches are quick, after those that go without a message.
+            StoppedInside: on all ranks in the same round, two rounds after the request, or later if batches
+                are quick.
         """
         self._change_pace()
         iterator = iter(batches)
@@ -245,7 +244,7 @@ class Stopping:
         self._change_pace()
 
     def record_outcome(self, outcome: str) -> None:
-        """Rank 0 tells the job script how it ended: `done`, or `resume`."""
+        """Write the outcome, `done` or `resume`, to the file that the job script reads; rank 0 writes."""
         if self._outcome:
             replace_file(Path(self._outcome), f"{outcome}\n".encode())
 

@@ -1,8 +1,8 @@
 """Detects TERM from a launcher even while the main thread is stuck in a collective.
 
-Python runs a signal's handler in the main thread, once that is back in Python; but the signal's number is
-written into a pipe at once. What waits for other ranks to say what is wrong waits no longer after that:
-a launcher sends it when a rank has failed, and KILL only after a while, 30 s on many a Slurm.
+Python runs a signal's handler in the main thread, after that has returned to Python; but it writes the
+signal's number into a pipe at once. After TERM, waits for other ranks' reports are cut short: a launcher
+sends TERM when a rank has failed, and KILL some time later, often 30 s on Slurm.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 LAST_WORDS = 1.0
-"""Seconds after TERM in which ranks may still learn of each other what is wrong."""
+"""Seconds after TERM in which ranks may still exchange reports."""
 
 _reading: int | None = None
-"""The end of the pipe that is read, while there is one."""
+"""The read end of the pipe, while there is one."""
 
 _noticed: float | None = None
-"""When TERM was noticed, since the last `noticed` began."""
+"""The time when TERM was noticed in the current or last context of `noticed`."""
 
 
 @contextmanager
 def noticed() -> Iterator[None]:
-    """As long as this lasts TERM is noticed; not where another has such a pipe. For the main thread."""
+    """Notice TERM in this context, unless other code uses the wakeup pipe. Only for the main thread."""
     global _reading, _noticed
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     _noticed = None
-    if before != -1:  # asyncio's, for one
+    if before != -1:  # used by asyncio, for example
         signal.set_wakeup_fd(before)
     else:
         _reading = reading
@@ -39,7 +39,7 @@ def noticed() -> Iterator[None]:
         yield
     finally:
         if before == -1:
-            has_come()  # which is known from here on, too
+            has_come()  # remembers TERM for later calls
             _reading = None
             signal.set_wakeup_fd(-1)
         os.close(reading)
@@ -47,7 +47,7 @@ def noticed() -> Iterator[None]:
 
 
 def has_come() -> bool:
-    """Whether TERM has."""
+    """Whether TERM was received."""
     global _noticed
     if _noticed is None and _reading is not None:
         with suppress(BlockingIOError):
@@ -57,14 +57,14 @@ def has_come() -> bool:
 
 
 def time_left(seconds: float) -> float:
-    """So many, but once TERM has come no more than are left for last words."""
+    """The given seconds, but after TERM at most those left of `LAST_WORDS`."""
     if has_come() and _noticed is not None:
         return min(seconds, _noticed + LAST_WORDS - time.monotonic())
     return seconds
 
 
 def pause(seconds: float) -> None:
-    """Let seconds pass, but none once TERM has come."""
+    """Sleep for some seconds, until TERM at most."""
     until = time.monotonic() + seconds
     poller = select.poll()
     if _reading is not None:

@@ -1,9 +1,9 @@
-"""Nothing hangs: a rank that waits in vain exits, and reports who is missing.
+"""Prevents hangs: a rank that waits in vain reports which ranks are missing, and exits.
 
-A collective that fails is one sign, and `Watchdog` explains it. The other is that nothing happens: a thread
-looks once a second whether a step was done, and where that is too long ago, or another rank has opened the
-roll call, it answers and ends the process. Before, it dumps the stacks of all threads, unless a rank has
-reported an error of its own.
+A failed collective is one sign, and `Watchdog` explains it. The other is missing progress: a thread checks
+once a second whether a step was completed; if the last one is too long ago, or another rank has opened the
+health check, it answers and ends the process. First it dumps the stacks of all threads, unless a rank has
+reported its own error.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from castoff.trainers.distributed.termination import LAST_WORDS, has_come
 Item = TypeVar("Item")
 
 _TICK = 1.0
-"""Seconds between two looks at whether anything has happened, at most."""
+"""The most seconds between two checks for progress."""
 
 _LATE = 2
-"""Looks without anything new, from which on it is asked whether another rank waits in vain."""
+"""Checks without progress, after which the thread queries whether another rank waits in vain."""
 
 _LEAVING = LAST_WORDS / 5
-"""Seconds that an error has from where it is raised to the end of the loop."""
+"""Seconds that an error may take from where it is raised to the end of the loop."""
 
 _ASKED = 500
-"""Such questions a second, of all ranks together."""
+"""Queries per second, of all ranks together."""
 
 _WAITING = (
     "torch.distributed",
@@ -49,16 +49,15 @@ _WAITING = (
     "castoff.trainers.data.iterable",
     "castoff.trainers.distributed.stopping",
 )
-"""Modules whose calls into torch wait for other ranks; a gradient is summed while it is computed."""
+"""Modules whose calls into torch wait for other ranks; autograd, because gradients are reduced in it."""
 
 
 class Watchdog:
-    """Around a training loop: that no rank waits longer than `parallel.start_timeout` for the first step,
-    and `parallel.timeout` for every later one.
+    """A context for a training loop in which no rank waits longer than `parallel.start_timeout` for the first
+    step, and `parallel.timeout` for each later one.
 
-    `step`: how many are done already. An error of the loop that comes of lost ranks leaves the block as
-    `RanksLost`, which names them; another error is reported to the other ranks. Without others it does
-    nothing.
+    `step`: steps completed before. An error caused by lost ranks leaves the context as `RanksLost`, which
+    names them; other errors are reported to the other ranks. With a single rank it does nothing.
     """
 
     def __init__(self, context: RankContext, parallel: Parallel, step: int = 0):
@@ -77,7 +76,7 @@ class Watchdog:
             self._call.window = min(WINDOW, self._timeout / 2)
 
     def __enter__(self) -> Watchdog:
-        """From here on something must happen within the limit."""
+        """Start the thread that checks for progress."""
         if self._call is not None:
             self._watched = threading.get_ident()
             self._thread = threading.Thread(target=self._watch, name="castoff-watch", daemon=True)
@@ -90,14 +89,14 @@ class Watchdog:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Nobody is watched any more.
+        """Stop the thread, and handle an error of the loop.
 
         Raises:
-            RanksLost: instead of an error that comes of it.
+            RanksLost: in place of an error of a collective.
         """
         self._over.set()
         if self._thread is not None:
-            self._thread.join()  # where it has noticed the same, it ends the process
+            self._thread.join()  # it ends the process if it has noticed the same failure
         if self._call is None or not isinstance(error, Exception) or isinstance(error, RanksLost):
             return
         if of_a_collective(error):
@@ -105,7 +104,7 @@ class Watchdog:
         self._call.ended(brief(error))
 
     def step_done(self, step: int) -> None:
-        """An optimizer step is over; from the first on the limit is the short one."""
+        """Record a completed optimizer step; after the first, the limit is `parallel.timeout`."""
         self._beats += 1
         if self._call is not None:
             self._call.step = step
@@ -114,12 +113,14 @@ class Watchdog:
                 self._set_limit(self._timeout)
 
     def beat(self, doing: str = "") -> None:
-        """Something has happened, as a batch of a validation; `doing` is what begins now."""
+        """Record progress other than a step, such as a batch of a validation; `doing`: what begins now, in
+        words.
+        """
         self._beats += 1
         self._doing = doing
 
     def each(self, batches: Iterable[Item], doing: str) -> Iterator[Item]:
-        """They themselves, with a beat at each."""
+        """Yield the batches, with a beat for each."""
         for batch in batches:
             self.beat(doing)
             yield batch
@@ -127,7 +128,7 @@ class Watchdog:
 
     @contextmanager
     def allow(self, doing: str) -> Iterator[None]:
-        """Allow as much time as for the first step; all ranks must enter, and wait in here for each other."""
+        """Allow as much time as for the first step in this context, which all ranks must enter together."""
         before, doing = self._limit, self._doing
         self.beat(doing)
         self._set_limit(max(before, self._start_timeout))
@@ -143,8 +144,9 @@ class Watchdog:
             self._context.set_timeout(seconds)
 
     def _watch(self) -> None:
-        """Measure silence in ticks of this thread, so that a process does not count as late for time in
-        which it was stopped."""
+        """Check for progress. Time is counted in ticks of this thread, so that time in which the process was
+        suspended does not count.
+        """
         assert self._call is not None
         tick = min(_TICK, self._call.window / 10)
         every = max(_LATE, round(self._call.world_size / _ASKED / tick))
@@ -160,7 +162,7 @@ class Watchdog:
                 self._end(self._call, [])
 
     def _end(self, call: RankHealthCheck, more: list[str]) -> None:
-        """As the loop cannot: it is stuck. One that an error is just leaving says more by itself."""
+        """End the process in place of the stuck loop, unless an error is just leaving the loop."""
         frames = _frames(self._watched)
         if self._over.wait(_LEAVING):
             return
@@ -177,19 +179,19 @@ class Watchdog:
 
 
 def _is_ended() -> bool:
-    """Whether the launcher has sent TERM because a rank has failed: else it asks for a checkpoint."""
+    """Whether the launcher sent TERM because a rank has failed; otherwise TERM requests a stop."""
     file = os.environ.get("CASTOFF_FAILURE_FILE")
     return file is not None and has_come() and Path(file).exists()
 
 
 def _frames(thread: int) -> list[FrameType]:
     """A thread's Python frames, outermost first."""
-    found = sys._current_frames().get(thread)
-    return [frame for frame, _ in traceback.walk_stack(found)][::-1]
+    innermost = sys._current_frames().get(thread)
+    return [frame for frame, _ in traceback.walk_stack(innermost)][::-1]
 
 
 def _is_waiting(frames: list[FrameType]) -> bool:
-    """Whether the innermost of them is where ranks wait for each other."""
+    """Whether the innermost frame is in a module that waits for other ranks."""
     return bool(frames) and any(
         module_of(frames[-1]) == name or module_of(frames[-1]).startswith(f"{name}.") for name in _WAITING
     )
