@@ -1,6 +1,6 @@
 """The training core that runs inside a job.
 
-Everything that a custom program needs can be imported from here; each name is loaded when it is first used.
+Import everything that a custom program needs from this package; each name is loaded at its first use.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name's module when it is asked for (PEP 562)."""
+    """Import a name's module at its first use (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
@@ -78,5 +78,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The names that are loaded late are offered, too."""
+    """The package's names, including those not loaded yet."""
     return sorted({*globals(), *__all__})

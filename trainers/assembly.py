@@ -1,4 +1,4 @@
-"""What a trainer is made of, put together in the same order on every rank."""
+"""Makes a trainer's parts, in the same order on every rank."""
 
 from __future__ import annotations
 
@@ -42,19 +42,18 @@ from castoff.trainers.task.training_state import TrainingState
 
 
 class Assembly:
-    """The parts of a trainer, and what it can do before and after its loop.
+    """The parts of a trainer, and its methods outside of the training loop.
 
-    Every rank makes one, with the same arguments but `rank`; some of the parts are agreed on by all ranks
-    as they are made.
+    Every rank makes one, with the same arguments except `rank`; ranks communicate while some parts are made.
     """
 
     describes: Callable[[Config], Task] = ConfiguredTask
-    """Makes the task of a configuration that names none."""
+    """Makes the task if the configuration has no `task`."""
 
     search: Search
-    """The study that this training is a trial of, as long as the loop lasts."""
+    """Reports to the Optuna study of this training, during the loop."""
     watchdog: Watchdog
-    """Ends a rank that waits in vain, as long as the loop lasts."""
+    """Ends a rank that waits in vain, during the loop."""
 
     def __init__(
         self,
@@ -83,7 +82,8 @@ class Assembly:
         self.task.setup(context)
         seed_all(derived(MODEL, seed))  # the same weights on every rank
         self.model = prepared_model(self.task, config, context)
-        """The bare module: after `run_training` with the last step's weights, after `take_best` the best."""
+        """The bare module: after `run_training` with the last step's weights, after `take_best` with the
+        best."""
         self.engine = Engine(self.model, make_optimizer(config, self.task, self.model), config, context)
         self.rates = LearningRate(config, self.engine.optimizer, world_size=context.world_size)
         self.early_stopping = EarlyStopping(config)
@@ -97,7 +97,7 @@ class Assembly:
             early_stopping=self.early_stopping,
         )
         context.on_main(lambda: check_packages(config.logging))
-        # What is wrong is reported before an earlier run's folder is set aside.
+        # Made after all checks, since `training.fresh` renames an earlier run's folder.
         self.run_folder = RunFolder(config, context)
         self.folder = self.run_folder.path
         """The run's folder: checkpoints, metrics.jsonl and config.yaml."""
@@ -127,12 +127,12 @@ class Assembly:
 
     @property
     def epoch(self) -> int:
-        """Epochs that are done."""
+        """Completed epochs."""
         return self.state.epoch
 
     @property
     def step(self) -> int:
-        """Optimizer steps that are done."""
+        """Completed optimizer steps."""
         return self.state.step
 
     def prepare_dataloaders(self) -> tuple[TrainingLoader, EvaluationLoader, EvaluationLoader]:
@@ -142,11 +142,11 @@ class Assembly:
         the validation loader of a `whole_set_evaluator`.
         """
         seed_all(derived(MODEL, self.config.training.seed, 1))
-        given = validate_data(self.task, self.task.build_data())
-        self.splits = splits = held(given, self.config.training.seed, self.context)
+        built = validate_data(self.task, self.task.build_data())
+        self.splits = splits = held(built, self.config.training.seed, self.context)
         agree_on_sizes(splits, self.context)
-        found = probed(splits, self.config, self.context, self.task.collate)
-        self.first_step.evaluates(found.first)
+        probes = probed(splits, self.config, self.context, self.task.collate)
+        self.first_step.evaluates(probes.first)
         self.reports.sizes(splits)
         whole = self.task.whole_set_evaluator is not None
         train, val, test = loaders(
@@ -157,13 +157,13 @@ class Assembly:
             whole=whole,
             least=2 if has_batchnorm(self.model) else 1,
         )
-        train.pair = found.pair
+        train.pair = probes.pair
         return train, val, test
 
     def export(self, *, better: bool) -> None:
-        """Have rank 0 write the model as others read it; all ranks must call it.
+        """Call the task's `export` on rank 0; all ranks must call it.
 
-        `better`: whether it is the best so far.
+        `better`: whether this is the best model so far.
         """
 
         def export() -> None:
@@ -179,7 +179,7 @@ class Assembly:
         Any rank may call it: it evaluates the whole set and waits for no other rank.
 
         Raises:
-            CheckpointError: the best one is damaged.
+            CheckpointError: the best checkpoint is damaged.
             TypeError: the loader is not one of this trainer's.
         """
         must_be(EvaluationLoader, test, "test")
@@ -190,24 +190,24 @@ class Assembly:
         return metrics
 
     def take_best(self) -> None:
-        """Load the weights of the best model that was saved, if there is one; all ranks must call it.
+        """Load the best saved weights, if there are any; all ranks must call it.
 
         Raises:
-            CheckpointError: the best one is damaged; on all ranks.
+            CheckpointError: the best checkpoint is damaged; raised on all ranks.
         """
         self.manager.best.take()
 
     def save_checkpoint(self) -> Path:
-        """Write a checkpoint durably. All ranks must call it, once training has begun."""
+        """Save a checkpoint durably. All ranks must call it, after training has begun."""
         self.manager.save()
         self.manager.wait()
         self.context.barrier("a checkpoint")
         return self.checkpoints.path(self.step)
 
     def load_checkpoint(self, path: str | Path) -> None:
-        """Load a checkpoint's weights and their average, nothing else; `run_training` resumes by itself.
+        """Load only a checkpoint's weights and averaged weights; `run_training` resumes by itself.
 
         Raises:
-            CheckpointError: it is damaged.
+            CheckpointError: the checkpoint is damaged.
         """
         self.manager.load_weights(Path(path))

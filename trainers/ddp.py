@@ -28,12 +28,12 @@ __all__ = ["TrainerDDP", "cleanup_ddp", "initialize_ddp"]
 class TrainerDDP(Assembly):
     """Trains a task's model on every rank of a process group, or alone without one.
 
-    `config` is a `Config`, or the plain data of one. `task` replaces the task that it names, `reports` what
-    reports on the training. With several ranks, call `initialize_ddp` first. Every rank makes a trainer and
-    calls `prepare_dataloaders` and `run_training`; any rank may call `run_test`.
+    `config` is a `Config` or its plain data. `task` replaces the configuration's task, `reports` the class
+    that reports on the training. With several ranks, call `initialize_ddp` first. Every rank makes a trainer
+    and calls `prepare_dataloaders` and `run_training`; any rank may call `run_test`.
 
     Raises:
-        ConfigError: the configuration is wrong, or lacks what this needs.
+        ConfigError: the configuration is wrong or incomplete.
     """
 
     def run_training(
@@ -41,15 +41,15 @@ class TrainerDDP(Assembly):
     ) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
         """Train to the end, from the newest checkpoint if this run has one.
 
-        Returns the means of each epoch and the metrics of each validation, over all ranks. `trial` is
-        Optuna's, on rank 0. After each validation it gets the first metric that early stopping watches, or
-        else the loss, and may end the training.
+        Returns the means of each epoch and the metrics of each validation, over all ranks. `trial` is an
+        Optuna trial, on rank 0. After each validation, the first metric that early stopping watches, or else
+        the loss, is reported to it, and it may end the training.
 
         Raises:
-            StoppedEarly: a stop was requested, and everything is saved. It is a SystemExit: uncaught, it
-                ends the program.
-            NonFiniteError: a gradient is not finite, and such steps are not to be skipped.
-            ConfigError: the run's checkpoints were made with a configuration that does not fit.
+            StoppedEarly: a stop was requested, and everything is saved. It is a SystemExit: uncaught, it ends
+                the program.
+            NonFiniteError: a gradient is not finite, and such steps are not skipped.
+            ConfigError: the run's checkpoints were made with a configuration that does not match.
             optuna.TrialPruned: the trial was pruned, on all ranks, after a checkpoint.
             TypeError: a loader is not one of this trainer's.
         """
@@ -67,7 +67,8 @@ class TrainerDDP(Assembly):
                     self._train(train, val)
                 self._finish(val)
             except StoppedEarly as stopped:
-                # What is left of DDP would end the group under Python's lock, for which gloo may wait.
+                # Frames that keep DDP alive would destroy the group under Python's GIL, for which gloo may
+                # wait.
                 traceback.clear_frames(stopped.__traceback__)
                 raise
         self.search.end(self.step)
@@ -90,7 +91,7 @@ class TrainerDDP(Assembly):
             self._end_epoch(val)
 
     def _step(self, group: Group) -> None:
-        """One optimizer step: the micro-batches of all ranks' groups are one batch."""
+        """Make an optimizer step; the micro-batches of all ranks' groups are one batch."""
         state, engine = self.state, self.engine
         state.begin_step()
         engine.begin(state.step)
@@ -110,7 +111,7 @@ class TrainerDDP(Assembly):
         return self.first_step.validate(self.task, self.task.loss(model, batch))
 
     def _after_step(self, val: EvaluationLoader | None) -> None:
-        """What is due every so many steps."""
+        """Do what is due after a step: log, validate, save."""
         step, training = self.state.step, self.config.training
         self.stopping.step_took(self.reports.step_done(self.state))
         self.watchdog.step_done(step)
@@ -131,7 +132,7 @@ class TrainerDDP(Assembly):
         if val is None or self.config.validation.every_steps is None:
             self._validate(val)
             return
-        with self.reports.paused():  # before it is saved: a run that resumes from there would not
+        with self.reports.paused():  # before saving: a run resumed from the checkpoint would not export
             self.export(better=False)
         if _due(self.state.epoch, self.config.training.checkpoint_at):
             self._save()
@@ -140,9 +141,9 @@ class TrainerDDP(Assembly):
     # --- Validation -------------------------------------------------------------------------------
 
     def _validate(self, val: EvaluationLoader | None) -> None:
-        """Save, then judge the model: a stop or a kill in between costs no step."""
+        """Save, then validate the model: a stop or kill in between loses no step."""
         if val is None and self.state.consumed:
-            return  # there is nothing to judge by but an epoch's training
+            return  # without validation, only a whole epoch's training metrics can be evaluated
         with self.reports.paused():
             self.state.validating = True
             self._save()
@@ -156,7 +157,9 @@ class TrainerDDP(Assembly):
         self.manager.record(metrics.to_record(better=self._apply_verdict(metrics, val)))
 
     def _apply_verdict(self, metrics: Metrics, val: EvaluationLoader | None) -> bool:
-        """Draw the conclusions from a validation, now or when it was done before; whether it is the best."""
+        """Apply the result of a validation, also one from before a resume; returns whether the model is the
+        best.
+        """
         verdict, self.search.pruned = self.context.on_main(
             lambda: (self.early_stopping(metrics), self.search.should_prune(metrics, self.epoch, self.step))
         )
@@ -171,11 +174,11 @@ class TrainerDDP(Assembly):
     # --- Beginning and end ------------------------------------------------------------------------
 
     def _begin(self, train: TrainingLoader, val: EvaluationLoader | None, stack: ExitStack) -> None:
-        """Make what lives as long as the loop."""
+        """Make the objects that live during the loop."""
         training = self.config.training
-        for each in (train, val):
-            if each is not None:
-                stack.callback(each.close)
+        for loader in (train, val):
+            if loader is not None:
+                stack.callback(loader.close)
         stack.enter_context(self.manager)
         self._epoch_is_over = train.is_over
         self._total = train.total(training)
@@ -217,14 +220,14 @@ class TrainerDDP(Assembly):
         state, training = self.state, self.config.training
         epochs = training.num_epochs is not None and state.epoch >= training.num_epochs
         steps = training.num_steps is not None and state.step >= training.num_steps
-        # An epoch whose last step this was is still to be reported.
+        # If this was an epoch's last step, the epoch must still be reported.
         all_steps = steps and not self._epoch_is_over(state.consumed)
         return self.search.pruned or state.ended or epochs or all_steps
 
     def _finish(self, val: EvaluationLoader | None) -> None:
         if self.state.judged != self.step:
             self._validate(val)
-        if self.state.judged != self.step:  # there is nothing to judge by: of one alone it is the best
+        if self.state.judged != self.step:  # no metrics to compare: the only model is the best
             self.export(better=self.state.judged is None)
         self._save()
         self._barrier("the end of training")
@@ -233,7 +236,7 @@ class TrainerDDP(Assembly):
         self.stopping.record_outcome("done")
 
     def _look(self) -> None:
-        """At most once a second, on rank 0: that this training is still its attempt's, and how far it is."""
+        """Check, at most once a second on rank 0, that the attempt is not over, and record the progress."""
         self.run_folder.check()
         self.run_folder.attempt.record_progress(self.step)
 
@@ -243,13 +246,13 @@ class TrainerDDP(Assembly):
         self.stopping.checkpoint_took(self.manager.longest)
 
     def _barrier(self, where: str) -> None:
-        """Wait until all that was saved is on the disk, and for all ranks."""
+        """Wait until everything saved is on disk, and for all ranks."""
         with self.watchdog.allow(where):
             self.manager.wait()
             self.context.barrier(where)
 
     def _stop_early(self) -> NoReturn:
-        """Save, meet once more, say `resume`, and end the program."""
+        """Save, wait for all ranks, record the outcome `resume`, and end the program."""
         self._save()
         self._barrier("the checkpoint of an early stop")
         self.stopping.record_outcome("resume")

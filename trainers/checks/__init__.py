@@ -1,1 +1,1 @@
-"""Mistakes that would stay silent, detected in the first step on all ranks."""
+"""Detects mistakes that would otherwise go unnoticed, in the first step on all ranks."""

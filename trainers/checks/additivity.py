@@ -1,8 +1,9 @@
-"""Whether a loss is a sum, as it should be, or a mean: the same samples twice double a sum and leave a mean.
+"""Checks that a loss is a sum, not a mean: the same samples twice double a sum, but do not change a mean.
 
-The same goes for what `evaluate` gives. Only what is unmistakable is reported. A loss that draws random
-numbers is computed several times. What is neither, as where samples are compared with each other, is left
-alone. But a sum over all pairs of samples is a warning, since outputs (4, 1) minus labels (4,) are (4, 4).
+The sums of `evaluate` are checked, too. Only clear cases are reported. A loss that draws random numbers is
+computed several times. A loss that is neither, for example one that compares samples with each other, is
+accepted. But a sum over all pairs of samples causes a warning, since outputs (4, 1) minus labels (4,) are (4,
+4).
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ from castoff.trainers.task.training_state import TrainingState
 logger = logging.getLogger(__name__)
 
 _DRAWS = 3
-"""How often a sum that looks like a mean is computed, with other random numbers."""
+"""How often a sum that looks like a mean is computed, each time with other random numbers."""
 
 _ROUNDING = 1e-2
 _NOISE = 0.1
 _SEEN = 2e-4
-"""By which part numbers may differ that should be the same: without random numbers, and with some; and from
-which on a difference is none of rounding in single precision."""
+"""Relative differences: the largest between equal numbers without random numbers (`_ROUNDING`) and with them
+(`_NOISE`), and the smallest that is not rounding in single precision (`_SEEN`)."""
 
 
 class _Figure(NamedTuple):
-    """The result of a few samples, or of the same samples twice."""
+    """A sum over a few samples, or over the same samples twice."""
 
     total: float
     items: float | None
@@ -60,19 +61,19 @@ _PER_BATCH = (
 )
 
 _Figures: TypeAlias = "dict[str, tuple[_Figure, _Figure]]"
-"""By name: of the samples, and of the samples twice."""
+"""Figures by name: of the samples, and of the samples twice."""
 
 _Sums: TypeAlias = "Callable[[Task, nn.Module, Any, int], Mapping[str, Sum]]"
-"""Computes a task's sums for a batch of so many samples."""
+"""Computes a task's sums for a batch with this number of samples."""
 
 
 class Kind(NamedTuple):
-    """A method of a task that gives sums."""
+    """A method of a task that returns sums, and the messages about it."""
 
     method: str
     sums: _Sums
     main: str
-    """What must be a sum: of anything else a mean is a warning."""
+    """The name that must be a sum; for others a mean is a warning."""
     others: str
     mend: str
     a_sum: str
@@ -88,7 +89,7 @@ def _of_loss(task: Task, model: nn.Module, batch: Any, _: int) -> dict[str, Sum]
 
 
 def _of_evaluation(task: Task, model: nn.Module, batch: Any, samples: int) -> dict[str, Sum]:
-    """Each metric as a sum over samples: the task's `finish` decides by what it divides."""
+    """Each metric times the number of samples: only the task's `finish` knows the divisor."""
     given = task.evaluate(model, batch)
     sums = totals(given.sums if isinstance(given, Evaluated) else given, samples)
     return {name: (value * samples, None) for name, value in task.finish(sums).items()}
@@ -117,7 +118,7 @@ EVALUATE = Kind(
 
 
 class Additivity:
-    """Looks at what a task makes of a few samples, and leaves everything as it was."""
+    """Checks a task's sums on a few samples, and restores all state afterwards."""
 
     def __init__(self, engine: Engine, state: TrainingState, context: RankContext):
         self._engine = engine
@@ -125,10 +126,10 @@ class Additivity:
         self._context = context
 
     def check(self, kind: Kind, task: Task, pair: Pair | None) -> None:
-        """See that a method of the task gives sums; all ranks must call it.
+        """Check that a method of the task returns sums; all ranks must call it.
 
         Raises:
-            ConfigError: on all ranks it gives a mean for what training, or the choice of the best, follows.
+            ConfigError: on all ranks it returns a mean as the loss.
         """
         model = self._engine.judged if kind.no_grad else self._engine.bare
         drawn, means = self._looked_at(task, model, pair, kind)
@@ -156,19 +157,19 @@ class Additivity:
     def _looked_at(
         self, task: Task, model: nn.Module, pair: Pair | None, kind: Kind
     ) -> tuple[list[_Figures | None], list[str]]:
-        """The figures of each drawing, and the names of what is a mean; none where a rank has no samples."""
+        """The figures of each draw, and the names of means; both empty if a rank has no samples."""
         if not self._context.everywhere(pair is not None):
             return [], []
         assert pair is not None
         with untouched(model, task), torch.set_grad_enabled(not kind.no_grad):
             drawn = [self._figures(task, model, pair, kind.sums, 0)]
-            # All ranks compute as often: a loss may wait for other ranks.
+            # All ranks compute equally often, since a loss may wait for other ranks.
             if self._context.anywhere(bool(_means(drawn))):
                 drawn += [self._figures(task, model, pair, kind.sums, number) for number in range(1, _DRAWS)]
         return drawn, _means(drawn)
 
     def _figures(self, task: Task, model: nn.Module, pair: Pair, sums: _Sums, number: int) -> _Figures | None:
-        """None: it cannot be computed so."""
+        """The figures with the `number`-th random seed; None: the task cannot compute them."""
         seed = derived(TASK, self._state.seed, self._context.rank, number)
         try:
             common = CommonNumbers()
@@ -176,7 +177,7 @@ class Additivity:
                 once = self._of(task, model, pair.once, pair.samples, sums, seed)
             with common.twice():
                 twice = self._of(task, model, pair.twice, 2 * pair.samples, sums, seed)
-        except Exception as error:  # noqa: BLE001  # in eval mode, or with fewer samples, it may take none
+        except Exception as error:  # noqa: BLE001  # the task may fail in eval mode or with few samples
             logger.debug("what a few samples come to cannot be looked at: %r", error)
             return None
         return {name: (once[name], twice[name]) for name in once if name in twice}
@@ -187,10 +188,10 @@ class Additivity:
         self._state.draw_from(seed)
         batch = move(copy.deepcopy(batch), self._context.device)
         with evaluating(model), self._engine.autocast():
-            found = sums(task, model, batch, samples)
+            results = sums(task, model, batch, samples)
         return {
             name: _Figure(_number(value), None if count is None else _number(count))
-            for name, (value, count) in found.items()
+            for name, (value, count) in results.items()
         }
 
     def _reported(
@@ -198,8 +199,8 @@ class Additivity:
     ) -> ConfigError:
         assert pair is not None
         assert drawn[0] is not None
-        once, twice = (each.total for each in drawn[0][kind.main])
-        # Rank 0's, on every rank: so all have the same error, and one of them says it.
+        once, twice = (figure.total for figure in drawn[0][kind.main])
+        # Rank 0's numbers on every rank, so that all have the same error and only one reports it.
         first = self._context.gather(torch.tensor([once, twice], dtype=torch.float64))[0]
         return ConfigError(
             [
@@ -215,7 +216,7 @@ def _number(value: Tensor | float) -> float:
 
 
 def _means(drawn: Sequence[_Figures | None]) -> list[str]:
-    """The names of what stays as it is where samples come twice, and should not."""
+    """The names of sums that do not grow when the samples come twice, in every draw."""
     figures = [each for each in drawn if each is not None]
     if len(figures) < len(drawn):
         return []
@@ -228,8 +229,8 @@ def _is_mean(drawn: Sequence[tuple[_Figure, _Figure]]) -> bool:
 
 
 def _is_over_pairs(drawn: Sequence[_Figures | None]) -> bool:
-    """Whether the loss is four times as much where samples come twice, in the only drawing or in each."""
-    pairs = [each[LOSS.main] for each in drawn if each is not None and LOSS.main in each]
+    """Whether the loss is four times as large when the samples come twice, in each draw."""
+    pairs = [by_name[LOSS.main] for by_name in drawn if by_name is not None and LOSS.main in by_name]
     return (
         bool(pairs)
         and all(
@@ -241,15 +242,16 @@ def _is_over_pairs(drawn: Sequence[_Figures | None]) -> bool:
 
 
 def _counts_pairs(once: _Figure, twice: _Figure) -> bool:
-    """Whether pairs are what it counts, as a ranking loss does."""
+    """Whether the loss counts pairs as its items, as a ranking loss does."""
     if once.items is None or twice.items is None:
         return False
     return once.items > 0 and math.isclose(twice.items, 4 * once.items, rel_tol=_ROUNDING)
 
 
 def _constant_part(drawn: Sequence[_Figures | None]) -> bool:
-    """Whether a total grows a little with the samples, in each drawing: a sum beside a much larger part that
-    is one of the whole batch."""
+    """Whether a total grows only a little with the samples, in each draw: a sum plus a much larger part per
+    batch.
+    """
     totals = [each[LOSS.main] for each in drawn if each is not None and LOSS.main in each]
     grown = [twice.total - once.total for once, twice in totals]
     if len(grown) < 2 or not all(_counted(*total) for total in totals):
@@ -262,7 +264,7 @@ def _constant_part(drawn: Sequence[_Figures | None]) -> bool:
 
 
 def _counted(once: _Figure, twice: _Figure) -> bool:
-    """Whether the count grows with the samples; what is of one item a batch may be a mean."""
+    """Whether the count of items doubles with the samples; a loss with one item per batch may be a mean."""
     if once.items is None or twice.items is None:
         return True
     return once.items > 0 and math.isclose(twice.items, 2 * once.items, rel_tol=1e-3)
@@ -273,8 +275,8 @@ def _stays(values: Sequence[tuple[float, float]]) -> bool:
     middle = sum(ones) / len(ones)
     if not all(map(math.isfinite, [*ones, *twos])) or abs(middle) < 1e-12:
         return False
-    several = len(values) > 1  # of one alone nobody knows whether it is drawn
-    # What is drawn is the same for the samples twice, as far as torch draws it.
+    several = len(values) > 1  # a single draw does not show whether it is random
+    # torch's random numbers are the same for the samples and the samples twice (CommonNumbers).
     if several and all(one and abs(two / one - 1) <= _ROUNDING for one, two in values):
         return True
     spread = max(abs(each / middle - 1) for each in ones)

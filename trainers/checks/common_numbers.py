@@ -1,7 +1,8 @@
-"""The same random numbers for samples and for the same samples twice, so that both can be compared exactly.
+"""Draws the same random numbers for samples and for the same samples twice, so that both can be compared
+exactly.
 
-A loss that draws noise for each sample, as that of a VAE or a diffusion, draws twice as much for twice the
-samples. Here the second half of it is the first half again.
+A loss that draws noise for each sample, such as a VAE's or a diffusion model's, draws twice as many numbers
+for twice the samples. In this module the second half repeats the first.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 _SIZED = {torch.rand, torch.randn, torch.randint}
-"""Functions whose result has a size that is passed."""
+"""Functions whose result has a given size."""
 _LIKE = {torch.rand_like, torch.randn_like, torch.randint_like}
 _LIKE |= {torch.normal, torch.bernoulli, torch.poisson, torch.multinomial, torch.binomial}
-"""Functions whose result has the shape of a tensor that is passed."""
+"""Functions whose result has the shape of a given tensor."""
 _IN_PLACE = {
     getattr(Tensor, f"{name}_")
     for name in (
@@ -35,17 +36,17 @@ _IN_PLACE = {
 
 
 class CommonNumbers:
-    """Remembers how much was drawn for the samples, and draws no more for them twice."""
+    """Records the lengths drawn for the samples, and repeats the numbers for the samples twice."""
 
     def __init__(self) -> None:
         self._lengths: list[tuple[Any, int]] = []
 
     def once(self) -> AbstractContextManager[Any]:
-        """Around what is computed of the samples."""
+        """A context for the computation with the samples."""
         return _Once(self._lengths)
 
     def twice(self) -> AbstractContextManager[Any]:
-        """Around the same of the samples twice, from the same seed."""
+        """A context for the same computation with the samples twice, from the same seed."""
         return _Twice(self._lengths)
 
 
@@ -55,10 +56,10 @@ class _Once(TorchFunctionMode):
         self._lengths = lengths
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
         if func in _SIZED or func in _LIKE or func in _IN_PLACE:
-            self._lengths.append((func, _length(given)))
-        return given
+            self._lengths.append((func, _length(result)))
+        return result
 
 
 class _Twice(TorchFunctionMode):
@@ -72,10 +73,10 @@ class _Twice(TorchFunctionMode):
         draws = _DRAWS.get(func)
         if draws is None:
             return func(*args, **kwargs)
-        known, length = self._lengths[self._drawn] if self._drawn < len(self._lengths) else (None, 0)
+        expected, length = self._lengths[self._drawn] if self._drawn < len(self._lengths) else (None, 0)
         self._drawn += 1
-        given = draws(func, args, kwargs, length) if known is func and length else None
-        return func(*args, **kwargs) if given is None else given
+        result = draws(func, args, kwargs, length) if expected is func and length else None
+        return func(*args, **kwargs) if result is None else result
 
 
 def _length(given: Any) -> int:
@@ -83,7 +84,7 @@ def _length(given: Any) -> int:
 
 
 def _sized(func: Any, args: Any, kwargs: Any, length: int) -> Tensor | None:
-    """Half of it, twice; None: it is not twice as long."""
+    """Draw half of the size and repeat it; None: the size is not twice `length`."""
     first = 0
     if func is torch.randint:  # whose bounds come first: one or two
         first = next((at for at, each in enumerate(args) if not isinstance(each, int)), len(args))

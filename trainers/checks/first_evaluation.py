@@ -1,6 +1,6 @@
 """Evaluates the first batch of the validation and test sets in the first step of training.
 
-A mistake in how a task evaluates would otherwise show after an epoch, or after all of them.
+A mistake in a task's evaluation would otherwise show only after an epoch, or at the end.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SWITCH = "training.check_first_step: false skips this"
 
 
 class FirstEvaluation:
-    """Evaluates the first batches, and leaves everything as it was."""
+    """Evaluates the first batches, and restores all state afterwards."""
 
     first: Mapping[str, FirstBatch]
     """The first batches of the validation and the test set, by name, if read; each is evaluated once."""
@@ -58,13 +58,13 @@ class FirstEvaluation:
         self._additivity = additivity
 
     def check(self, val: EvaluationLoader | None) -> None:
-        """See that the sets can be evaluated; all ranks must call it. `val`: the validation set's, if any.
+        """Check that the sets can be evaluated; all ranks must call it. `val`: the validation loader, if any.
 
-        What may be right once there is more than a batch, or that training may never need, is a warning.
+        Problems that may not occur with more batches, or that concern only the test, are warnings.
 
         Raises:
-            ConfigError: `evaluate` returns a mean, or waits for ranks that have no batch; or early stopping
-                watches what is not measured.
+            ConfigError: `evaluate` returns a mean, or waits for ranks that have no batch; or a metric watched
+                by early stopping is missing.
             Exception: the task cannot evaluate the first batch of the validation set.
         """
         first, self.first = self.first, {}
@@ -114,16 +114,16 @@ class FirstEvaluation:
                 given = self._evaluated(tester, first.batch)
                 if self._context.is_main:
                     self._measures(tester, given, first.batch)
-        except Exception as error:  # noqa: BLE001  # perhaps nobody tests
+        except Exception as error:  # noqa: BLE001  # the test may never be run
             wrong = error
         if wrong is not None and self._context.is_main:
             _warn("test", wrong)
-        own = tester is not self._task and tester.whole_set_evaluator is None
-        if self._context.everywhere(wrong is None and own):
+        has_own_sums = tester is not self._task and tester.whole_set_evaluator is None
+        if self._context.everywhere(wrong is None and has_own_sums):
             self._see_sums(tester, first)
 
     def _evaluated(self, task: Task, batch: Batch) -> Evaluated:
-        """What `evaluate` makes of the batch, on all ranks: it may gather from the others."""
+        """Call `evaluate` with the batch, on all ranks, since it may communicate."""
         model = self._engine.judged
         data = move(_copy(batch.data), self._context.device)
         with untouched(model, task), torch.no_grad(), evaluating(model), self._engine.autocast():
@@ -134,20 +134,20 @@ class FirstEvaluation:
 
     def _see_measures(self, task: Task, given: Evaluated, batch: Batch) -> None:
         try:
-            found = self._measures(task, given, batch)
+            measures = self._measures(task, given, batch)
         except Exception as error:
             if isinstance(error, (ConfigError, ImportError)) or type(error) is NameError:
                 raise
             _warn("validation", error)
         else:
-            self._see_watched(found)
+            self._see_watched(measures)
 
     def _measures(self, task: Task, given: Evaluated, batch: Batch) -> dict[str, float]:
         with untouched(self._engine.judged, task):
-            found = metrics(task, "finish", task.finish(totals(given.sums, batch.samples)))
+            measures = metrics(task, "finish", task.finish(totals(given.sums, batch.samples)))
             if given.kept is not None:
-                found |= metrics(task, "measure", task.measure([given.kept]))
-        return found
+                measures |= metrics(task, "measure", task.measure([given.kept]))
+        return measures
 
     def _see_watched(self, found: dict[str, float]) -> None:
         try:
@@ -157,12 +157,12 @@ class FirstEvaluation:
             raise ConfigError([f"{problem}; {remedy}" for problem in error.problems]) from None
 
     def _see_sums(self, task: Task, first: FirstBatch) -> None:
-        if type(task).evaluate is not Task.evaluate:  # which takes the sums of `loss`
+        if type(task).evaluate is not Task.evaluate:  # the default uses `loss`, which is checked itself
             self._additivity.check(EVALUATE, task, first.pair)
 
 
 def _copy(data: Any) -> Any:
-    """A batch may consist of the objects that the data set keeps, and be changed where it is evaluated."""
+    """A copy of a batch, which may share objects with the data set, and be changed by the evaluation."""
     try:
         return copy.deepcopy(data)
     except Exception:  # noqa: BLE001  # not everything can be copied

@@ -1,4 +1,4 @@
-"""The first step of each start, checked on all ranks for mistakes that would stay silent."""
+"""Checks the first step after each start, on all ranks, for mistakes that would otherwise go unnoticed."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from castoff.trainers.task.training_state import TrainingState
 
 
 class FirstStep:
-    """Checks around the first step after each start; the later ones cost nothing.
+    """Checks around the first step after each start; later steps are not checked.
 
-    The model is in training mode; the loss is a sum; nothing draws from a generator that the task does not
-    declare; what the step changes is kept; the loss depends on the model, and all ranks have the same
-    weights afterwards; all weights that want a gradient are trained; the first batches of the other sets can
-    be evaluated.
+    It checks that the model is in training mode; the loss is a sum; random numbers come only from declared
+    generators; checkpoints keep all state that the step changes; the loss depends on the model; all ranks
+    have the same weights afterwards; all weights that require a gradient are trained; and the first batches
+    of the other sets can be evaluated.
     """
 
     validate: Callable[[Task, Any], Loss]
-    """Checks the loss that a task returns: closely in the first step."""
+    """Checks the loss that a task returns, in detail in the first step."""
 
     def __init__(
         self,
@@ -51,20 +51,19 @@ class FirstStep:
         self._around: AbstractContextManager[None]
 
     def evaluates(self, first: Mapping[str, FirstBatch]) -> None:
-        """Take the first batches of the validation and test sets, by name."""
+        """Set the first batches of the validation and test sets, by name."""
         self._evaluation.first = first
 
     def begin(self, train: TrainingLoader, val: EvaluationLoader | None, *, wanted: bool) -> None:
-        """Prepare the checks of the first step; `wanted`: whether to check more than what the task
-        returns."""
+        """Prepare the checks of the first step; without `wanted` only the task's results are checked."""
         self.validate = validate_first_loss
         self._around = self._checked(train, val, wanted=wanted)
 
     def around(self) -> AbstractContextManager[None]:
-        """Around a step.
+        """A context for a step, with the checks if it is the first.
 
         Raises:
-            ConfigError: with what was found, which of the task's methods it comes of, and how to mend it.
+            ConfigError: a check failed; the error names the task's method and the remedy.
             Exception: the task cannot evaluate the first batch of the validation set.
         """
         return self._around

@@ -1,7 +1,7 @@
-"""State that a step changes and no checkpoint holds: a resumed run would begin without it.
+"""Detects state that a step changes but no checkpoint holds, so that a resumed run would lack it.
 
-What a task or a part of its model keeps in attributes is compared before and after the first step: numbers,
-tensors, arrays, generators, containers of these, and what has a `state_dict`.
+The attributes of the task and of the model's modules are compared before and after the first step: numbers,
+tensors, arrays, generators, containers of these, and objects with a `state_dict`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ logger = logging.getLogger(__name__)
 
 _DEEPEST = 5
 _MOST = 5000
-"""Levels and parts of an attribute that are looked at."""
+"""The most levels and parts of an attribute that are searched."""
 
 _FEW = 1000
-"""Numbers of a tensor that may be kept one by one."""
+"""The most numbers of a tensor that are compared one by one."""
 
 _THE_TRAINERS = ("state", "trainer")
 """A task's attributes that the trainer sets."""
@@ -46,16 +46,18 @@ class _Held(NamedTuple):
 
 @contextmanager
 def changes_are_kept(task: Task, model: nn.Module, context: RankContext) -> Iterator[None]:
-    """Around a step: rank 0 reports what it changes that neither the task's nor the model's state holds."""
+    """A context for a step: rank 0 warns of changed attributes that are in neither the task's nor the model's
+    state.
+    """
     before, texts = _state(task, model), _kept(task).texts
     yield
     kept = _kept(task)
-    if not context.is_main or kept.texts != texts:  # whatever a text stands for
+    if not context.is_main or kept.texts != texts:  # a text may encode any state
         return
-    found = kept.numbers | _held(model.state_dict()).numbers
+    saved = kept.numbers | _held(model.state_dict()).numbers
     after = _state(task, model)
     new = {name: held.numbers - before[name].numbers for name, held in after.items() if name in before}
-    lost = sorted(name for name, numbers in new.items() if not numbers <= found)
+    lost = sorted(name for name, numbers in new.items() if not numbers <= saved)
     if lost:
         kind = type(task).__qualname__
         logger.warning(
@@ -69,31 +71,31 @@ def changes_are_kept(task: Task, model: nn.Module, context: RankContext) -> Iter
 
 
 def _kept(task: Task) -> _Held:
-    with undisturbed():  # it may draw
+    with undisturbed():  # state_dict may draw
         return _held(task.state_dict())
 
 
 def _state(task: Task, model: nn.Module) -> dict[str, _Held]:
-    """By name: the attributes that have a state."""
-    found: dict[str, _Held] = {}
+    """The values of the attributes that may hold state, by name."""
+    values: dict[str, _Held] = {}
     kind = type(task).__qualname__
     for name, value in vars(task).items():
-        if name not in _THE_TRAINERS and not isinstance(value, int):  # which only counts
-            found[f"{kind}.{name}"] = _held(value)
+        if name not in _THE_TRAINERS and not isinstance(value, int):  # an int is only a counter
+            values[f"{kind}.{name}"] = _held(value)
             for generator in own_generators(value):
-                found[f"{kind}.{name}{generator.name.removeprefix(type(value).__name__)}"] = _held(
+                values[f"{kind}.{name}{generator.name.removeprefix(type(value).__name__)}"] = _held(
                     generator.read()
                 )
     for part, module in model.named_modules():
         for name, value in _attributes(module):
-            found[f"model.{part}.{name}" if part else f"model.{name}"] = _held(value)
-    return found
+            values[f"model.{part}.{name}" if part else f"model.{name}"] = _held(value)
+    return values
 
 
 def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Its own numbers, tensors and generators, and the buffers that no checkpoint holds.
+    """A module's own numbers, tensors and generators, and its non-persistent buffers.
 
-    Its containers are what torch keeps for itself.
+    Its containers are skipped, since they are torch's.
     """
     lasting = module.state_dict(keep_vars=True)
     for name, value in module.named_buffers(recurse=False):
@@ -103,8 +105,8 @@ def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
         computed = isinstance(value, Tensor) and value.requires_grad
         if isinstance(value, float | Tensor | numpy.ndarray) and not computed:
             yield name, value
-        elif (known := known_generator(value, name)) is not None:
-            yield name, known.read()
+        elif (generator := known_generator(value, name)) is not None:
+            yield name, generator.read()
 
 
 def _held(value: Any) -> _Held:
@@ -121,7 +123,7 @@ def _held(value: Any) -> _Held:
 
 
 def _parts(value: Any, depth: int, seen: set[int]) -> Iterator[Any]:
-    """Numbers, texts and tensors in a value."""
+    """The numbers, texts and tensors in a value."""
     if depth > _DEEPEST or len(seen) > _MOST:
         return
     if isinstance(value, bool | int | float | complex | str | bytes | Tensor):
@@ -131,8 +133,8 @@ def _parts(value: Any, depth: int, seen: set[int]) -> Iterator[Any]:
             yield torch.from_numpy(numpy.array(value))
     elif id(value) not in seen:
         seen.add(id(value))
-        for each in _inside(value):
-            yield from _parts(each, depth + 1, seen)
+        for part in _inside(value):
+            yield from _parts(part, depth + 1, seen)
 
 
 def _inside(value: Any) -> Iterable[Any]:
@@ -146,7 +148,7 @@ def _inside(value: Any) -> Iterable[Any]:
 
 
 def _of_tensor(tensor: Tensor) -> set[Any]:
-    """Its numbers where they are few, as they may be kept as a list; else a digest of their bits."""
+    """A small tensor's numbers, since a state may keep them as a list; else a digest of its bits."""
     tensor = tensor.detach()
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
         return set()
@@ -156,4 +158,4 @@ def _of_tensor(tensor: Tensor) -> set[Any]:
 
 
 def _number(value: Any) -> Any:
-    return value if value == value else "nan"  # which no other is equal to
+    return value if value == value else "nan"  # NaN is not equal to itself

@@ -1,4 +1,4 @@
-"""Whether a model is in training mode where that matters: from_pretrained gives it in eval mode."""
+"""Checks that a model is in training mode: from_pretrained returns models in eval mode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def warn_of_eval_mode(task: str, model: nn.Module) -> None:
-    """Name the parts of the model that train in eval mode, as far as the mode changes what they do."""
+    """Warn of parts of the model that train in eval mode, if the mode affects them."""
     parts = list(_in_eval_mode(model, "the model"))
     if parts:
         logger.warning(
@@ -27,20 +27,20 @@ def warn_of_eval_mode(task: str, model: nn.Module) -> None:
 
 
 def _in_eval_mode(module: nn.Module, name: str) -> Iterator[str]:
-    """The outermost parts in eval mode that a mode matters to and that are not frozen as a whole."""
+    """Names of the outermost parts in eval mode that depend on the mode and are not completely frozen."""
     if not module.training:
         parameters = list(module.parameters())
         frozen = bool(parameters) and not any(parameter.requires_grad for parameter in parameters)
         if not frozen and any(map(_has_modes, module.modules())):
             yield name
         return
-    for part, each in module.named_children():
-        yield from _in_eval_mode(each, part if name == "the model" else f"{name}.{part}")
+    for part, child in module.named_children():
+        yield from _in_eval_mode(child, part if name == "the model" else f"{name}.{part}")
 
 
 def _has_modes(module: nn.Module) -> bool:
-    """Whether its own code asks for the mode, and would do something by it."""
-    # A dropout of 0 does nothing; nor does a norm that keeps no statistics know modes.
+    """Whether a module's code reads `training`, and the mode has an effect."""
+    # A dropout of 0 does nothing, and a norm without running statistics does not depend on the mode.
     idle = 0 in (getattr(module, "p", None), getattr(module, "dropout", None))
     if idle or not getattr(module, "track_running_stats", True):
         return False

@@ -18,15 +18,15 @@ _OWN = {
     "training.path",
     "training.run",
 }
-"""Fields in which ranks may differ: rank 0's alone counts, or each needs its own. A task's silent arguments
-are of them."""
+"""Fields that may differ between ranks: only rank 0's is used, or each rank needs its own value. A task's
+`volatile_arguments` may differ, too."""
 
 
 def agree_on_configuration(config: Config, task: Task, context: RankContext) -> None:
-    """See that all ranks were started with the same configuration; all of them must call it.
+    """Check that all ranks were started with the same configuration; all ranks must call it.
 
     Raises:
-        ConfigError: they were not; on all ranks.
+        ConfigError: they were not; raised on all ranks.
     """
     own = _OWN | declared_arguments(task, "volatile_arguments")
     every = fields(config, context.world_size, task).items()

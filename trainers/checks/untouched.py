@@ -1,4 +1,4 @@
-"""Runs a program for a check, then restores the model, the task and random states."""
+"""Restores the model, the task and the random generators after a check."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from castoff.trainers.task.own_generators import drawing
 
 @contextmanager
 def untouched(model: nn.Module, task: Task) -> Iterator[None]:
-    """Afterwards weights, buffers and the task's own tensors hold what they held, the model's parts and the
-    task have their attributes again, and generators stand where they stood.
+    """Restore, at the end of this context, the weights, buffers and the task's tensors, the attributes of the
+    modules and the task, and the random generators.
 
-    What a task keeps in lists and other objects is left as the look has made it.
+    Contents of a task's lists and other objects are not restored.
     """
     own = [var for var in vars(task).values() if isinstance(var, Tensor)]
-    tensors = [(each, version_of(each), each.detach().clone()) for each in (*model.parameters(), *own)]
-    # Batch norms do not move the version of their buffers, and `.data` none.
+    tensors = [(owner, version_of(owner), owner.detach().clone()) for owner in (*model.parameters(), *own)]
+    # All buffers are restored: BatchNorm, like `.data`, changes tensors without changing their version.
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
-    attributes = [(vars(each), _copied(vars(each))) for each in (*model.modules(), task)]
+    attributes = [(vars(owner), _copied(vars(owner))) for owner in (*model.modules(), task)]
     with undisturbed(), drawing(task):
         try:
             yield
         finally:
-            for each, before in attributes:
-                _put_back(each, before)
+            for owner, before in attributes:
+                _put_back(owner, before)
             with torch.no_grad():
                 for tensor, version, values in tensors:
                     if version_of(tensor) != version:
@@ -42,19 +42,19 @@ def untouched(model: nn.Module, task: Task) -> Iterator[None]:
 
 
 _OWN = ("_parameters", "_buffers", "_modules")
-"""Where a module keeps what is assigned to it."""
+"""The dicts in which a module keeps its assigned parameters, buffers and modules."""
 
 
 def _copied(attributes: dict[str, Any]) -> dict[str, Any]:
-    own = {name: dict(each) for name in _OWN if isinstance(each := attributes.get(name), dict)}
-    return {**attributes, **own}
+    registered = {name: dict(each) for name in _OWN if isinstance(each := attributes.get(name), dict)}
+    return {**attributes, **registered}
 
 
 def _put_back(attributes: dict[str, Any], before: dict[str, Any]) -> None:
     for name in _OWN:
-        if isinstance(own := attributes.get(name), dict):
-            own.clear()
-            own.update(before[name])
-            before = {**before, name: own}
+        if isinstance(registered := attributes.get(name), dict):
+            registered.clear()
+            registered.update(before[name])
+            before = {**before, name: registered}
     attributes.clear()
     attributes.update(before)

@@ -35,8 +35,8 @@ def choose_device(asked: str, local: int, index: int | None = None) -> torch.dev
     count = max(torch.accelerator.device_count(), 1)
     if index is not None and index >= count > 1:
         raise DistributedError(
-            f"this rank's device is {accelerator.type}:{index} (CASTOFF_DEVICE), but it sees {count}; ask for as "
-            "many devices as the ranks of a node need, or start fewer ranks on a node"
+            f"this rank's device is {accelerator.type}:{index} (CASTOFF_DEVICE), but it sees {count}; ask "
+            "for as many devices as the ranks of a node need, or start fewer ranks on a node"
         )
     return torch.device(accelerator.type, (local if index is None else index) % count)
 
@@ -49,7 +49,7 @@ def backend_for(asked: str | None, device: torch.device) -> str:
 
 
 def available_backend(asked: str | None, device: torch.device) -> str:
-    """The backend, if this torch has it.
+    """The backend's name, after a check that this torch has it.
 
     Raises:
         DistributedError: torch does not have it.

@@ -1,1 +1,1 @@
-"""How good a model is, and when to stop."""
+"""Evaluates a model, and decides when to stop."""

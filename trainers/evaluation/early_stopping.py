@@ -1,4 +1,4 @@
-"""When training ends because it no longer improves."""
+"""Ends a training that no longer improves."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ logger = logging.getLogger(__name__)
 WHERE = "early_stopping.kwargs"
 
 _ALSO = {"loss_avg": "loss"}
-"""QuantumGrav's name for a metric, and ours, which counts where nothing else is called so."""
+"""QuantumGrav's name of a metric, and ours, which is used if no metric has QuantumGrav's name."""
 
 
 class Verdict(NamedTuple):
-    """The consequences of a validation."""
+    """The conclusions from a validation."""
 
     better: bool
     """Whether this is the best model so far."""
     stop: bool
-    """Whether it is time to stop."""
+    """Whether to stop training."""
 
 
 class Watched(Section, frozen=True, kw_only=True):
     """A metric that should improve."""
 
     metric: str
-    """A metric of validation, by the name that the task, monitor or evaluator gives it: `accuracy`.
-    `loss_avg` means `loss`, unless another metric has that name."""
+    """Name of a validation metric, as the task, monitor or evaluator returns it: `accuracy`. `loss_avg` means
+    `loss`, unless another metric has that name."""
     mode: Literal["min", "max"] = "min"
     """Whether lower or higher is better."""
     delta: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    """The minimum improvement, which must be exceeded, in the metric's unit."""
+    """An improvement must exceed this, in the metric's unit."""
     grace_period: NotNegative = 0
     """Validations at the beginning that cost no patience."""
     init_best_score: float | None = None
@@ -50,7 +50,7 @@ class Watched(Section, frozen=True, kw_only=True):
 
     @property
     def worst(self) -> float:
-        """A value than which any other is better."""
+        """The worst value: any finite one is better."""
         return math.inf if self.mode == "min" else -math.inf
 
 
@@ -58,11 +58,11 @@ class Watching(Section, frozen=True, kw_only=True):
     """The arguments of `DefaultEarlyStopping`."""
 
     patience: Positive | None = 5
-    """Training ends after so many validations in a row without improvement; null: never."""
+    """Training ends after this many consecutive validations without improvement; null: never."""
     tasks: dict[str, Watched] = msgspec.field(default_factory=dict)
-    """What is watched, each by a name of your choice; left out: the loss, lower is better."""
+    """The watched metrics, each under a name of your choice; left out: the loss, lower is better."""
     mode: Literal["any", "all"] = "any"
-    """Whether one of them must improve, or all."""
+    """Whether one of the metrics must improve, or all."""
     min_delta: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     """The minimum improvement of the loss, if there are no `tasks`."""
 
@@ -71,13 +71,12 @@ _DEFAULTS = Watching()
 
 
 class DefaultEarlyStopping:
-    """Stops when nothing has got better for `patience` evaluations, as QuantumGrav has it; None: never.
+    """Stops after `patience` evaluations without improvement, as in QuantumGrav; None: never.
 
-    `tasks` maps any name to {metric, delta, grace_period, init_best_score, mode: min or max};
-    without it the loss is to fall, by `min_delta`. Better is less than best - delta (min), more than
-    best + delta (max). With `mode` any, one task that got better is enough, with all, every one must. Getting
-    better resets the patience; not getting better costs one, but only when every grace period is
-    over.
+    `tasks` maps any name to {metric, delta, grace_period, init_best_score, mode: min or max}; without it, the
+    loss must fall by more than `min_delta`. A task improves if its metric is less than best - delta (min) or
+    more than best + delta (max). With `mode` any, a single improved task is enough; with all, every task must
+    improve. An improvement resets the count of evaluations; others add to it once every grace period is over.
 
     Raises:
         ConfigError: patience below 1, an unknown mode, or a task without its metric.
@@ -98,7 +97,7 @@ class DefaultEarlyStopping:
         self.patience = asked.patience
         self.mode = asked.mode
         self.waited = 0
-        """Evaluations in a row that were no better, grace periods apart."""
+        """Consecutive evaluations without improvement, not counting grace periods."""
         self.found_better_model = False
         self.tasks = asked.tasks or {"loss": Watched(metric="loss", delta=asked.min_delta)}
         self.best = {
@@ -108,7 +107,7 @@ class DefaultEarlyStopping:
         self.grace = {name: task.grace_period for name, task in self.tasks.items()}
 
     def __call__(self, metrics: Mapping[str, float]) -> bool:
-        """Take an evaluation's metrics in; whether it is time to stop.
+        """Process an evaluation's metrics; returns whether to stop.
 
         Raises:
             ConfigError: a task's metric is not among them.
@@ -125,10 +124,10 @@ class DefaultEarlyStopping:
         return self.patience is not None and self.waited >= self.patience
 
     def check(self, metrics: Mapping[str, float]) -> None:
-        """See that each task's metric is among an evaluation's metrics.
+        """Check that each task's metric is among an evaluation's metrics.
 
         Raises:
-            ConfigError: it is not.
+            ConfigError: a metric is not.
         """
         for name, task in self.tasks.items():
             self._value(name, task, metrics)
@@ -153,7 +152,7 @@ class DefaultEarlyStopping:
         return float(metrics[metric])
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The state for a checkpoint."""
         return {"waited": self.waited, "best": dict(self.best), "grace": dict(self.grace)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -164,7 +163,7 @@ class DefaultEarlyStopping:
 
 
 class EarlyStopping:
-    """Says after each validation whether the model is the best so far, and whether to stop."""
+    """Decides after each validation whether the model is the best so far, and whether to stop."""
 
     def __init__(self, config: Config):
         self._asked = _made(config)
@@ -173,15 +172,15 @@ class EarlyStopping:
 
     @property
     def watched(self) -> tuple[str, Literal["min", "max"]]:
-        """The first metric that is watched, else the loss, and whether it is to fall or to rise."""
+        """The first watched metric (else the loss), and its mode, min or max."""
         tasks = self._asked.tasks if isinstance(self._asked, DefaultEarlyStopping) else {}
         return next(((task.metric, task.mode) for task in tasks.values()), ("loss", "min"))
 
     def __call__(self, metrics: Mapping[str, float]) -> Verdict:
-        """Take a validation in.
+        """Process a validation's metrics.
 
         Raises:
-            ConfigError: it lacks what is watched.
+            ConfigError: a watched metric is missing.
         """
         if self._by_default and "loss" not in metrics:
             self._report_newest_as_best(metrics)
@@ -190,10 +189,10 @@ class EarlyStopping:
         return Verdict(bool(self._asked.found_better_model), stop)
 
     def check(self, metrics: Mapping[str, float]) -> None:
-        """See that a validation has what is watched.
+        """Check that a validation has the watched metrics.
 
         Raises:
-            ConfigError: it lacks it.
+            ConfigError: one is missing.
         """
         if type(self._asked) is DefaultEarlyStopping and not self._by_default:
             self._asked.check(metrics)
@@ -208,9 +207,9 @@ class EarlyStopping:
             logger.warning(words, ", ".join(metrics))
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        own = getattr(self._asked, "state_dict", None) or self._asked.to_state_dict
-        kept: dict[str, Any] = own()
+        """The state for a checkpoint."""
+        state_of = getattr(self._asked, "state_dict", None) or self._asked.to_state_dict
+        kept: dict[str, Any] = state_of()
         return kept
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -219,7 +218,7 @@ class EarlyStopping:
 
 
 def _plain(tasks: Any) -> Any:
-    """Tasks whose names are texts, and without an infinite score: how others say that there is none yet."""
+    """The tasks with names as text, and without infinite initial scores, which QuantumGrav uses for none."""
     if not isinstance(tasks, Mapping):
         return tasks
     endless = {"init_best_score": None}
@@ -232,28 +231,28 @@ def _plain(tasks: Any) -> Any:
 
 
 _BESIDE = ("tasks", "mode", "patience")
-"""Arguments that may stand beside the type."""
+"""Arguments that may be given next to `type` instead of in `kwargs`."""
 
 
 def _made(config: Config) -> Any:
-    """What `early_stopping` names; without it, one that never stops and watches the loss."""
-    asked = config.early_stopping
-    if asked is None:
+    """Make the object that `early_stopping` names; by default one that never stops and watches the loss."""
+    section = config.early_stopping
+    if section is None:
         return DefaultEarlyStopping(patience=None)
     make = DefaultEarlyStopping
-    if asked.type != "DefaultEarlyStopping":
-        make = called(asked.type, "early_stopping.type", "DefaultEarlyStopping or !pyobject my_module.Mine")
-    beside = {name: value for name in _BESIDE if (value := getattr(asked, name)) is not None}
+    if section.type != "DefaultEarlyStopping":
+        make = called(section.type, "early_stopping.type", "DefaultEarlyStopping or !pyobject my_module.Mine")
+    given_beside = {name: value for name in _BESIDE if (value := getattr(section, name)) is not None}
     problems = [
         f"early_stopping.{name}: is given, and so is {WHERE}.{name}; drop one of them"
-        for name in beside
-        if name in asked.kwargs
+        for name in given_beside
+        if name in section.kwargs
     ]
-    given = {**beside, **asked.kwargs}
-    problems += wrong_arguments(make, given, WHERE, given=len(asked.args))
+    given = {**given_beside, **section.kwargs}
+    problems += wrong_arguments(make, given, WHERE, given=len(section.args))
     if problems:
         raise ConfigError(problems)
-    args, kwargs = resolved(asked.args, "early_stopping.args"), resolved(given, WHERE)
+    args, kwargs = resolved(section.args, "early_stopping.args"), resolved(given, WHERE)
     try:
         return make(*args, **kwargs)
     except (TypeError, ValueError) as error:

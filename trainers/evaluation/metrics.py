@@ -1,4 +1,4 @@
-"""Evaluates a model: exact sums over all samples of all ranks."""
+"""Evaluates a model, with exact sums over all samples of all ranks."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _SQUARES = "loss, squared means of batches"
 
 
 class Metrics(dict[str, float]):
-    """Metrics by name, and how far the loss of single batches lies from its mean."""
+    """Metrics by name, and the spread of the loss over batches."""
 
     spread: float = 0.0
-    """Standard deviation of the batches' mean losses, weighted by their counts; NaN of a single batch."""
+    """Standard deviation of the batches' mean losses, weighted by their counts; NaN for a single batch."""
     more: Mapping[str, float] = {}
-    """What the task adds for the log alone; on rank 0."""
+    """Metrics from the task's `after_evaluation`, only for the log; on rank 0."""
 
     def to_record(self, *, better: bool) -> dict[str, Any]:
-        """What is kept beside the checkpoint that was judged; `better`: than all before."""
+        """The record for the evaluated checkpoint; `better`: the model is the best so far."""
         return {"metrics": dict(self), "spread": self.spread, "more": dict(self.more), "better": better}
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Metrics:
-        """What was kept."""
+        """The metrics in a record."""
         metrics = cls({str(name): float(value) for name, value in record["metrics"].items()})
         metrics.spread, metrics.more = float(record["spread"]), record["more"]
         return metrics
@@ -45,7 +45,7 @@ class Metrics(dict[str, float]):
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[nn.Module]:
-    """The model, in eval mode; afterwards each part of it is in the mode that it was in."""
+    """The model in eval mode; at the end of the context each module gets its previous mode."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -68,10 +68,10 @@ def evaluate(
 ) -> Metrics:
     """The task's metrics over the samples of all ranks' loaders.
 
-    `model` is the bare module: a DistributedDataParallel around it would wait in its forward pass
-    for ranks that have fewer batches. Every rank must call this; the result is the same on all.
-    `draw_from` seeds whatever is random in a batch. `paced` gets the batches, and the most that any
-    rank has; what it gives is judged, and it may raise. `waiting`: around what rank 0 does for all.
+    `model` is the bare module: DistributedDataParallel would wait in its forward pass for ranks with fewer
+    batches. Every rank must call this; the result is the same on all. `draw_from` seeds the random numbers of
+    a batch. `paced` is called with the batches and the largest number of batches of any rank, and returns the
+    batches to evaluate; it may raise. `waiting`: a context for rank 0's work while others wait.
     """
     sums: dict[str, list[float | torch.Tensor]] = {}
     kept: list[tuple[int, Any]] = []
@@ -93,8 +93,8 @@ def evaluate(
     metrics = Metrics(checked(task, "finish", task.finish(totals)))
     if weight:
         total, count = totals["loss"]
-        one = judged.number_of_batches == 1
-        metrics.spread = math.nan if one else math.sqrt(max(squares / weight - (total / count) ** 2, 0.0))
+        single = judged.number_of_batches == 1
+        metrics.spread = math.nan if single else math.sqrt(max(squares / weight - (total / count) ** 2, 0.0))
     if something:
         with waiting():
             metrics |= _measured(task, kept, judged.seed, context)
@@ -107,19 +107,19 @@ def evaluate_whole(
     batches: Any,
     autocast: Callable[[], AbstractContextManager[Any]],
 ) -> Metrics:
-    """What a task's own evaluator measures, on this rank alone."""
+    """The metrics from a task's own evaluator, on this rank alone."""
     with torch.no_grad(), evaluating(model), autocast():
         metrics = Metrics(evaluator(model, batches))
-    metrics.spread = math.nan  # of its batches nothing is known
+    metrics.spread = math.nan  # the batches' losses are unknown
     return metrics
 
 
 def _measured(task: Task, mine: list[tuple[int, Any]], seed: int, context: RankContext) -> dict[str, float]:
-    """What the task makes of all that was kept, in the order of the batches; on all ranks."""
+    """The metrics from the task's `measure`, of all batches in order; on all ranks."""
     every = context.gather_on_main(mine)
 
     def decide() -> dict[str, float]:
-        seed_all(seed)  # what a task says that it draws from is said of `loss` and `evaluate` alone
+        seed_all(seed)  # all generators: `rng_sources` covers only `loss` and `evaluate`
         kept = sorted(chain.from_iterable(every), key=itemgetter(0))
         return checked(task, "measure", task.measure([part for _, part in kept]))
 
@@ -129,26 +129,26 @@ def _measured(task: Task, mine: list[tuple[int, Any]], seed: int, context: RankC
 def after_evaluation(
     task: Task, model: nn.Module, autocast: Callable[[], AbstractContextManager[Any]]
 ) -> dict[str, float]:
-    """What the task has to add to a validation, on rank 0 alone."""
+    """The metrics from the task's `after_evaluation`, on rank 0 alone."""
     with torch.no_grad(), evaluating(model), autocast():
         return checked(task, "after_evaluation", task.after_evaluation(model))
 
 
 def _add(sums: dict[str, list[float | torch.Tensor]], measured: Mapping[str, Sum], samples: int) -> None:
     for name, (total, count) in measured.items():
-        held = sums.setdefault(name, [0.0, 0.0])
-        held[0] = held[0] + _double(total)
-        held[1] = held[1] + _double(samples if count is None else count)
+        pair = sums.setdefault(name, [0.0, 0.0])
+        pair[0] = pair[0] + _double(total)
+        pair[1] = pair[1] + _double(samples if count is None else count)
     if "loss" in measured:
         total, count = measured["loss"]
         total, count = _double(total), _double(samples if count is None else count)
-        held = sums.setdefault(_SQUARES, [0.0, 0.0])
-        held[0] = held[0] + total * total / (count + (count == 0))
-        held[1] = held[1] + count
+        pair = sums.setdefault(_SQUARES, [0.0, 0.0])
+        pair[0] = pair[0] + total * total / (count + (count == 0))
+        pair[1] = pair[1] + count
 
 
 def totals(measured: Mapping[str, Sum], samples: int) -> dict[str, tuple[float, float]]:
-    """Sums and counts of one batch, as `finish` gets them of all."""
+    """Sums and counts of a batch, in the form that `finish` takes."""
     return {
         name: (float(_double(total)), float(_double(samples if count is None else count)))
         for name, (total, count) in measured.items()
@@ -165,21 +165,23 @@ def _double(value: torch.Tensor | float) -> torch.Tensor | float:
 def _over_ranks(
     context: RankContext, sums: Mapping[str, list[float | torch.Tensor]], names: list[str]
 ) -> dict[str, tuple[float, float]]:
-    """Sums and counts over all ranks, in float64 whatever each rank had."""
+    """Sums and counts over all ranks, in float64."""
     flat = [float(part) for name in names for part in sums.get(name, (0.0, 0.0))]
     total = context.sum(torch.tensor(flat, dtype=torch.float64)).tolist()
-    return {name: (total[2 * at], total[2 * at + 1]) for at, name in enumerate(names)}
+    return {name: (total[2 * index], total[2 * index + 1]) for index, name in enumerate(names)}
 
 
 def _same_buffers(model: nn.Module, context: RankContext) -> None:
-    """Rank 0's buffers everywhere: DistributedDataParallel copies them before a step, not after."""
+    """Copy rank 0's buffers to all ranks: DistributedDataParallel does so before a step, not after."""
     if context.distributed and context.world_size > 1:
         for buffer in model.buffers():
             dist.broadcast(buffer, src=0)
 
 
 def _of_all(names: list[str], something: bool, context: RankContext) -> tuple[list[str], bool]:
-    """The names on any rank, and whether any keeps something; one that had no batch knows none itself."""
+    """The metrics' names on any rank, since a rank without batches has none; and whether any rank kept
+    something.
+    """
     if not context.distributed or context.world_size == 1:
         return names, something
     every: list[tuple[list[str], bool]] = [([], False)] * context.world_size

@@ -1,6 +1,6 @@
-"""A search by Optuna: a configuration for each trial, and what its training reports to the study.
+"""A search by Optuna: makes each trial's configuration, and reports its training to the study.
 
-Optuna is imported by whoever has a trial; without one nothing here needs it.
+The caller who has a trial imports Optuna; without a trial this module does not need it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def suggested(fields: Mapping[str, Any], trial: Any, context: Rank | None = None
     same: rank 0 passes the trial, the others None.
 
     Raises:
-        ConfigError: something is wrong with the sweeps or references.
+        ConfigError: a sweep or a reference is wrong.
     """
     if context is None:
         return _suggested(fields, trial)
@@ -37,11 +37,11 @@ def suggested(fields: Mapping[str, Any], trial: Any, context: Rank | None = None
 
 def _suggested(fields: Mapping[str, Any], trial: Any) -> dict[str, Any]:
     problems: list[str] = []
-    found = axes(fields, problems)
+    swept = axes(fields, problems)
     if problems:
         raise ConfigError(problems)
     values: dict[FieldPath, Any] = {}
-    for axis in found:
+    for axis in swept:
         index, values[axis.place] = _one(axis.node, text_of(axis.place), trial)
         values |= {place: node.values[index] for place, node in axis.coupled}
     settled = of_member(fields, values, trial.number, None, problems)
@@ -51,7 +51,7 @@ def _suggested(fields: Mapping[str, Any], trial: Any) -> dict[str, Any]:
 
 
 def _one(node: Axis, name: str, trial: Any) -> tuple[int, Any]:
-    """What a trial suggests for a sweep: which of its values it is, where they are counted, and the value."""
+    """A trial's suggestion for a sweep: the value's index (0 for `!random_uniform`), and the value."""
     if isinstance(node, Sweep):
         choices = _choices(node.values)
         index = choices.index(trial.suggest_categorical(name, choices))
@@ -66,7 +66,7 @@ def _one(node: Axis, name: str, trial: Any) -> tuple[int, Any]:
 
 
 def _choices(values: list[Any]) -> list[Any]:
-    """What Optuna can keep: the values, or texts that tell them, where some are sections, say, or alike."""
+    """Choices that Optuna can store: the values, or numbered texts if some are sections or equal."""
     plain = all(value is None or type(value) in (bool, int, float, str) for value in values)
     if plain and len(set(values)) == len(values):
         return values
@@ -74,13 +74,13 @@ def _choices(values: list[Any]) -> list[Any]:
 
 
 class Search:
-    """Reports a training to the study that it is a trial of, on rank 0; without a trial, nothing.
+    """Reports a training to its Optuna study, on rank 0; without a trial it does nothing.
 
-    `watched`: the metric that is reported, and whether it is to fall or to rise.
+    `watched`: the reported metric, and its mode, min or max.
     """
 
     pruned = False
-    """Whether the study has seen enough; all ranks know."""
+    """Whether the study has pruned the trial; the same on all ranks."""
 
     def __init__(self, trial: Any, watched: tuple[str, Literal["min", "max"]], config: Config):
         self._trial = trial
@@ -89,30 +89,32 @@ class Search:
         self._reported: set[int] = set()
 
     def begin(self) -> None:
-        """Read the study's direction, and what was reported to the trial before an interruption.
+        """Check the study's direction, and read the trial's reports from before an interruption.
 
         Raises:
-            ConfigError: the study looks for the largest of what is to fall, or the other way round.
+            ConfigError: the study's direction contradicts the metric's mode.
         """
         study = getattr(self._trial, "study", None)  # a FixedTrial has none
         if study is None:
             return
-        there = (trial for trial in study.get_trials(deepcopy=False) if trial.number == self._trial.number)
-        self._reported = {when for each in there for when in each.intermediate_values}
+        same_trial = (
+            trial for trial in study.get_trials(deepcopy=False) if trial.number == self._trial.number
+        )
+        self._reported = {when for each in same_trial for when in each.intermediate_values}
         if len(study.directions) == 1:
             self._check(study.direction.name.lower())
 
     def should_prune(self, metrics: Mapping[str, float], epoch: int, step: int) -> bool:
-        """Report a validation, unless an earlier start has reported it; whether the trial is to end.
+        """Report a validation, unless an earlier start did; returns whether to prune the trial.
 
         Raises:
-            ConfigError: what is watched was not measured.
+            ConfigError: the watched metric is missing.
         """
         if self._trial is None:
             return False
         if self._metric not in metrics:
-            there = ", ".join(metrics) or "nothing"
-            raise ConfigError([f"the trial is to report {self._metric}, but validation measures {there}"])
+            measured = ", ".join(metrics) or "nothing"
+            raise ConfigError([f"the trial is to report {self._metric}, but validation measures {measured}"])
         when = epoch if self._by_epochs else step
         if when not in self._reported:
             self._trial.report(float(metrics[self._metric]), when)
@@ -120,10 +122,10 @@ class Search:
         return bool(self._trial.should_prune())
 
     def end(self, step: int) -> None:
-        """Leave a training that the study has ended.
+        """Raise optuna.TrialPruned if the study has pruned the trial.
 
         Raises:
-            optuna.TrialPruned: it has.
+            optuna.TrialPruned: the trial was pruned.
         """
         if self.pruned:
             raise importlib.import_module("optuna").TrialPruned(f"pruned at step {step}")

@@ -1,4 +1,4 @@
-"""A validation in the middle of training, which the ranks may stop, and the test at its end."""
+"""The validation during training, in which ranks may agree to stop, and the test after it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from castoff.trainers.task.training_state import TrainingState
 
 
 class WholeSet:
-    """What an evaluator gets for its data loader: the batches of the whole set, in its own order."""
+    """The data loader for a custom evaluator: the batches of the whole set, in order."""
 
     def __init__(
         self,
@@ -31,16 +31,16 @@ class WholeSet:
         self._paced = paced
 
     def __len__(self) -> int:
-        """The batches."""
+        """Number of batches."""
         return len(self._loader)
 
     def __iter__(self) -> Iterator[Any]:
-        """The collated batch, on the CPU."""
+        """Iterate over the collated batches, on the CPU."""
         return (batch.data for batch in self._paced(self._loader))
 
 
 class Validation:
-    """Judges the model on the ranks' shares of a data set."""
+    """Evaluates the model on the ranks' shares of the validation set."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Validation:
         self._watch = watch
 
     def __call__(self, val: EvaluationLoader) -> Metrics:
-        """The metrics over all ranks' samples; all of them must call it.
+        """The metrics over all ranks' samples; all ranks must call it.
 
         Raises:
             StoppedInside: the ranks have agreed to stop between two batches.
@@ -87,7 +87,7 @@ class Validation:
         )
 
     def _on_rank_0(self, val: EvaluationLoader) -> Metrics:
-        """By the task's own evaluator, which sees the whole set, whatever the number of ranks."""
+        """Evaluate the whole set on rank 0 by the task's `whole_set_evaluator`."""
         evaluator, engine = self._task.whole_set_evaluator, self._engine
         assert evaluator is not None
 
@@ -100,12 +100,12 @@ class Validation:
             return self._context.on_main(decide)
 
     def _paced(self, batches: Iterable[Batch], rounds: int) -> Iterator[Batch]:
-        """The batches, before each of which the ranks may agree to stop."""
+        """Yield the batches; before each one the ranks may agree to stop."""
         return self._watch.each(self._stopping.between(batches, rounds), "validation")
 
 
 def tested(task: Task, engine: Engine, test: EvaluationLoader, state: TrainingState) -> Metrics:
-    """The metrics of a whole data set on this rank alone, which waits for no other."""
+    """The test set's metrics, on this rank alone; it waits for no other rank."""
     judging = task.test_task()
     if judging.whole_set_evaluator is not None:
         _seeded(state, 3)
@@ -125,4 +125,4 @@ def _seeded(state: TrainingState, purpose: int) -> None:
     """Seed the random numbers by the step and the purpose, the same on any number of ranks."""
     seed = derived(EVALUATION, state.seed, state.step, purpose)
     state.draw_from(seed)
-    seed_all(seed)  # what a task says that it draws from is said of `loss` and `evaluate` alone
+    seed_all(seed)  # all generators: `rng_sources` covers only `loss` and `evaluate`

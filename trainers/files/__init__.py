@@ -1,1 +1,1 @@
-"""Files and folders that are whole on the disk, and locks on them."""
+"""Writes files and folders that are complete on disk, and locks them."""

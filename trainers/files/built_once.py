@@ -1,4 +1,4 @@
-"""Folders that are made once: one process makes it while the others wait, and it is whole or absent."""
+"""Builds a folder once: one process writes it while others wait, and it is complete or absent."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from castoff.trainers.files.locking import locked
 
 
 def built_once(folder: Path, is_whole: Callable[[Path], bool], write: Callable[[Path], object]) -> None:
-    """Fill a draft of a folder by `write`, then rename it; nothing is done if `folder` is whole.
+    """Fill a draft of a folder by `write`, then rename it; does nothing if `folder` is complete (`is_whole`).
 
-    An older folder that is not whole is replaced, so `write` refuses if that holds anything of the user's.
-    Drafts of processes that were killed are removed. When this returns, all of the folder is on the disk if
-    `write` has flushed its files.
+    An incomplete older folder is replaced, so `write` must refuse if it holds the user's files. Drafts of
+    killed processes are removed. When this returns, the folder is on disk, if `write` has flushed its files.
 
     Raises:
         OSError: the lock or the folder cannot be written.
@@ -40,7 +39,7 @@ def built_once(folder: Path, is_whole: Callable[[Path], bool], write: Callable[[
 
 
 def _put_in_place(draft: Path, folder: Path, is_whole: Callable[[Path], bool]) -> None:
-    """Rename a whole draft, unless a process that holds no lock either was faster."""
+    """Rename a complete draft, unless another process without a lock was faster."""
     replaced = draft.with_name(f"{draft.name}.replaced")
     try:
         if is_whole(folder):

@@ -1,4 +1,4 @@
-"""Files that are complete on disk when a call returns, each with a checksum."""
+"""Writes files that are complete on disk when a call returns, with checksums."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from types import TracebackType
 from typing import Any
 
 _PIECE = 1 << 20
-"""Bytes that are summed while they are still in the processor's cache."""
+"""Bytes that are written and summed at a time, so that they are still in the processor's cache."""
 
 _SEAL = b',\n  "crc32": "%08x"\n}\n'
 _SEAL_LENGTH = len(_SEAL % 0)
 
 _open: set[int] = set()
-"""Descriptors of files that are being written."""
+"""Descriptors of files being written."""
 
 
 class SummedFile:
-    """A new file, as `torch.save` takes one; it is summed while it is written, and never read again.
+    """A new file for `torch.save`, whose CRC-32 is computed while it is written.
 
-    As a context manager: when it ends well, all of it is on the disk. An OSError of the system is the
-    one that comes out, also where torch.save makes a RuntimeError of it.
+    As a context manager: when it exits without an error, the file is on disk. An OSError while writing is
+    raised as such, although torch.save turns it into a RuntimeError.
     """
 
     def __init__(self, path: Path):
         self._path = path
         self._refusal: OSError | None = None
         self.size = 0
-        """Bytes so far."""
+        """Bytes written so far."""
         self.crc32 = 0
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         _open.add(self._descriptor)
 
     def write(self, data: bytes | memoryview) -> int:
-        """Write all of it; how many bytes those are."""
+        """Write all of the data; returns its number of bytes."""
         left = memoryview(data).cast("B")
         total = len(left)
         while left:
@@ -52,7 +52,7 @@ class SummedFile:
         return total
 
     def flush(self) -> None:
-        """Nothing is held back; torch.save asks for it."""
+        """Do nothing: writes are not buffered, but torch.save calls it."""
 
     def __enter__(self) -> SummedFile:
         return self
@@ -73,7 +73,7 @@ class SummedFile:
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
-        """Remembers what the system refuses, and says which file it was."""
+        """Record an OSError, with the file's name."""
         try:
             yield
         except OSError as error:
@@ -83,10 +83,10 @@ class SummedFile:
 
 
 def _leave_to_the_parent() -> None:
-    """In a forked child: let go of files that are being written.
+    """Close, in a forked child, the files being written.
 
-    A loader's worker may live to the end of the training. A file that it has open takes room until
-    then, whoever removes it, and on NFS its folder cannot be removed at all.
+    A loader's worker may live until the end of the training. A removed file that it has open takes space
+    until then, and on NFS its folder cannot be removed.
     """
     for descriptor in _open:
         with suppress(OSError):
@@ -98,7 +98,7 @@ os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 def sum_of(path: Path) -> int:
-    """The CRC-32 of what a file holds now."""
+    """The CRC-32 of a file's contents."""
     total = 0
     block = memoryview(bytearray(_PIECE))
     with path.open("rb", buffering=0) as file:
@@ -108,14 +108,14 @@ def sum_of(path: Path) -> int:
 
 
 def write_checksummed(path: Path, content: bytes) -> None:
-    """Write what `checksummed` gave as a new file."""
+    """Write the result of `checksummed` to a new file."""
     with SummedFile(path) as file:
         file.write(content)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A draft to write in this context, which then replaces the file in one rename, and is on the disk.
+    """A context with a draft to write, which then is flushed to disk and replaces the file by a rename.
 
     If the context fails, the draft is removed and the file stays as it was.
     """
@@ -133,12 +133,12 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def draft_of(path: Path) -> Path:
-    """Where this process writes what is to replace a file or folder: beside it."""
+    """The path, in the same folder, of this process's draft of a file or folder."""
     return path.with_name(f".{path.name}.draft-{socket.gethostname()}-{os.getpid()}")
 
 
 def _remove_drafts_of_killed_processes(draft: Path) -> None:
-    """Remove what processes of this host left of the same file, which would fill the disk."""
+    """Remove drafts of the same file by killed processes of this host, which would fill the disk."""
     of_this_host, _, _ = draft.name.rpartition("-")
     for left in draft.parent.glob(f"{glob.escape(of_this_host)}-*"):
         _, _, pid = left.name.rpartition("-")
@@ -151,13 +151,13 @@ def _is_running(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # another user's
+    except PermissionError:  # another user's process
         pass
     return True
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace a file, or make it, in one rename; when this returns, it is on the disk."""
+    """Create or replace a file by a rename; when this returns, it is on disk."""
     with replacing(path) as draft:
         draft.write_bytes(content)
 
@@ -165,21 +165,21 @@ def replace_file(path: Path, content: bytes) -> None:
 def checksummed(content: Mapping[str, Any]) -> bytes:
     """A JSON object whose last member is a checksum of all bytes before it.
 
-    Numbers that JSON does not have are written as Python does: NaN, Infinity.
+    Numbers that JSON lacks are written as Python's json does: NaN, Infinity.
 
     Raises:
-        TypeError: something in it is nothing that JSON has.
+        TypeError: a value is not a JSON type.
     """
     body = json.dumps(content, indent=2).removesuffix("\n}").encode()
     return body + _SEAL % zlib.crc32(body)
 
 
 def read_checksummed(path: Path) -> dict[str, Any]:
-    """What `checksummed` was given.
+    """Read what `write_checksummed` wrote, and verify its checksum.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is not what was written.
+        OSError: the file cannot be read.
+        ValueError: the checksum does not match.
     """
     data = path.read_bytes()
     body = data[:-_SEAL_LENGTH]
@@ -191,7 +191,7 @@ def read_checksummed(path: Path) -> dict[str, Any]:
 
 
 def flush(path: Path) -> None:
-    """Have on the disk what a file holds, or the names in a folder and which files they mean."""
+    """Flush a file's contents, or a folder's entries, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

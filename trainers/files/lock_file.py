@@ -1,8 +1,8 @@
-"""The file of a lock: one process holds it, and another takes its place if the holder is lost.
+"""A lock's file: one process holds the lock, and another replaces the file if the holder is lost.
 
-The kernel releases a lock however its holder ends. But a file server may keep the lock of a process that is
-gone with its host, as NFS does: then another process puts a new file in its place, and the holder, if it
-still runs, finds that out by `LockFile.is_current`.
+The kernel releases a lock however its holder ends. But a file server, such as NFS, may keep the lock of a
+process on a lost host: then another process replaces the file, and the holder, if it still runs, detects this
+by `LockFile.is_current`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The process that holds a lock, as it writes into the lock's file."""
+    """The process that holds a lock, as recorded in the lock's file."""
 
     pid: int
     host: str
@@ -48,20 +48,20 @@ class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LockFile:
-    """A lock that this process holds until `close`, or until it ends."""
+    """A lock that this process holds until `close`, or until the process ends."""
 
     def __init__(self, path: Path, descriptor: int, *, exclusive: bool):
         self.path = path
         self.descriptor = descriptor
         self.exclusive = exclusive
-        """False where the file system has no locks: others may hold it, too."""
+        """False: the file system has no locks, so others may hold it, too."""
 
     @classmethod
     def take(cls, path: Path) -> LockFile | None:
-        """Hold the lock; None if another process does, or has just replaced or removed its file.
+        """Take the lock; None if another process holds it, or has just replaced or removed its file.
 
         Raises:
-            OSError: its file cannot be made.
+            OSError: the lock's file cannot be made.
         """
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -81,7 +81,7 @@ class LockFile:
 
     @classmethod
     def replace(cls, path: Path, holder: Holder) -> LockFile:
-        """Put a new file in the place of a lost holder's; this process holds it before others see it."""
+        """Replace the file of a lost holder; this process holds the new lock before others see the file."""
         draft = draft_of(path)
         draft.unlink(missing_ok=True)
         lock = cls(path, os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), exclusive=True)
@@ -91,26 +91,26 @@ class LockFile:
         return lock
 
     def write(self, holder: Holder) -> None:
-        """Name the process that holds it."""
+        """Record the lock's holder in the file."""
         os.ftruncate(self.descriptor, 0)
         os.pwrite(self.descriptor, msgspec.json.encode(holder), 0)
 
     def is_current(self) -> bool:
-        """Whether the file of its name is still this one: another process may have replaced or removed it."""
+        """Whether the path still leads to this file, which another process may have replaced or removed."""
         try:
             return os.path.samestat(os.fstat(self.descriptor), self.path.stat())
         except FileNotFoundError:
             return False
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the lock."""
         os.close(self.descriptor)
 
 
 def holder_of(path: Path) -> Holder | None:
-    """The process that holds a lock, if it has written that; only where this process does not hold it.
+    """The recorded holder of a lock; must not be called by the holder itself.
 
-    For the kernel, closing any open file releases the locks that the same process has on it.
+    The kernel releases a process's locks on a file when the process closes any descriptor of it.
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=Holder)

@@ -1,7 +1,7 @@
-"""Lets one process at a time create what is in a folder.
+"""Lets one process at a time build a folder.
 
-The holder of such a lock touches its file again and again. A file server may keep the lock of a process
-that is gone with its host: then its silence alone distinguishes it from one that takes long.
+The holder of such a lock touches its file regularly. A file server may keep the lock of a process on a lost
+host: then only the missing touches distinguish it from a slow process.
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ from castoff.trainers.files.lock_file import Holder, LockFile, holder_of
 logger = logging.getLogger(__name__)
 
 BEAT = 15.0
-"""Seconds from one sign of life to the next."""
+"""Seconds between two touches of the lock's file."""
 
 SILENCE = 300.0
-"""Seconds without any after which a holder is taken for lost. On NFS others see one up to a minute later."""
+"""Seconds without a touch after which a holder counts as lost. On NFS others see a touch up to a minute
+late."""
 
 REPORTED_EVERY = 300.0
-"""Seconds from one message of a wait to the next. A job that waits is not hanging; its output shows that."""
+"""Seconds between two messages about waiting, which show that the job does not hang."""
 
 _LOOKS = (0.05, 2.0)
-"""Seconds between the first two looks, and between any two at most."""
+"""The first and the longest interval between attempts to take the lock, in seconds."""
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[bool]:
-    """Hold the lock of a folder that may not be there yet: `.NAME.lock` beside it, which stays.
+    """Hold the lock of a folder, which need not exist: `.NAME.lock` next to it, which is kept.
 
-    Waits until the holder has let go, which its end does, too, or has given no sign of life for `SILENCE`.
-    Gives False in that case, and where the file system has no locks: others may be at work, too.
+    Waits until the holder releases the lock or ends, or has not touched it for `SILENCE` seconds. Yields
+    False in the latter case, and if the file system has no locks: another process may be building the folder,
+    too.
 
     Raises:
         OSError: the lock's file cannot be made.
@@ -50,7 +52,7 @@ def locked(folder: Path) -> Iterator[bool]:
 
 
 def _taken(path: Path) -> tuple[LockFile, bool]:
-    """The lock, and whether nobody else can be at work."""
+    """Wait for the lock; returns it, and whether no other process can be building the folder."""
     waiting, pause = _Waiting(path), _LOOKS[0]
     while True:
         lock = LockFile.take(path)
@@ -63,16 +65,16 @@ def _taken(path: Path) -> tuple[LockFile, bool]:
 
 
 class _Waiting:
-    """Waits for the holder of a lock, and says so."""
+    """Observes the holder of a lock while waiting, and logs that."""
 
     def __init__(self, path: Path):
         self._path = path
         self._sign: tuple[int, int] | None = None
         self._alive = self._reported = 0.0
-        """When the last sign of life and the last message were."""
+        """Times of the last touch and the last message."""
 
     def is_in_vain(self) -> bool:
-        """Look at the lock's file: whether its holder is taken for lost."""
+        """Check the lock's file; returns whether its holder counts as lost."""
         try:
             status, now = self._path.stat(), time.monotonic()
         except FileNotFoundError:
@@ -81,7 +83,7 @@ class _Waiting:
         if sign != self._sign:
             self._sign, self._alive = sign, now
         if first:
-            return False  # who has just taken it may not have written its name
+            return False  # a new holder may not have recorded itself yet
         holder, silent = holder_of(self._path) or "a process that gives no name", now - self._alive
         if silent >= SILENCE:
             words = "%s holds %s and has shown no sign of life for %.0f s, as on a host that is lost: "
@@ -105,15 +107,15 @@ class _Waiting:
 
 @contextmanager
 def _showing_life(lock: LockFile) -> Iterator[None]:
-    """Name this process in the lock's file, and touch it for as long as this lasts."""
+    """Record this process in the lock's file, and touch the file regularly in this context."""
     over = threading.Event()
 
     def show() -> None:
         while not over.wait(BEAT):
-            with suppress(OSError):  # others take the lock after a while
+            with suppress(OSError):  # others will take the lock after `SILENCE`
                 os.utime(lock.descriptor)
 
-    with suppress(OSError):  # the disk is full, say: then nobody reads the name
+    with suppress(OSError):  # say, on a full disk: the holder is then unknown
         lock.write(Holder.here(os.environ))
     thread = threading.Thread(target=show, name="castoff-lock", daemon=True)
     thread.start()

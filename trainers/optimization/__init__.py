@@ -1,1 +1,1 @@
-"""From losses to a step of the weights."""
+"""Turns losses into optimizer steps."""

@@ -1,4 +1,4 @@
-"""Turns the losses of a step's micro-batches into a step of the weights, equally on all ranks."""
+"""Turns the losses of a step's micro-batches into an optimizer step, the same on all ranks."""
 
 from __future__ import annotations
 
@@ -29,21 +29,20 @@ from castoff.trainers.task import Loss
 logger = logging.getLogger(__name__)
 
 MOST_SKIPPED = 100
-"""Steps in a row without a finite gradient, at which training ends with an error instead of skipping one
-more."""
+"""The number of consecutive steps without a finite gradient after which training ends with an error."""
 
 
 class NonFiniteError(UserError):
-    """A gradient is not finite; the text names the step, the ranks whose loss was none, and parameters."""
+    """A gradient is not finite; the text names the step, ranks whose loss is not finite, and parameters."""
 
 
 class Engine:
-    """A model, moved and wrapped, with its optimizer: forward under autocast, backward, step.
+    """A model on its device with its optimizer: forward under autocast, backward, step.
 
-    The gradient is that of the mean over the items of all ranks' micro-batches. Each loss is
-    differentiated as its share of that mean, so nothing overflows where half precision is used; the
-    number of items is expected to be the last step's, summed over the ranks while gradients are
-    computed, and what was expected wrongly is corrected before the step.
+    The gradient is that of the mean over the items of all ranks' micro-batches. Each loss is divided by the
+    expected number of items before it is differentiated, so that half precision does not overflow. The
+    expected number is the last step's; the actual one is summed over ranks while gradients are computed, and
+    the gradients are corrected before the step.
     """
 
     def __init__(
@@ -53,14 +52,14 @@ class Engine:
         """The module itself, on its device."""
         self.optimizer = optimizer
         self.average: AveragedWeights | None = None
-        """The averaged weights, if the configuration wants some."""
+        """The averaged weights; None without `training.ema_decay`."""
         self.norm = torch.zeros(())
-        """Norm of a gradient, before clipping; on the device. On a CPU that of the last reported step
-        (`training.log_every`), unless every one is clipped."""
+        """Norm of the last step's gradient, before clipping; on the device. On a CPU without clipping it is
+        only computed in steps that are logged (`training.log_every`)."""
         self.timed: Callable[[Tensor], AbstractContextManager[None]] = lambda _: nullcontext()
-        """Around the backward pass in which gradients are reduced."""
+        """A context for the backward pass in which gradients are reduced."""
         self.skipped = 0
-        """Steps that left the weights alone, since the training began."""
+        """Number of skipped steps since the training began."""
         training = config.training
         self._context = context
         self._clip = training.clip_grad_norm
@@ -87,9 +86,9 @@ class Engine:
         if training.ema_decay is not None:
             self.average = AveragedWeights(model, training.ema_decay)
         self.model: nn.Module = model
-        """What losses are computed with: the bare module, or as long as `wrapped` lasts, the compiled one."""
+        """The module to compute losses with: the bare one or, in the context `wrapped`, the compiled one."""
         self.reducer: DistributedDataParallel | None = None
-        """The module that sums gradients over ranks, as long as `wrapped` lasts."""
+        """The module that reduces gradients over ranks, in the context `wrapped`."""
         self._config = config
 
     @property
@@ -99,44 +98,44 @@ class Engine:
 
     @property
     def empty(self) -> bool:
-        """Whether no rank had an item that counts in this step; waits for the device."""
+        """Whether the step's number of items is 0 on all ranks; waits for the device."""
         return self._items is not None and not bool(self._items)
 
     @property
     def has_loss(self) -> bool:
-        """Whether this rank's loss was another number than 0 in this step; waits for the device."""
+        """Whether a loss of this rank was not 0 in this step; waits for the device."""
         return any(bool(loss) for loss in self._losses)
 
     # --- One step ---------------------------------------------------------------------------------
 
     def begin(self, step: int) -> None:
-        """Forget the gradients of the step before; `step` steps are done."""
+        """Prepare a step: drop the last gradients; `step`: number of completed steps."""
         self._step = step
         self._forget_gradients()
         self._items = None
         self._losses = []
         if self._skips or self._scaler is not None:
-            self._buffers = {name: each.clone() for name, each in self.bare.named_buffers()}
+            self._buffers = {name: buffer.clone() for name, buffer in self.bare.named_buffers()}
 
     def _forget_gradients(self) -> None:
-        """As `zero_grad(set_to_none=True)`, which takes ten times as long for the profiler's sake."""
-        if type(self.optimizer).zero_grad is not torch.optim.Optimizer.zero_grad:  # it may do more
+        """Do what `zero_grad(set_to_none=True)` does, ten times as fast, since it is not profiled."""
+        if type(self.optimizer).zero_grad is not torch.optim.Optimizer.zero_grad:  # an override may do more
             self.optimizer.zero_grad(set_to_none=True)
             return
         for group in self.optimizer.param_groups:
-            for each in group["params"]:
-                each.grad = None
+            for parameter in group["params"]:
+                parameter.grad = None
 
     def sync(self, *, last: bool) -> AbstractContextManager[Any]:
-        """Around a micro-batch's forward pass: gradients are reduced after the `last` one alone."""
+        """A context for a micro-batch's forward pass: gradients are reduced only after the `last` one."""
         return nullcontext() if last or self.reducer is None else self.reducer.no_sync()
 
     def loss(self, compute: Callable[[nn.Module], Loss]) -> Loss:
-        """A micro-batch's loss, as `compute` makes it of the model.
+        """A micro-batch's loss, `compute(model)`.
 
-        All of it is one forward pass to DistributedDataParallel, so gradients are reduced whichever of the
-        model's parts and methods are called, and however often; and the model is the same on one rank and on
-        many.
+        For DistributedDataParallel the whole computation is one forward pass, so gradients are reduced
+        whichever of the model's parts and methods are called, and however often; and `compute` gets the same
+        module on one rank as on many.
         """
         if self.reducer is None:
             return compute(self.model)
@@ -150,13 +149,13 @@ class Engine:
         return made[0] if reduced is made[0].total else replace(made[0], total=reduced)
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Around whatever computes as training does."""
+        """A context that computes in training's precision."""
         return computing(self._context.device, self._precision)
 
     def backward(self, loss: Loss, samples: int, micros: int, *, last: bool) -> None:
         """Differentiate a micro-batch's loss as its share of the mean over all ranks' items.
 
-        `samples`: of all ranks in this step; `micros`: of this rank in it.
+        `samples`: samples of all ranks in this step; `micros`: this rank's micro-batches in it.
         """
         if loss.count is None:
             weight = self._constant(self._context.world_size / samples, loss.total)
@@ -173,28 +172,30 @@ class Engine:
             loss.total.backward(weight)
 
     def _constant(self, value: float, like: Tensor) -> Tensor:
-        """A tensor of that value; the same in most steps, so the last one is kept."""
+        """A tensor of this value; the last one is kept, since most steps have the same value."""
         if self._weight[0] != value or self._weight[1].dtype != like.dtype:
             self._weight = (value, torch.full_like(like, value))
         return self._weight[1]
 
     def _counted(self, items: int | Tensor, micros: int, last: bool) -> Tensor:
-        """The weight of a loss whose items are counted: what is expected, until all have counted."""
+        """The weight of a loss with counted items, from their expected number; starts the sum of the actual
+        one.
+        """
         device = self._context.device
-        # torch.tensor would wait for the device; filling does not.
+        # torch.tensor would wait for the device; zeros does not.
         count = torch.zeros((), dtype=_exact(device), device=device) + items
         self._items = count.clone() if self._items is None else self._items + count
-        if self._expected is None:  # of the first step there is nothing to go by
+        if self._expected is None:  # the first step has no earlier count
             self._expected = (self._context.sum(count) * micros).nan_to_num(1.0, posinf=1.0).clamp(min=1.0)
         if last and self._context.distributed:
             self._reduction = dist.all_reduce(self._items, async_op=True)
         return self._context.world_size / self._expected
 
     def apply(self) -> bool:
-        """Step the weights with what was accumulated; whether that was done.
+        """Make an optimizer step with the accumulated gradients; returns False if it was skipped.
 
         Raises:
-            NonFiniteError: the gradient is not finite, and such steps are not skipped; or too many were.
+            NonFiniteError: the gradient is not finite, and such steps are not skipped, or too many were.
         """
         if self._scaler is not None:
             self._scaler.unscale_(self.optimizer)
@@ -220,7 +221,7 @@ class Engine:
         return True
 
     def _correct(self, gradients: list[Tensor]) -> None:
-        """Divide by the items that there were, instead of those that were expected."""
+        """Correct the gradients from the expected to the actual number of items."""
         if self._items is None or self._expected is None:
             return
         if self._reduction is not None:
@@ -236,16 +237,16 @@ class Engine:
                 logger.warning(words, self._empty)
         factor = torch.where(none, 0.0, self._expected / torch.where(none, 1.0, self._items))
         double = any(gradient.dtype in (torch.float64, torch.complex128) for gradient in gradients)
-        if gradients:  # else there is nothing to step with, which `Weights.check_reached` reports
+        if gradients:  # without gradients `Weights.check_reached` raises an error
             multiply_all(gradients, factor.to(torch.float64 if double else torch.float32))
-        fine = self._items.isfinite() & ~none  # the next step's loss is not to be divided by NaN
+        fine = self._items.isfinite() & ~none  # do not divide the next step's loss by NaN
         self._expected = torch.where(fine, self._items, self._expected)
 
     def _check_all_used(self, gradients: list[Tensor]) -> None:
-        """Whether the last backward pass has reached every parameter, and so DDP's reduction its end.
+        """Check that the last backward pass reached every parameter, so that DDP's reduction is complete.
 
         Raises:
-            ConfigError: it has not, and ranks would step with gradients of their own.
+            ConfigError: it did not, and ranks would step with different gradients.
         """
         unused: list[int] = []
         if len(gradients) < len(self._parameters):
@@ -263,7 +264,9 @@ class Engine:
     # --- Gradients that are not numbers ------------------------------------------------------------
 
     def _finite(self, gradients: list[Tensor], *, has_norm: bool) -> bool:
-        """Whether the step may be taken. An accelerator's answer is read one step late, if it may be."""
+        """Whether the gradients are finite. On an accelerator, if steps are not skipped, this is read a step
+        later.
+        """
         if self._scaler is None and not self._skips and self._context.device.type != "cpu":
             self.settle()
             self._unread = UnreadNorm(self._step, self.norm, self._losses)
@@ -282,7 +285,7 @@ class Engine:
         return False
 
     def _is_finite(self, gradients: list[Tensor], *, has_norm: bool) -> bool:
-        """Whether each number is finite, or where gradients are clipped, their norm, which may overflow."""
+        """Whether the gradients are finite; if they are clipped, whether their norm is (it may overflow)."""
         if not has_norm and self._norm_of.sums_are_finite(gradients):
             return True
         if math.isfinite((self.norm if has_norm else self._norm_of(gradients)).item()):
@@ -291,17 +294,17 @@ class Engine:
 
     @torch.no_grad()
     def _restore_buffers(self) -> None:
-        """BatchNorm may have seen numbers that are none, and would keep them."""
-        for name, each in self.bare.named_buffers():
+        """Restore the buffers after a skipped step: BatchNorm would keep statistics that are not finite."""
+        for name, buffer in self.bare.named_buffers():
             before = self._buffers.get(name)
-            if before is not None and not torch.equal(each, before):
-                each.copy_(before)
+            if before is not None and not torch.equal(buffer, before):
+                buffer.copy_(before)
 
     def settle(self) -> None:
-        """Read what has not been read: afterwards the weights are known to be finite.
+        """Check the last step's gradient norm, if it has not been read yet.
 
         Raises:
-            NonFiniteError: they are not.
+            NonFiniteError: it is not finite.
         """
         if self._unread is not None:
             unread, self._unread = self._unread, None
@@ -309,7 +312,9 @@ class Engine:
                 raise self._non_finite(unread.step, unread.losses)
 
     def _non_finite(self, step: int, losses: list[Tensor]) -> NonFiniteError:
-        """All ranks know of it, from the same gradient, so they can ask each other."""
+        """The error for a step; all ranks call it, since they have the same gradient, and exchange whose loss
+        it was.
+        """
         mine = all(bool(torch.isfinite(loss).all()) for loss in losses)
         fine = self._context.gather(torch.tensor([float(mine)])).flatten().tolist()
         bad = [str(rank) for rank, is_fine in enumerate(fine) if not is_fine]
@@ -331,19 +336,19 @@ class Engine:
 
     @contextmanager
     def wrapped(self) -> Iterator[None]:
-        """As long as it trains: DDP must be let go before the process group is."""
+        """A context with the compiled and distributed model; DDP must be freed before the process group."""
         self.model = compiled(self.bare) if self._config.training.compile else self.bare
         if self._context.distributed:
             self.reducer = distributed(self.model, self._config, self._context)
-            # Where some may be missing, each step would look anew, and find memory that nobody has filled.
+            # Not if gradients may be missing: buckets would be searched in each step, and have stale memory.
             in_buckets = self._config.parallel.gradient_as_bucket_view and self._all_needed
             self._norm_of = GradientNorm(self._parameters, in_buckets=in_buckets)
             if self.average is not None:
-                self.average.begin(self.bare)  # ranks may have made other weights; now they have rank 0's
+                self.average.begin(self.bare)  # DDP has just broadcast rank 0's weights
         try:
             yield
         finally:
-            # What lies in DDP's buckets would keep them.
+            # Gradients are views that would keep DDP's buckets alive.
             self._forget_gradients()
             self._norm_of = GradientNorm(self._parameters, in_buckets=False)
             self.model, self.reducer = self.bare, None
@@ -351,7 +356,7 @@ class Engine:
     # --- Checkpoints ------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps beside the weights."""
+        """The state for a checkpoint, without the weights."""
         return {
             "optimizer": self.optimizer.state_dict(),
             "scaler": self._scaler.state_dict() if self._scaler is not None else None,
@@ -363,19 +368,19 @@ class Engine:
 
     @torch.no_grad()
     def share_weights(self) -> None:
-        """Take rank 0's weights and buffers, averaged ones, too; all ranks must call it."""
+        """Copy rank 0's weights and buffers, also the averaged ones, to all ranks; all ranks must call it."""
         if not self._context.distributed or self._context.world_size == 1:
             return
         for module in dict.fromkeys((self.bare, self.judged)):
-            for held in module.state_dict().values():
-                if isinstance(held, Tensor):
-                    sent = held.contiguous()
+            for tensor in module.state_dict().values():
+                if isinstance(tensor, Tensor):
+                    sent = tensor.contiguous()
                     dist.broadcast(sent, src=0)
-                    if sent is not held:
-                        held.copy_(sent)
+                    if sent is not tensor:
+                        tensor.copy_(sent)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a checkpoint; the weights are loaded by themselves."""
+        """Resume from a checkpoint; the weights are loaded separately."""
         for line in load_optimizer(self.optimizer, state["optimizer"]):
             logger.info("%s", line)
         if self._scaler is not None and state["scaler"] is not None:
@@ -389,7 +394,7 @@ class Engine:
 
 
 def _is_news(count: int) -> bool:
-    """Whether to say something for the count-th time: ever more seldom, so that no log is flooded."""
+    """Whether to log the count-th occurrence: only powers of two, so that the log is not flooded."""
     return count & (count - 1) == 0
 
 

@@ -1,4 +1,4 @@
-"""Collects Python's garbage on all ranks in the same step, since a rank that collects delays all."""
+"""Collects Python's garbage on all ranks in the same step, since one rank's collection delays all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collected_together(every: int | None) -> Iterator[Callable[[int], None]]:
-    """Gives a function of the step that collects when `every` divides it; None: leaves it to Python."""
+    """Yield a function of the step that collects garbage if `every` divides it; None: Python collects."""
     if every is None or not gc.isenabled():
         yield lambda step: None
         return

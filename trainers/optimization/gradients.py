@@ -1,4 +1,4 @@
-"""The norm of a step's gradient, and whether it is finite, over the memory in which DDP keeps gradients."""
+"""The norm of a step's gradient, and whether it is finite, computed on DDP's buckets."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from castoff.trainers.distributed.private_torch import norms
 
 
 class GradientNorm:
-    """The Euclidean norm of all gradients of some parameters together, for which nothing waits.
+    """Computes the Euclidean norm of all gradients together, without waiting for the device.
 
-    `in_buckets`: they are views of DDP's buckets, which stay where they are. One reduction for a bucket
-    then takes the place of one for each parameter.
+    `in_buckets`: gradients are views of DDP's buckets, whose addresses do not change. Then one reduction per
+    bucket replaces one per parameter.
     """
 
     def __init__(self, parameters: Sequence[Tensor], *, in_buckets: bool):
@@ -25,20 +25,20 @@ class GradientNorm:
         self._buckets: list[Tensor] = []
 
     def __call__(self, gradients: list[Tensor]) -> Tensor:
-        """A number on their device; 0 if there are none."""
+        """The norm, a number on the gradients' device; 0 if there are none."""
         gradients = self._in_memory(gradients)
         if not gradients or not self._alike:
             return nn.utils.get_total_norm(gradients)
-        # As get_total_norm, most of whose time goes into sorting them by device and type.
-        all_of_them = gradients[0] if len(gradients) == 1 else torch.stack(list(norms(gradients)))
-        norm: Tensor = torch.linalg.vector_norm(all_of_them)
+        # Like get_total_norm, which spends most of its time sorting tensors by device and type.
+        per_tensor = gradients[0] if len(gradients) == 1 else torch.stack(list(norms(gradients)))
+        norm: Tensor = torch.linalg.vector_norm(per_tensor)
         return norm
 
     def sums_are_finite(self, gradients: list[Tensor]) -> bool:
-        """Whether the sum of each gradient is finite, which takes less than half of the norm's time on a CPU.
+        """Whether each gradient's sum is finite, which takes less than half of the norm's time on a CPU.
 
-        One number that is not finite makes its sum so. Finite ones may have a sum that overflows: if this is
-        False, the norm decides.
+        A non-finite number makes the sum non-finite. The sum of finite numbers may overflow, so False must be
+        confirmed by the norm.
         """
         return all(cmath.isfinite(each.sum().item()) for each in self._in_memory(gradients))
 
@@ -52,20 +52,22 @@ class GradientNorm:
 
 
 def _memory_of(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The flat tensors in which these tensors lie, if nothing else lies there; else none."""
+    """Flat tensors over the storages of these tensors, if nothing else is in the storages; else an empty
+    list.
+    """
     flat: dict[int, Tensor] = {}
     elements: dict[int, int] = {}
     for tensor in tensors:
         storage = tensor.untyped_storage()
-        at = storage.data_ptr()
-        flat.setdefault(at, torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage))
-        elements[at] = elements.get(at, 0) + tensor.numel()
-    theirs_alone = all(flat[at].numel() == count for at, count in elements.items())
+        address = storage.data_ptr()
+        flat.setdefault(address, torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage))
+        elements[address] = elements.get(address, 0) + tensor.numel()
+    theirs_alone = all(flat[address].numel() == count for address, count in elements.items())
     return list(flat.values()) if theirs_alone else []
 
 
 class UnreadNorm:
-    """A norm on its way from the device, and the losses that it came from."""
+    """A norm that is being copied from the device, and the losses of its step."""
 
     def __init__(self, step: int, norm: Tensor, losses: list[Tensor]):
         self.step = step
@@ -76,6 +78,6 @@ class UnreadNorm:
         self._arrived.record()
 
     def finite(self) -> bool:
-        """Whether it was a number; waits for the step that it belongs to, and for none after it."""
+        """Whether the norm is finite; waits for its step on the device, but for no later one."""
         self._arrived.synchronize()
         return bool(torch.isfinite(self._copy))

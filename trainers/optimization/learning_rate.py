@@ -1,4 +1,4 @@
-"""The learning rate of every step: by our own schedules or one of torch's, after scaling."""
+"""The learning rate of every step, by castoff's schedules or torch's schedulers, after scaling."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ _BESIDE_A_TYPE = ("lr_scheduler_args", "lr_scheduler_kwargs", "lr_scheduler_per"
 
 
 class LearningRate:
-    """Sets the optimizer's learning rates: one for all kinds of schedules.
+    """Sets the optimizer's learning rates, with a castoff schedule or a torch scheduler.
 
-    Our own are functions of the step: `before_step` sets the rate, and a checkpoint need not know it.
-    One of torch's is stepped when a step, an epoch or a validation is done. Make this once, for an
-    optimizer of `make_optimizer`, before a checkpoint is loaded into that; then say how long it is.
-    Scaling rules act on the configured rate of every group, never on a checkpoint's.
+    A castoff schedule is a function of the step: `before_step` sets the rate, and a checkpoint keeps nothing.
+    A torch scheduler is stepped after each step, epoch or validation. Make this object for an optimizer of
+    `make_optimizer`, before a checkpoint is loaded into that; then call `lasts`. Scaling rules apply to the
+    configured rate of every group, never to a checkpoint's.
 
     Raises:
-        ConfigError: the schedule, scheduler or scaling cannot be followed, as far as is known before the
-            data are there.
+        ConfigError: the schedule, scheduler or scaling is wrong; problems of length are found by `lasts`.
     """
 
     def __init__(self, config: Config, optimizer: Optimizer, *, world_size: int):
@@ -49,22 +48,22 @@ class LearningRate:
         """The first group's rate in the last step."""
         self._scheduler = make_scheduler(config, optimizer)
         self._after: str | None = None
-        """What torch's scheduler is stepped after."""
+        """After what torch's scheduler is stepped: `step`, `epoch` or `evaluation`."""
         self._made_from: dict[str, Any] | None = None
         if self._scheduler is not None:
             self._after = _stepped_after(config, self._scheduler)
             _check_rates(config, self._scheduler)
             self._made_from = _described(config) | self._leave_to(self._scheduler)
-            # A step that left the weights alone counts, too; torch would warn that its scheduler came first.
+            # Skipped steps count, too; without this torch would warn that the scheduler was stepped first.
             mark_as_stepped(optimizer)
         if config.training.num_steps is not None:
             self.lasts(config.training.num_steps, None)
 
     def lasts(self, total_steps: int | None, steps_per_epoch: int | None) -> None:
-        """Say how long the training is, before its first step; None: nobody knows.
+        """Set the length of the training, before its first step; None: unknown.
 
         Raises:
-            ConfigError: the schedule or scheduler cannot be followed for so long.
+            ConfigError: the schedule or scheduler does not fit this length.
         """
         problems = schedule.problems_of_length(self._schedule, total_steps)
         if problems:
@@ -77,7 +76,7 @@ class LearningRate:
         _check_length(self._scheduler, total_steps if self._after == "step" else epochs, self._after)
 
     def before_step(self, step: int) -> None:
-        """Set the rates of the step that follows `step` done ones."""
+        """Set the rates of the next step; `step`: number of completed steps."""
         if self._scheduler is None:
             part = schedule.factor(self._schedule, step, self._total)
             for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
@@ -90,17 +89,17 @@ class LearningRate:
             self._scheduler.step()
 
     def after_epoch(self) -> None:
-        """An epoch is done."""
+        """Advance the schedule after an epoch."""
         if self._scheduler is not None and self._after == "epoch":
             self._scheduler.step()
 
     def after_evaluation(self, loss: float) -> None:
-        """A validation is done, with this loss."""
+        """Advance ReduceLROnPlateau after a validation with this loss."""
         if isinstance(self._scheduler, ReduceLROnPlateau):
             self._scheduler.step(loss)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps: nothing of our own schedules; torch's state, and what it was made from."""
+        """The state for a checkpoint: a torch scheduler's state and settings; empty with castoff's."""
         if self._scheduler is None:
             return {}
         return {"made_from": self._made_from, "scheduler": self._scheduler.state_dict()}
@@ -109,7 +108,7 @@ class LearningRate:
         """Resume from a checkpoint.
 
         Raises:
-            ConfigError: one of torch's schedulers would have to resume from another one's rates.
+            ConfigError: the torch scheduler's settings have changed, so it cannot resume.
         """
         if self._scheduler is None or self._made_from is None:
             return
@@ -132,22 +131,24 @@ class LearningRate:
         self._scheduler.load_state_dict(state["scheduler"])
 
     def _leave_to(self, scheduler: LRScheduler) -> dict[str, str]:
-        """Take from the groups' `CONFIGURED` what a scheduler rules from now on; the values it began with."""
+        """Remove from the groups' `CONFIGURED` the values that a scheduler controls; returns their initial
+        values.
+        """
         inner = [scheduler, *getattr(scheduler, "_schedulers", ())]
         cycles = any(getattr(each, "cycle_momentum", False) for each in inner)
-        ruled = ("lr", "momentum", "betas") if cycles else ("lr",)
-        begun_with: dict[str, list[Any]] = {}
+        controlled = ("lr", "momentum", "betas") if cycles else ("lr",)
+        initial: dict[str, list[Any]] = {}
         for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
             configured = {**group[CONFIGURED], "lr": rate}
-            for name in ruled:
+            for name in controlled:
                 if name in configured:
-                    begun_with.setdefault(name, []).append(configured.pop(name))
+                    initial.setdefault(name, []).append(configured.pop(name))
             group[CONFIGURED] = configured
         return {
             f"training.optimizer_kwargs.{name} (after scaling)"
             if name == "lr"
             else f"training.optimizer_kwargs.{name}": ", ".join(map(str, values))
-            for name, values in begun_with.items()
+            for name, values in initial.items()
         }
 
 
@@ -155,27 +156,27 @@ def _schedule(config: Config, scaled: scaling.Resolved) -> Schedule:
     """The schedule with its scaled warmup."""
     training = config.training
     if training.lr_scheduler_type is None:
-        found = [
+        problems = [
             f"training.{name}: has no effect without training.lr_scheduler_type; name one, or drop it"
             for name in _BESIDE_A_TYPE
             if getattr(training, name)
         ]
     elif training.schedule is not None:
-        found = ["training.lr_scheduler_type: stands beside training.schedule; drop one of the two"]
+        problems = ["training.lr_scheduler_type: stands beside training.schedule; drop one of the two"]
     else:
-        found = []
+        problems = []
     if training.schedule is None:
         made = Schedule()
     else:
         made = msgspec.structs.replace(training.schedule, warmup_steps=scaled.warmup_steps)
-        found += _explained(schedule.problems(made), config, made)
-    if found:
-        raise ConfigError(found)
+        problems += _explained(schedule.problems(made), config, made)
+    if problems:
+        raise ConfigError(problems)
     return made
 
 
 def _explained(problems: list[str], config: Config, made: Schedule) -> list[str]:
-    """What is wrong with a schedule, and where its warmup is from."""
+    """The problems of a schedule, with a note if its warmup was scaled."""
     training = config.training
     if not problems or training.schedule is None or made == training.schedule:
         return problems
@@ -187,7 +188,7 @@ def _explained(problems: list[str], config: Config, made: Schedule) -> list[str]
 
 
 def _stepped_after(config: Config, scheduler: LRScheduler) -> str:
-    """step, epoch or evaluation."""
+    """After what the scheduler is stepped: `step`, `epoch` or `evaluation`."""
     per, kind = config.training.lr_scheduler_per, type(scheduler).__name__
     field = "training.lr_scheduler_per"
     if isinstance(scheduler, ReduceLROnPlateau):
@@ -205,7 +206,7 @@ def _stepped_after(config: Config, scheduler: LRScheduler) -> str:
 
 
 def _check_rates(config: Config, scheduler: LRScheduler) -> None:
-    """A scheduler with rates of its own would undo the scaling."""
+    """Check that the scheduler has no literal rates, which would undo the scaling."""
     rule = config.training.scaling.learning_rate
     for each in (scheduler, *getattr(scheduler, "_schedulers", ())):
         if rule != "none" and isinstance(each, (OneCycleLR, CyclicLR)):
@@ -219,7 +220,7 @@ def _check_rates(config: Config, scheduler: LRScheduler) -> None:
 
 
 def _check_length(scheduler: LRScheduler, asked: int | None, unit: str) -> None:
-    """OneCycleLR refuses to continue after its end."""
+    """Check that OneCycleLR is long enough, since it refuses to continue after its end."""
     if isinstance(scheduler, OneCycleLR) and asked is not None and scheduler.total_steps < asked:
         raise ConfigError(
             [
@@ -230,12 +231,12 @@ def _check_length(scheduler: LRScheduler, asked: int | None, unit: str) -> None:
 
 
 def _described(config: Config) -> dict[str, Any]:
-    """What torch's scheduler is made from, in words that are the same in every process."""
+    """The settings of torch's scheduler, the same in every process."""
     given = fields(config, 1).items()
     return {path: value for path, value in given if path.startswith("training.lr_scheduler_")}
 
 
 def _named(rates: list[float]) -> dict[str, float]:
-    """Rates by the names under which a log has them; groups of their own beside the first."""
+    """The groups' rates by name, for the log; groups with the first group's rate are left out."""
     others = {f"ddp/scaled_lr_{number}": rate for number, rate in enumerate(rates) if rate != rates[0]}
     return {"ddp/scaled_lr": rates[0], **others}

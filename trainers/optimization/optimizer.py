@@ -1,4 +1,4 @@
-"""The optimizer and torch's own schedulers, as the configuration names them."""
+"""Makes the optimizer and a torch scheduler that the configuration names."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from castoff.trainers.task import Task
 from castoff.trainers.task.contract import wrong_arguments
 
 CONFIGURED = "configured"
-"""Key of a parameter group: its hyperparameters as they were configured, before anything changed them."""
+"""Key in a parameter group: its hyperparameters as they were configured."""
 
 
 def make_optimizer(config: Config, task: Task, model: nn.Module) -> Optimizer:
-    """`training.optimizer_type` called with the task's parameters, which may be groups of them.
+    """Call `training.optimizer_type` with the task's parameters or parameter groups.
 
-    Each group also gets `CONFIGURED`, by which `load_optimizer` knows what was changed since.
+    Each group also gets `CONFIGURED`, from which `load_optimizer` detects changed hyperparameters.
 
     Raises:
-        ConfigError: there is no such optimizer, it refuses its arguments, or the parameters are not all
-            those of the model that want a gradient, each once.
+        ConfigError: there is no such optimizer, it refuses its arguments, or the parameters are not exactly
+            the model's that require a gradient.
     """
     training = config.training
     make = called(training.optimizer_type, "training.optimizer_type", "!pyobject torch.optim.AdamW")
@@ -63,7 +63,7 @@ def make_optimizer(config: Config, task: Task, model: nn.Module) -> Optimizer:
 
 
 def make_scheduler(config: Config, optimizer: Optimizer) -> LRScheduler | None:
-    """`training.lr_scheduler_type` called with the optimizer; None where there is none.
+    """Call `training.lr_scheduler_type` with the optimizer; None if it is not set.
 
     Raises:
         ConfigError: there is no such scheduler, or it refuses its arguments.
@@ -91,14 +91,14 @@ def make_scheduler(config: Config, optimizer: Optimizer) -> LRScheduler | None:
 
 
 def load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> list[str]:
-    """Resume from a checkpoint's state, but with the hyperparameters that the configuration has now.
+    """Resume from a checkpoint's state, but with hyperparameters that have been reconfigured since.
 
-    What nobody reconfigured stays as the checkpoint has it, because some change in training: a
-    scheduler's momentum, an optimizer's own counts. Make `LearningRate` before: it says which of them
-    a scheduler rules. Returns a line for the log for each that is another one now.
+    Values that were not reconfigured are the checkpoint's, because some change in training: a scheduler's
+    momentum, an optimizer's counts. Make `LearningRate` before, which excludes values that a scheduler
+    controls. Returns a line for the log for each change.
 
     Raises:
-        ConfigError: the checkpoint's groups are others.
+        ConfigError: the checkpoint's parameter groups do not match.
     """
     now = [group[CONFIGURED] for group in optimizer.param_groups]
     try:
@@ -129,7 +129,7 @@ def load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> list[str]:
 
 
 def _check_names(make: Any, fields: str, arguments: list[Any], by_name: Mapping[str, Any]) -> None:
-    """The first argument is what the trainer gives: parameters, or the optimizer."""
+    """Check the names of arguments; the trainer passes the first one, the parameters or the optimizer."""
     problems = wrong_arguments(make, by_name, f"{fields}_kwargs", given=1 + len(arguments))
     if problems:
         raise ConfigError(problems)
@@ -141,7 +141,9 @@ def _check_rate(rate: Any, where: str) -> None:
 
 
 def _parameters(task: Task, model: nn.Module) -> list[Any]:
-    """The task's parameters that want a gradient, each once."""
+    """The task's parameters or groups, after a check that they are exactly the model's that require a
+    gradient.
+    """
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     if not any(parameter.requires_grad for parameter in names):
         raise ConfigError(["model: has no parameter that could be trained"])
@@ -150,11 +152,11 @@ def _parameters(task: Task, model: nn.Module) -> list[Any]:
         raise ConfigError(
             [f"task.parameters: gives {_kind(given)}, but a list of parameters or groups is due"]
         )
-    taken: list[Any] = list(given)
-    flat = taken
-    if any(isinstance(group, Mapping) for group in taken):
-        taken = [_group(number, group) for number, group in enumerate(taken)]
-        flat = [each for group in taken for each in group["params"]]
+    parameters: list[Any] = list(given)
+    flat = parameters
+    if any(isinstance(group, Mapping) for group in parameters):
+        parameters = [_group(number, group) for number, group in enumerate(parameters)]
+        flat = [each for group in parameters for each in group["params"]]
     problems = [
         f"task.parameters: gives {_kind(each)} where a parameter is due, as in list(model.parameters())"
         for each in flat
@@ -186,28 +188,28 @@ def _parameters(task: Task, model: nn.Module) -> list[Any]:
         )
     if problems:
         raise ConfigError(problems)
-    return taken
+    return parameters
 
 
 def _group(number: int, group: Any) -> dict[str, Any]:
-    """A copy of a group, whose parameters are a list."""
+    """A copy of a parameter group, with its parameters as a list."""
     where = f"task.parameters: group {number}"
     if not isinstance(group, Mapping):
         raise ConfigError(
             [f"{where} is {_kind(group)}, but others are groups; write all as {{'params': [...]}}"]
         )
-    held = group.get("params")
-    if isinstance(held, Tensor):
-        held = [held]
-    if isinstance(held, (set, frozenset)):
+    parameters = group.get("params")
+    if isinstance(parameters, Tensor):
+        parameters = [parameters]
+    if isinstance(parameters, (set, frozenset)):
         raise ConfigError([f"{where}: params is a set, which has no order to resume in; write a list"])
-    if isinstance(held, (Mapping, str)) or not isinstance(held, Iterable):
-        raise ConfigError([f"{where}: params is {_kind(held)}, but a list of parameters is due"])
-    return {**group, "params": list(held)}
+    if isinstance(parameters, (Mapping, str)) or not isinstance(parameters, Iterable):
+        raise ConfigError([f"{where}: params is {_kind(parameters)}, but a list of parameters is due"])
+    return {**group, "params": list(parameters)}
 
 
 def _plain(value: Any) -> bool:
-    """Whether a group's entry is a hyperparameter: numbers, flags and words, and pairs of them."""
+    """Whether a group's entry is a hyperparameter: a number, flag or string, or a list or tuple of them."""
     if isinstance(value, (list, tuple)):
         return all(_plain(each) for each in value)
     return value is None or isinstance(value, (int, float, str))

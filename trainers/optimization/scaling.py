@@ -1,4 +1,4 @@
-"""How learning rate and warmup grow with the number of ranks, in resolved numbers."""
+"""Scales learning rate and warmup with the number of ranks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from castoff.trainers.configuration.fields import ConfigError
 
 
 class Resolved(NamedTuple):
-    """The configuration's values on a number of ranks."""
+    """The scaled values for a number of ranks."""
 
     world_size: int
     effective_batch_size: int
@@ -21,7 +21,7 @@ class Resolved(NamedTuple):
     """Warmup steps of the schedule, after scaling."""
 
     def logged(self) -> dict[str, float]:
-        """By the names under which a log has them."""
+        """The values by their names in the log."""
         return {
             "ddp/world_size": self.world_size,
             "ddp/effective_batch_size": self.effective_batch_size,
@@ -31,13 +31,13 @@ class Resolved(NamedTuple):
 
 
 def resolved(config: Config, world_size: int) -> Resolved:
-    """The rules of `training.scaling`, for n = world_size / base_world_size.
+    """Apply the rules of `training.scaling`, with n = world_size / base_world_size.
 
-    They are always applied to the configuration's own values, never to a checkpoint's: once, however
-    often a training continues.
+    They always apply to the configuration's values, never to a checkpoint's, so a resumed training does not
+    scale twice.
 
     Raises:
-        ConfigError: a rule lacks the world size that it starts from, or there is no warmup to scale.
+        ConfigError: `base_world_size` is missing, or there is no warmup to scale.
     """
     training, rules = config.training, config.training.scaling
     asked = [name for name in ("learning_rate", "warmup") if getattr(rules, name) != "none"]

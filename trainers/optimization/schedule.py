@@ -10,13 +10,12 @@ _ENDLESS = ("constant", "noam")
 
 
 def factor(schedule: Schedule, step: int, total: int) -> float:
-    """What the learning rate is multiplied with in the step that follows `step` done ones: 0 to 1.
+    """The factor of the learning rate, 0 to 1, in the step after `step` completed ones.
 
-    In the warmup it is (step + 1) / warmup_steps: the first step has its share, rather than a rate of 0
-    in which nothing would be learned. From there linear and cosine fall to the floor, which is reached
-    when `schedule.steps` (else `total`, the training's) are done, and kept; noam falls with the square
-    root of the steps (Vaswani et al. 2017, "Attention Is All You Need", section 5.3), in parts of its
-    peak, and never below the floor.
+    In the warmup it is (step + 1) / warmup_steps, so that the first step does not have a rate of 0. After it,
+    linear and cosine fall to the floor, which they reach after `schedule.steps` steps (else `total`, the
+    training's) and keep; noam falls with the inverse square root of the step (Vaswani et al. 2017, "Attention
+    Is All You Need", section 5.3), relative to its peak, but not below the floor.
     """
     warmup = schedule.warmup_steps
     if step < warmup:
@@ -34,7 +33,7 @@ def factor(schedule: Schedule, step: int, total: int) -> float:
 
 
 def problems(schedule: Schedule) -> list[str]:
-    """Why a schedule cannot be followed in any training."""
+    """Problems of a schedule, whatever the training's length."""
     field, warmup, found = "training.schedule", schedule.warmup_steps, []
     endless = schedule.type in _ENDLESS
     if schedule.type == "noam" and not warmup:
@@ -54,7 +53,7 @@ def problems(schedule: Schedule) -> list[str]:
 
 
 def problems_of_length(schedule: Schedule, total: int | None) -> list[str]:
-    """Why it cannot be followed in a training of `total` steps; None: nobody knows how many."""
+    """Problems of a schedule in a training of `total` steps; None: unknown."""
     field, warmup = "training.schedule", schedule.warmup_steps
     endless = schedule.type in _ENDLESS
     if not endless and schedule.steps is not None:

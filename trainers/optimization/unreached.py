@@ -1,4 +1,4 @@
-"""Words for parameters that no gradient reaches, whether ranks wait for it or one rank trains alone."""
+"""Messages about parameters without a gradient, on several ranks or on one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MEND = (
 
 
 def depends_on_none(step: int) -> str:
-    """No parameter gets a gradient in that step."""
+    """The message if no parameter gets a gradient in a step."""
     return (
         f"model: the loss of step {step} depends on no parameter of the model, so nothing is learned: make "
         "Loss.total of what the model that loss() is given returns, without detach(), item(), numpy() or "
@@ -22,7 +22,7 @@ def depends_on_none(step: int) -> str:
 
 
 def only_zeros(step: int, too: str = "") -> str:
-    """Every parameter that gets a gradient gets zeros; `too`: what else is zero."""
+    """The message if all gradients are zero; `too`: what else is zero."""
     are = "are" if too else "is"
     return (
         f"model: {too}every gradient of step {step} {are} zero, so nothing is learned: see that Loss.total "
@@ -32,7 +32,7 @@ def only_zeros(step: int, too: str = "") -> str:
 
 
 def unused(step: int, names: Sequence[str], micro: str = "") -> str:
-    """Some parameters get no gradient, and other ranks wait for it; `micro`: which part of the step."""
+    """The message if parameters get no gradient on one of several ranks; `micro`: part of the step."""
     return (
         f"model: the loss of {micro}step {step} does not depend on {few(names)}, for whose gradients ranks "
         f"wait; {_MEND}"
@@ -40,7 +40,7 @@ def unused(step: int, names: Sequence[str], micro: str = "") -> str:
 
 
 def unused_alone(step: int, names: Sequence[str]) -> str:
-    """Some parameters get no gradient on the only rank, which does not mind."""
+    """The warning if parameters get no gradient on a single rank, where training continues."""
     return (
         f"model: the loss of step {step} does not depend on {few(names)}: nothing there is learned, and on "
         f"several ranks training would stop here; {_MEND}"

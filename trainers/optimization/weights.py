@@ -1,7 +1,7 @@
-"""Checks the weights: the same bits on all ranks, and no parameter that gets no gradient.
+"""Checks the weights: they are equal to the bit on all ranks, and every parameter gets a gradient.
 
-These follow from how training is meant to go. They are looked at after the first step, all but the gradients
-at each checkpoint, too.
+Both hold in a correct training. They are checked after the first step and, except for gradients, at each
+checkpoint.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ logger = logging.getLogger(__name__)
 _WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 _SHOWN = 4
-"""Ranks in a message."""
+"""The most ranks listed in a message."""
 
 
 class Weights:
-    """A model's parameters as a training begins with them, and those of the average, if there is one.
+    """A model's parameters at the start of a training, and those of its average, if there is one.
 
-    Nothing is looked at where `training.check_first_step` is false.
+    Nothing is checked if `training.check_first_step` is false.
     """
 
     def __init__(
@@ -49,13 +49,14 @@ class Weights:
         self._trained = {each for each in self._all if each.requires_grad}
 
     def check_reached(self) -> None:
-        """See that the step that is over had a gradient; the same on all ranks, which have summed it.
+        """Check that the last step had a gradient; it is the same on all ranks.
 
-        Parameters without one are a warning: several ranks have refused them before they got here.
+        Parameters without a gradient cause a warning; with several ranks they have already caused an error.
 
         Raises:
-            ConfigError: no parameter got one; or in the training's very first step, all are zero. Later ones
-                may be: a margin can be kept by every sample. So may those of a loss of 0: a warning.
+            ConfigError: no parameter has a gradient; or in the training's very first step all gradients are
+                zero, but the loss is not (with a loss of 0 it is a warning). Later gradients may be zero, as
+                with a margin loss that every sample satisfies.
         """
         if not self._wanted:
             return
@@ -74,10 +75,11 @@ class Weights:
             logger.warning("%s", unused_alone(step, idle))
 
     def check_trained(self) -> None:
-        """See that whatever wants a gradient did so when the training began.
+        """Check that all parameters that require a gradient did so when the training began.
 
         Raises:
-            ConfigError: it did not, or was not there; so neither the optimizer nor the other ranks know it.
+            ConfigError: a parameter did not, or is new, so that it is neither optimized nor reduced over
+                ranks.
         """
         left = [
             (name, "was frozen" if each in self._all else "was not there")
@@ -96,10 +98,10 @@ class Weights:
             )
 
     def check_alike(self) -> None:
-        """See that all ranks have the same weights, bit for bit; all of them must call it.
+        """Check that all ranks have the same weights, bit for bit; all ranks must call it.
 
         Raises:
-            ConfigError: they have not; on all ranks, with what each has.
+            ConfigError: they differ; raised on all ranks, with each rank's values.
         """
         if not self._wanted or not self._context.distributed or self._context.world_size == 1:
             return
@@ -111,14 +113,14 @@ class Weights:
             raise ConfigError([self._apart(named, sums)])
 
     def _apart(self, named: Sequence[tuple[str, Tensor]], sums: Tensor) -> str:
-        """In words; all ranks find the same."""
+        """The message about differing weights, the same on all ranks."""
         every = self._context.gather(sums)
-        other = (every != every[0]).any(dim=0).nonzero().flatten().tolist()
-        name, first = named[other[0]]
+        differing = (every != every[0]).any(dim=0).nonzero().flatten().tolist()
+        name, first = named[differing[0]]
         totals = self._context.gather(first.detach().to(torch.complex128).sum().real[None]).flatten().tolist()
         shown = ", ".join(f"{total:.10g} on rank {rank}" for rank, total in enumerate(totals[:_SHOWN]))
         more = f" and so on, on {len(totals)} ranks" if len(totals) > _SHOWN else ""
-        some = f"{few([named[at][0] for at in other])} of {len(named)} parameters"
+        some = f"{few([named[index][0] for index in differing])} of {len(named)} parameters"
         task = type(self._task).__qualname__
         return (
             f"model: after step {self._state.step} its weights are not the same on all ranks, which so train "
@@ -141,12 +143,12 @@ class Weights:
 
 
 def bit_sums(tensors: Iterable[Tensor]) -> Tensor:
-    """For each tensor its bits as whole numbers, summed; one read of the memory where it lies."""
+    """For each tensor, the sum of its bits read as integers, computed on its device in one pass."""
     return torch.stack([_bits(tensor) for tensor in tensors])
 
 
 def digest(sums: Tensor) -> Tensor:
-    """One number from several, in their order."""
+    """A single number that depends on several and on their order."""
     odd = torch.arange(1, 2 * len(sums), 2, device=sums.device)
     return (sums * odd).sum()[None]
 
@@ -155,7 +157,7 @@ def _bits(tensor: Tensor) -> Tensor:
     flat = tensor.detach().reshape(-1)
     if flat.is_complex():
         flat = torch.view_as_real(flat.resolve_conj()).reshape(-1)
-    # Eight bytes at a time: smaller whole numbers would be copied to that size before they are summed.
+    # Eight bytes at a time, since torch would convert smaller integers to int64 before it sums them.
     together = 8 // flat.itemsize
     whole = 0 if flat.storage_offset() % together else len(flat) - len(flat) % together
     rest = flat[whole:].view(_WORDS[flat.itemsize]).sum(dtype=torch.int64)

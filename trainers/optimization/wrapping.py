@@ -1,4 +1,4 @@
-"""A task's model as training calls it: on its device, compiled, and wrapped for several ranks."""
+"""Prepares a task's model for training: moves, compiles and wraps it for several ranks."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _HOOKS = {"bf16": default_hooks.bf16_compress_hook, "fp16": default_hooks.fp16_c
 
 
 def prepared_model(task: Task, config: Config, context: RankContext) -> nn.Module:
-    """The task's model on its device, as the optimizer is to see it.
+    """Build the task's model and move it to its device, with synchronised BatchNorm if configured.
 
     Raises:
-        ConfigError: the task gives none, or BatchNorm cannot be synchronised here.
+        ConfigError: the task returns no model, or BatchNorm cannot be synchronised on this device.
     """
     model = validate_model(task, task.build_model()).to(context.device)
     return _synchronised_batchnorm(model, context) if config.parallel.sync_batchnorm else model
 
 
 def has_batchnorm(model: nn.Module) -> bool:
-    """Whether a part of it needs two samples to train."""
+    """Whether the model has BatchNorm, which needs two samples to train."""
     kinds = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
     return any(isinstance(module, kinds) for module in model.modules())
 
@@ -55,19 +55,20 @@ def _synchronised_batchnorm(model: nn.Module, context: RankContext) -> nn.Module
 
 
 def compiled(model: nn.Module) -> nn.Module:
-    """By torch.compile, for shapes of any size."""
-    # Else the shape that comes first is compiled for itself, and rounded otherwise than it is in a run
-    # that resumes from where another comes first.
+    """Compile a model with dynamic shapes."""
+    # Otherwise torch specialises on the first shape, which then rounds differently than in a resumed run that
+    # starts with another shape.
     made: Any = torch.compile(model, dynamic=True)
     assert isinstance(made, nn.Module)
     return made
 
 
 class _Whole(nn.Module):
-    """What DistributedDataParallel sees as one forward pass: all that is computed with a model.
+    """A module whose forward pass is any computation with a model, so that DistributedDataParallel covers all
+    of it.
 
-    Gradients are reduced where its own forward pass has prepared that alone. So a network that a task keeps,
-    or another method of the model, would be trained by each rank for itself.
+    DDP reduces gradients only of its own forward pass. A network that a task keeps, or another method of the
+    model, would otherwise be trained separately on each rank.
     """
 
     def __init__(self, model: nn.Module):
@@ -79,12 +80,12 @@ class _Whole(nn.Module):
 
 
 def distributed(model: nn.Module, config: Config, context: RankContext) -> DistributedDataParallel:
-    """In DistributedDataParallel, with the configuration's arguments and with buckets that stay as they are.
+    """Wrap a model in DistributedDataParallel, with the configuration's arguments and fixed buckets.
 
-    It is called with what is to be computed with the model: a function of it that gives a loss.
+    The wrapped module is called with a function of the model that returns a loss.
 
     Raises:
-        ConfigError: torch cannot have it so.
+        ConfigError: torch does not support these settings.
     """
     parallel, micros = config.parallel, config.training.gradient_accumulation_steps
     if parallel.static_graph and micros > 1:
@@ -106,7 +107,7 @@ def distributed(model: nn.Module, config: Config, context: RankContext) -> Distr
     )
     if parallel.communication_hook is not None:
         _register(wrapped, parallel.communication_hook)
-    if parallel.static_graph:  # is that of the first backward pass, which must be a real one
+    if parallel.static_graph:  # recorded in the first backward pass, so that must be a real one
         if context.world_size > 2:
             logger.warning(
                 "parallel.static_graph: resuming from a checkpoint will differ in the last bits from a "
@@ -118,9 +119,10 @@ def distributed(model: nn.Module, config: Config, context: RankContext) -> Distr
 
 
 def unreduced(wrapped: DistributedDataParallel) -> list[int]:
-    """Numbers of the parameters that the last backward pass did not reach, so that no gradient was reduced.
+    """Indices of the parameters that the last backward pass did not reach, so that DDP did not reduce
+    gradients.
 
-    DDP tells of it at the next forward pass alone, when the weights have been changed already.
+    DDP itself reports this only at the next forward pass, after the weights have changed.
     """
     try:
         rebuild_buckets(wrapped)
@@ -141,7 +143,7 @@ def _register(wrapped: DistributedDataParallel, hook: str) -> None:
 
 
 class _Everything(nn.Module):
-    """Depends on every parameter of a module, in their order."""
+    """A module whose output depends on every parameter of another one, in their order."""
 
     def __init__(self, module: nn.Module):
         super().__init__()
@@ -155,11 +157,11 @@ class _Everything(nn.Module):
 
 
 def _settle_buckets(wrapped: DistributedDataParallel) -> None:
-    """Have DDP's buckets in the order that they keep, before the first step.
+    """Make DDP build its final buckets before the first step.
 
-    DDP orders them anew after its first backward pass, by when gradients came, and the order decides
-    how more than two ranks' gradients are rounded when they are summed. A resumed run from a
-    checkpoint would round its first step otherwise than one that was not interrupted.
+    DDP rebuilds its buckets after its first backward pass, in the order in which gradients arrived, and this
+    order decides how the sum over more than two ranks is rounded. Without this, a resumed run would round its
+    first step differently from an uninterrupted one.
     """
     inner = wrapped.module
     wrapped.module = _Everything(inner)

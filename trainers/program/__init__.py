@@ -1,1 +1,1 @@
-"""A training program from start to end."""
+"""Training programs: command line, log, and a run from start to end."""

@@ -1,6 +1,6 @@
-"""The command line that every training system has, `castoff train NAME CONFIG`.
+"""The command line of every training system, `castoff train NAME CONFIG`.
 
-Loads nothing heavy before the configuration is read: a mistake in it is said at once.
+Large packages are imported after the configuration is read, so that its mistakes are reported at once.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from castoff.trainers.program.logs import in_own_words, setup_logging
 
 
 def run(name: str, description: str, needed: Sequence[str], train: Callable[[Config], None]) -> None:
-    """Read the command line, and train on this rank; the end of this process if that fails.
+    """Read the command line, and train on this rank; exits if that fails.
 
-    `name` is the system's, and its extra's in pip; `needed` the packages without which it cannot do,
-    looked for before `train` is called, which imports what is heavy itself.
+    `name`: the system's name, and its extra's in pip; `needed`: required packages, checked before `train` is
+    called, which imports large packages itself.
     """
     parser = new_parser(name, description)
     parser.add_argument("config", metavar="CONFIG", help="YAML of the training run.")
@@ -44,7 +44,7 @@ def run(name: str, description: str, needed: Sequence[str], train: Callable[[Con
 
 
 def new_parser(name: str, description: str) -> argparse.ArgumentParser:
-    """A system's parser, with nothing in it yet."""
+    """A system's parser, without arguments."""
     return argparse.ArgumentParser(
         prog=f"castoff train {name}",
         description=f"{description} Every rank of a job runs this. The same command again resumes from the "
@@ -55,7 +55,7 @@ def new_parser(name: str, description: str) -> argparse.ArgumentParser:
 
 
 def add_overrides(parser: argparse.ArgumentParser, example: str) -> None:
-    """What sets fields of any configuration: their list is `overrides`, in the order of the command line."""
+    """Add the options that set fields of a configuration, collected in `overrides` in their order."""
     parser.add_argument(
         "--set",
         action="append",
@@ -82,25 +82,25 @@ def add_overrides(parser: argparse.ArgumentParser, example: str) -> None:
 
 
 def add_members(parser: argparse.ArgumentParser) -> None:
-    """What chooses among the trainings of a configuration with sweeps, where no array of jobs does."""
+    """Add the options that choose a training of a sweep, or list them."""
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--member", type=int, metavar="N", help="Train only number N of the sweep, from 0.")
     choice.add_argument("--members", action="store_true", help="List the sweep's trainings; train none.")
 
 
 Read: TypeAlias = "Callable[[Choose], Any]"
-"""Reads the configuration that the command line names, with a member that something chooses.
+"""Reads the configuration named on the command line; the argument picks the sweep's member.
 
 Raises:
-    ConfigError: with every problem that it has.
+    ConfigError: the configuration is invalid; the error lists every problem.
 """
 
 
 def chosen(arguments: argparse.Namespace, me: RankEnv, read: Read) -> Choose:
-    """What chooses a member, as the command line says; the end of this process if that asks for their list.
+    """The function that picks the sweep's member; with `--members`, print the list and exit.
 
     Raises:
-        ConfigError: they are to be listed, and something is wrong with one of them.
+        ConfigError: a member to be listed is invalid.
     """
     if arguments.members:
         listed = _listed(read)
@@ -111,19 +111,19 @@ def chosen(arguments: argparse.Namespace, me: RankEnv, read: Read) -> Choose:
 
 
 _SHOWN = 8
-"""Members whose mistakes are shown."""
+"""The most members listed for a problem."""
 
 
 def _listed(read: Read) -> str:
-    """A line for each member, all of which have been read."""
-    found: list[Members] = []
+    """A line for each member of the sweep, after a check of all members."""
+    sweeps: list[Members] = []
 
     def first(data: Mapping[str, Any], problems: list[str]) -> dict[str, Any] | None:
-        found.append(Members(data, problems))
-        return None if problems else found[0].fields(0, problems)
+        sweeps.append(Members(data, problems))
+        return None if problems else sweeps[0].fields(0, problems)
 
     read(first)
-    members = found[0]
+    members = sweeps[0]
     if not members.swept:
         return "no sweep: it stands for one training"
     wrong: dict[str, list[int]] = {}
@@ -149,17 +149,17 @@ def _of(numbers: list[int]) -> str:
 
 
 def check_packages(name: str, needed: Sequence[str]) -> None:
-    """See that the packages that a system needs are there, or end this process and say how to get them."""
+    """Check that a system's required packages are installed; otherwise exit with instructions."""
     missing = [package for package in needed if find_spec(package) is None]
     if missing:
         sys.exit(
             f"castoff train: {sys.executable} has no {' and no '.join(missing)}; load the module of a "
-            f"site's own torch, then pip install 'castoff[{name}]': a torch from 2.8 on that is there stays"
+            f"site's own torch, then pip install 'castoff[{name}]': an installed torch from 2.8 on is kept"
         )
 
 
 def rank_here() -> RankEnv:
-    """This process's rank; where it cannot be determined, the process ends with the reason."""
+    """This process's rank; exits with the reason if it cannot be determined."""
     try:
         return RankEnv.detect()
     except PlacementError as error:
@@ -174,10 +174,12 @@ _NAME_FIELDS = (
 
 
 def make_importable(beside: str | None = None) -> None:
-    """Have modules found that lie here, or beside a configuration's file; last, so that they hide nothing."""
-    for place in (Path.cwd(), *([Path(beside).absolute().parent] if beside else [])):
-        if str(place) not in sys.path:
-            sys.path.append(str(place))
+    """Append the working directory and the configuration's folder to sys.path: last, so as not to hide
+    modules.
+    """
+    for folder in (Path.cwd(), *([Path(beside).absolute().parent] if beside else [])):
+        if str(folder) not in sys.path:
+            sys.path.append(str(folder))
 
 
 def run_on_rank(
@@ -187,10 +189,10 @@ def run_on_rank(
     beside: str | None = None,
     own_words: Callable[[str], str] = str,
 ) -> None:
-    """Load a configuration and train what it says; the end of this process if that fails.
+    """Load a configuration and train; exits if that fails.
 
-    `beside`: the configuration's file; a task's module may lie next to it. `own_words` is what becomes of
-    messages, and of the log's lines about fields, where a system calls the core's fields by other names.
+    `beside`: the configuration's file; a task's module may be next to it. `own_words` translates messages and
+    log lines about fields, if a system has other names for the core's fields.
     """
     make_importable(beside)
     with reported(me, ends=True):

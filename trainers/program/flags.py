@@ -1,6 +1,6 @@
-"""Flags that stand for fields of a configuration, as `--train_data FILE`: each system has a table of them.
+"""Flags that set fields of a configuration, such as `--train_data FILE`; each system has a table of them.
 
-What a flag takes, means and has for a default is what the field that it sets says.
+A flag's type, help and default come from its field.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ class Flag(NamedTuple):
     """The path of the field."""
     metavar: str | None = None
     help: str = ""
-    """In place of what the field says of itself; of its default, too, if this has one."""
+    """Replaces the field's help, and its default if this text has one."""
     type: Callable[[str], Any] | None = None
-    """What reads a value, where the field's own type does not."""
+    """Converts a value, in place of the field's type."""
     choices: Sequence[str] = ()
     also: tuple[str, ...] = ()
-    """Other names of it."""
+    """Other names of the flag."""
     drops: str | None = None
-    """A field of the file that says the same otherwise."""
+    """A field of CONFIG that the flag replaces, so it is dropped."""
     sets: Callable[[Any], Mapping[str, Any]] | None = None
-    """What its value means, by the fields' paths, where that is not the value itself."""
+    """Returns the fields that a value sets, by path; None: `field` is set to the value."""
 
 
 class Switch(NamedTuple):
-    """A flag without a value, which sets a field; none may say anything else of that field, or in it."""
+    """A flag without a value that sets a field; other flags may not set the field, or fields in it,
+    differently.
+    """
 
     name: str
     field: str
@@ -48,7 +50,7 @@ class Switch(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A flag that other programs have, and why it has no meaning here."""
+    """A flag of other programs, and why castoff refuses it."""
 
     name: str
     why: str
@@ -64,11 +66,11 @@ WANDB = (
 
 
 class Kind(NamedTuple):
-    """One of the configurations that a system reads."""
+    """A type of configuration that a system reads."""
 
     settings: type[msgspec.Struct]
     defaults: Mapping[str, Any] = {}
-    """Fields, by their paths, that have other defaults than their types say."""
+    """Defaults by field path that differ from those of `settings`."""
 
 
 class CommandLine(NamedTuple):
@@ -78,32 +80,34 @@ class CommandLine(NamedTuple):
     description: str
     table: tuple[Row, ...]
     kinds: Mapping[str, Kind]
-    """What the file may be, by a name that tells them apart."""
+    """The types of configuration, by name."""
     without: str
-    """What holds without a configuration's file."""
+    """What happens without CONFIG, for the help."""
     example: str
     """An example of a value for --set."""
     more: Callable[[argparse.ArgumentParser], object] = id
     """Adds flags that set no field."""
     own_words: Callable[[str], str] = str
-    """As `run_on_rank` has it."""
+    """Translates messages; see `run_on_rank`."""
 
     def parser(self, *, described: bool = True) -> argparse.ArgumentParser:
-        """All flags; with what they mean, which takes reading the sources of their fields."""
+        """The parser with all flags; with `described`, their help is read from the fields' sources."""
         made = new_parser(self.system, self.description)
         made.description = self.own_words(made.description or "")
         made.add_argument("file", nargs="?", metavar="CONFIG", help=f"YAML of the training; {self.without}.")
         made.add_argument("--config", metavar="CONFIG", help="The same as CONFIG.")
         add_overrides(made, self.example)
         add_members(made)
-        known = {name: {at.path: at for at in fields(kind.settings)} for name, kind in self.kinds.items()}
+        fields_of_kinds = {
+            name: {at.path: at for at in fields(kind.settings)} for name, kind in self.kinds.items()
+        }
         for row in self.table:
             if isinstance(row, Flag):
-                found = {name: at[row.field] for name, at in known.items() if row.field in at}
-                words = self._help(row, found) if described else ""
+                by_kind = {name: at[row.field] for name, at in fields_of_kinds.items() if row.field in at}
+                words = self._help(row, by_kind) if described else ""
                 names = [option for name in (row.name, *row.also) for option in spelled(name)]
                 made.add_argument(
-                    *names, dest=row.name, metavar=row.metavar, help=words, **_value(row, found)
+                    *names, dest=row.name, metavar=row.metavar, help=words, **_value(row, by_kind)
                 )
             elif isinstance(row, Switch):
                 made.add_argument(*spelled(row.name), dest=row.name, action="store_true", help=row.help)
@@ -114,9 +118,9 @@ class CommandLine(NamedTuple):
         return made
 
     def parsed(self, words: Sequence[str] | None = None) -> argparse.Namespace:
-        """The command line, checked as far as that goes without a configuration; `path` is the file's.
+        """Parse and check the command line, without reading CONFIG; the result has its `path`.
 
-        It ends this process if something is wrong.
+        Exits if something is wrong.
         """
         words = sys.argv[1:] if words is None else words
         made = self.parser(described=not {"-h", "--help"}.isdisjoint(words))
@@ -133,23 +137,23 @@ class CommandLine(NamedTuple):
         return arguments
 
     def from_flags(self, arguments: argparse.Namespace) -> dict[str, Any]:
-        """What the flags set, by the fields' paths.
+        """The values that the flags set, by field path.
 
         Raises:
-            ConfigError: one says something that can be no field.
+            ConfigError: a flag's value is not valid.
         """
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for row in self.table:
             value = getattr(arguments, row.name)
             if isinstance(row, Switch) and value:
-                found[row.field] = row.value
+                values[row.field] = row.value
             elif isinstance(row, Flag) and value is not None:
-                found |= row.sets(value) if row.sets else {row.field: value}
-                found |= {row.drops: None} if row.drops else {}
-        return found
+                values |= row.sets(value) if row.sets else {row.field: value}
+                values |= {row.drops: None} if row.drops else {}
+        return values
 
     def _beside(self, switch: Switch, arguments: argparse.Namespace) -> list[str]:
-        """The flags that say something else of a switch's field."""
+        """The flags that set a switch's field differently."""
         others = [row for row in self.table if isinstance(row, Flag)]
         values = {row.name: getattr(arguments, row.name) for row in others if _is_in(row.field, switch.field)}
         return [f"--{name} {value}" for name, value in values.items() if value not in (None, switch.value)]
@@ -157,10 +161,10 @@ class CommandLine(NamedTuple):
     def _help(self, flag: Flag, found: Mapping[str, Field]) -> str:
         words = [flag.help or self._meaning({name: at.meaning for name, at in found.items()})]
         words += [f"{flag.drops} of CONFIG is dropped."] if flag.drops else []
-        each = {name: at.default for name, at in found.items()}
+        defaults_of_kinds = {name: at.default for name, at in found.items()}
         for name, kind in self.kinds.items():
-            each |= {name: kind.defaults[flag.field]} if flag.field in kind.defaults else {}
-        shown = {name: value for name, value in each.items() if value not in _NOTHING}
+            defaults_of_kinds |= {name: kind.defaults[flag.field]} if flag.field in kind.defaults else {}
+        shown = {name: value for name, value in defaults_of_kinds.items() if value not in _NOTHING}
         if shown and "Default: " not in flag.help:
             one = len(set(shown.values())) == 1
             defaults = (f"{value}" if one else f"{value} for {name}" for name, value in shown.items())
@@ -168,7 +172,7 @@ class CommandLine(NamedTuple):
         return " ".join(words).replace("%", "%%")
 
     def _meaning(self, words: Mapping[str, str]) -> str:
-        """What a field means, after the kind of configuration that has it, unless it is the same in all."""
+        """A field's help, with the type of configuration before it unless it is the same in all."""
         if words.keys() == self.kinds.keys() and len(set(words.values())) == 1:
             return next(iter(words.values()))
         return " ".join(f"[{name}] {text}" for name, text in words.items())
@@ -177,11 +181,11 @@ class CommandLine(NamedTuple):
 _NOTHING: tuple[Any, ...] = (None, msgspec.NODEFAULT, "", (), [])
 
 Number = Annotated[int | float, takes("a number")]
-"""As it was written, so that a message shows it so."""
+"""Keeps int and float apart, so that a message shows the number as it was written."""
 
 
 def typed(kind: Any) -> Callable[[str], Any]:
-    """What reads the value of a flag as a field of this type has it."""
+    """A function that converts a flag's text to a field type."""
 
     def read(text: str) -> Any:
         try:
@@ -193,7 +197,7 @@ def typed(kind: Any) -> Callable[[str], Any]:
 
 
 def spelled(name: str) -> Iterable[str]:
-    """Both spellings of a flag."""
+    """The spellings of a flag, with _ and with -."""
     return dict.fromkeys([f"--{name}", f"--{name.replace('_', '-')}"])
 
 
@@ -214,5 +218,5 @@ def _value(flag: Flag, found: Mapping[str, Field]) -> dict[str, Any]:
 
 
 def _is_in(path: str, other: str) -> bool:
-    """Whether it is that field, or one in it."""
+    """Whether `path` is the field `other`, or a field in it."""
     return f"{path}.".startswith(f"{other}.")

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Collect no garbage in this block, and leave out in later collections whatever is there at its end.
+    """Disable garbage collection in this context, and exempt its objects from later collections.
 
-    Collecting takes a fifth of the time in which torch is imported. For the beginning of a program: of what
-    it has made before, nothing that refers to itself is ever freed.
+    Collections take a fifth of the time of importing torch. Only for the beginning of a program: cyclic
+    garbage from before is never freed.
     """
     enabled = gc.isenabled()
     gc.disable()

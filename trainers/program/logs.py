@@ -1,4 +1,4 @@
-"""Log lines with the rank that they come from."""
+"""Formats log lines with the rank that logs them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, TextIO
 
 _INDENT = "    "
 _VALUE = 40
-"""Characters of a value with its name, at most: what is longer between commas is a sentence."""
+"""The most characters of a value with its name; longer text between commas is a sentence."""
 _NARROW = 80
-"""Columns of a terminal that does not say how many it has."""
+"""Columns assumed for a terminal of unknown width."""
 
 
 def setup_logging(rank: int, level: str = "INFO") -> None:
-    """`[RANK r] time LEVEL: message` on standard error; other ranks than 0 from WARNING on.
+    """Log `[RANK r] time LEVEL: message` to standard error; ranks other than 0 only from WARNING on.
 
-    For a whole program. Where it has set up logging itself, that stays.
+    For a whole program; if it has configured logging, that is kept.
     """
     if not logging.getLogger().handlers:
         logging.basicConfig(level=_level(rank, level), handlers=[_OnStandardError(rank)])
@@ -30,9 +30,9 @@ def setup_logging(rank: int, level: str = "INFO") -> None:
 
 
 def show_trainers(rank: int, level: str = "INFO") -> None:
-    """The same of the trainers' own lines alone, whatever else the program logs, and how.
+    """Log only the trainers' lines in this way, whatever else the program logs.
 
-    A handler of the program's own that writes to the terminal shows them in its own form.
+    If the program has a handler for the terminal, that shows them in its own format.
     """
     ours = logging.getLogger("castoff.trainers")
     ours.setLevel(_level(rank, level))
@@ -44,12 +44,12 @@ def show_trainers(rank: int, level: str = "INFO") -> None:
 
 
 def _level(rank: int, level: str) -> int:
-    given: int = logging.getLevelName(level)
-    return given if rank == 0 else max(given, logging.WARNING)
+    number: int = logging.getLevelName(level)
+    return number if rank == 0 else max(number, logging.WARNING)
 
 
 def _shows(handler: logging.Handler) -> bool:
-    """Whether somebody sees what it writes."""
+    """Whether a handler writes to standard output or error."""
     stream = getattr(handler, "stream", None)
     return stream is not None and stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
 
@@ -61,7 +61,7 @@ else:
 
 
 class _OnStandardError(_ToStream):
-    """Writes to what is standard error at the time: a bar of progress, for one, takes its place."""
+    """Writes to the current sys.stderr, which a progress bar, for example, replaces."""
 
     def __init__(self, rank: int):
         logging.Handler.__init__(self)
@@ -73,10 +73,10 @@ class _OnStandardError(_ToStream):
 
 
 class _Lines(logging.Formatter):
-    """One line for each message, and on a terminal several: the date where it is another one than before, and
-    the name of loggers of others.
+    """Formats a message as one line, wrapped on a terminal; it shows the date only when it changes, and names
+    loggers other than castoff's.
 
-    What happens is reported in values, which continue on lines of their own; a warning is a whole sentence.
+    Only values are wrapped, in lines up to INFO; a warning is a whole sentence.
     """
 
     def __init__(self, rank: int):
@@ -85,11 +85,11 @@ class _Lines(logging.Formatter):
         self._date = ""
 
     def usesTime(self) -> bool:
-        """It does."""
+        """Always true."""
         return True
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Without a traceback, which logging adds."""
+        """The line without a traceback, which logging appends."""
         date, _, clock = record.asctime.partition(" ")
         when = clock if date == self._date else record.asctime
         self._date = date
@@ -102,7 +102,7 @@ class _Lines(logging.Formatter):
 
 
 def _columns() -> int | None:
-    """Columns of the terminal; None if a file or a program gets the lines, which are not wrapped then."""
+    """Columns of the terminal; None: standard error is a file or a pipe, so lines are not wrapped."""
     if sys.stderr is None or not sys.stderr.isatty():
         return None
     try:
@@ -112,11 +112,11 @@ def _columns() -> int | None:
 
 
 def _wrapped(line: str, columns: int) -> list[str]:
-    """A line as several, each but a long word's within the columns: between values where that is enough."""
+    """Wrap a line to the columns, except long words; between values if that is sufficient."""
     wrap = partial(textwrap.wrap, width=columns, break_long_words=False, break_on_hyphens=False)
     if max(map(len, line.split(", ")[1:]), default=columns) > _VALUE:
         return wrap(line, subsequent_indent=_INDENT)
-    # textwrap breaks at no other space than ASCII's, and a name stays beside its value.
+    # textwrap breaks only at ASCII spaces, so a non-breaking space keeps a name with its value.
     joined = wrap(re.sub("(?<!,) ", "\xa0", line), subsequent_indent=_INDENT)
     lines = [one.replace("\xa0", " ") for one in joined]
     fitting = [[one] if len(one) <= columns else wrap(one, subsequent_indent=_INDENT) for one in lines]
@@ -125,7 +125,7 @@ def _wrapped(line: str, columns: int) -> list[str]:
 
 @contextmanager
 def in_own_words(say: Callable[[str], str], *loggers: str) -> Iterator[None]:
-    """As long as this lasts, lines of these loggers are what `say` makes of them."""
+    """Translate the lines of these loggers by `say`, in this context."""
     changed = _OwnWords(say)
     for name in loggers:
         logging.getLogger(name).addFilter(changed)
@@ -142,6 +142,6 @@ class _OwnWords(logging.Filter):
         self._say = say
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Every line passes."""
+        """Translate the line, and let it pass."""
         record.msg, record.args = self._say(record.getMessage()), None
         return True

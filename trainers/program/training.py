@@ -1,4 +1,4 @@
-"""A training program from start to end: meet the other ranks, train, test, and exit."""
+"""A training from start to end: connects the ranks, trains, and tests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Trained(NamedTuple):
     """The result of a training on this rank."""
 
     trainer: TrainerDDP
-    """Its `model` has the best weights that were saved, on every rank: those that were tested."""
+    """Its `model` has the best saved weights on every rank, which were tested."""
     splits: Splits
     """The data sets that the task built."""
     metrics: Metrics | None
@@ -45,15 +45,15 @@ def train(
 
     Call it the same way in one process and in every rank that castoff, torchrun or a scheduler's launcher
     starts. `config` is a YAML file, or its contents; `overrides`, such as `training.num_epochs=3`, win over
-    it. `reports` and `trainer` replace what reports on the training and what trains.
+    it. `reports` and `trainer` replace the default classes.
 
     Raises:
         ConfigError: the configuration is wrong.
-        DistributedError: the ranks cannot meet.
+        DistributedError: the ranks cannot connect.
         StoppedEarly: see `TrainerDDP.run_training`; uncaught, it ends the program.
 
-    An error is on standard error before this raises it: without a traceback if it is a mistake in the
-    configuration, and once for all ranks that have it. A program may catch it; the other ranks end, and name
+    An error is written to standard error before it is raised: without a traceback if it is a mistake in the
+    configuration, and once for all ranks that have it. A program may catch it; the other ranks exit, and name
     this one. Uncaught, it ends the process with code 1.
     """
     me = RankEnv.detect()
@@ -94,7 +94,7 @@ def _trained(
     except StoppedEarly:
         cleanup_ddp()
         raise
-    # After any other error nobody leaves the group in order: that would wait for ranks which wait for us.
+    # After any other error the group is not cleaned up: that would wait for ranks that wait for this one.
     trainer.take_best()
     cleanup_ddp()
     metrics = None

@@ -80,7 +80,7 @@ def test_what_is_not_installed_is_named(lacking: list[str], castoff: Castoff, tm
     assert (answer.returncode, answer.stdout) == (1, "")
     (line,) = answer.stderr.splitlines()
     assert line.startswith("castoff train: ") and f"has no {' and no '.join(lacking)};" in line
-    assert "pip install 'castoff[gnn]'" in line and "a torch from 2.8 on that is there stays" in line
+    assert "pip install 'castoff[gnn]'" in line and "an installed torch from 2.8 on is kept" in line
     assert castoff("train", "gnn", "--help", env={"PYTHONPATH": str(tmp_path)}).returncode == 0
 
 
