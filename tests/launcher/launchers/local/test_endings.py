@@ -225,12 +225,18 @@ class TestSignals:
         assert all(map(gone, ranks.values()))
 
     def test_a_copy_of_the_same_signal_is_not_a_second_one(self, spawn: Spawn, tmp_path: Path) -> None:
-        program = shell(HEEDLESS, tmp_path, ": >$1/asked; sleep 0.5; echo saved; exit 0")
-        process = spawn(program, 1, echo=600.0)
+        answers = ": >$1/asked; read -r _; echo one; read -r _; echo two; read -r _; echo saved; exit 0"
+        process = spawn(shell(HEEDLESS, tmp_path, answers), 1, echo=600.0, stdin=subprocess.PIPE)
         pids(tmp_path, 1)
         process.terminate()
         until((tmp_path / "asked").exists)
         process.terminate()
+        assert process.stdin is not None and process.stdout is not None
+        for word in (b"one", b"two"):  # by the second the launcher has heard the signal
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == b"[0] " + word + b"\n"
+        process.stdin.write(b"\n")
         outcome = finish(process)
         assert (outcome.code, outcome.output) == (0, "[0] saved\n")
 
@@ -239,8 +245,7 @@ class TestSignals:
         pids(tmp_path, 1)
         for number in (signal.SIGUSR1, signal.SIGUSR2):
             process.send_signal(number)
-        time.sleep(0.2)
-        process.terminate()
+        process.terminate()  # which the launcher hears last, and a rank after all that was passed on
         assert finish(process).code == 0
 
     def test_user_signals_are_not_ignored_in_ranks(self, run: Run) -> None:

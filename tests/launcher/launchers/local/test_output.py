@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import time
 from pathlib import Path
 
 import psutil
@@ -13,6 +12,14 @@ from tests import patience
 from tests.patience import until
 
 from .conftest import Run, Spawn, finish, gone, pids, python, shell
+
+
+def holds_all_up(launcher: psutil.Process, ranks: list[psutil.Process]) -> bool:
+    """Whether both ranks wait to write, and their launcher has read nothing in three turns of its loop."""
+    read, turns = launcher.io_counters().read_chars, launcher.num_ctx_switches().voluntary
+    until(lambda: launcher.num_ctx_switches().voluntary >= turns + 3)
+    waiting = all(rank.status() == psutil.STATUS_SLEEPING for rank in ranks)
+    return waiting and launcher.io_counters().read_chars == read
 
 
 class TestOutput:
@@ -74,8 +81,8 @@ os.write(1, b"\\r50%\\r100%")
 
     def test_nobody_is_starved_by_a_flood_and_memory_is_bounded(self, spawn: Spawn, tmp_path: Path) -> None:
         program = shell(
-            """if [ "$RANK" = 0 ]; then echo $$ > $1/0; exec yes; fi
-            echo $$ > $1/1; sleep 0.5; echo heard; exit 5""",
+            """[ "$RANK" != 0 ] || exec yes
+            until [ -e $1/flooded ]; do sleep 0.01; done; echo heard; exit 5""",
             tmp_path,
         )
         process = spawn(program, 2)
@@ -85,6 +92,7 @@ os.write(1, b"\\r50%\\r100%")
             seen += line == b"[1] heard\n"
             if count == 10_000:
                 used = psutil.Process(process.pid).memory_info().rss
+                (tmp_path / "flooded").touch()
         outcome = finish(process)
         assert (outcome.code, seen) == (5, 1)
         assert used < 100 * 2**20
@@ -93,9 +101,10 @@ os.write(1, b"\\r50%\\r100%")
         self, spawn: Spawn, tmp_path: Path
     ) -> None:
         process = spawn(shell("echo $$ > $1/$RANK; exec yes", tmp_path), 2)
-        pids(tmp_path, 2)
-        time.sleep(0.5)
-        assert psutil.Process(process.pid).memory_info().rss < 100 * 2**20
+        launcher = psutil.Process(process.pid)
+        ranks = [psutil.Process(pid) for pid in pids(tmp_path, 2).values()]
+        until(lambda: holds_all_up(launcher, ranks) or launcher.memory_info().rss > 100 * 2**20)
+        assert launcher.memory_info().rss < 100 * 2**20
         process.terminate()
         until(lambda: all(map(gone, pids(tmp_path, 2).values())))
         assert finish(process).code == 143

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 
 from castoff.launcher.launchers.local.processes import allowed_cores, shares
 from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.schedulers.local import control
 from tests.cases import others_long
 
 from ...conftest import DAEMON, STUBBORN, Castoff, LocalJobs
@@ -34,7 +34,9 @@ def ending(info: dict[str, Any], member: int = 0) -> list[str | None]:
 class TestTerminal:
     def test_a_run_survives_its_terminal(self, jobs: LocalJobs, until: Until) -> None:
         """As a window that is closed: the shell's session loses its terminal, and all get SIGHUP."""
-        words = ["castoff", "submit", "--site", "local", "--", "sh", "-c", "touch here; sleep 1; echo on"]
+        program = "touch here; read -r _ <go; echo on"
+        os.mkfifo(jobs.folder / "go")
+        words = ["castoff", "submit", "--site", "local", "--", "sh", "-c", program]
         pid, terminal = pty.fork()
         if pid == 0:
             os.chdir(jobs.folder)
@@ -47,6 +49,7 @@ class TestTerminal:
         os.close(terminal)
         os.kill(pid, signal.SIGHUP)
         os.waitpid(pid, 0)
+        (jobs.folder / "go").write_text("\n")
         assert jobs.wait(run)["ending"] == "done"
         assert jobs.log(run) == "[0] on"
 
@@ -119,19 +122,15 @@ class TestArray:
             "on=on.$CASTOFF_ARRAY_INDEX; mkdir $on; while [ ! -e go ]; do sleep 0.05; done; "
             "set -- on.*; echo $#; rmdir $on; echo of $CASTOFF_ARRAY_COUNT"
         )
-        run = jobs.submit("--set", "array={count: 4, max_concurrent: 2}", sh=program)
-        until(lambda: len(list(jobs.folder.glob("on.*"))) == 2)
-        time.sleep(0.5)  # in which a third would have begun
-        assert [member["state"] for member in jobs.status(run)["members"]] == [
-            *["running"] * 2,
-            *["pending"] * 2,
-        ]
+        run = jobs.submit("--set", "array={count: 3, max_concurrent: 1}", sh=program)
+        until((jobs.folder / "on.0").exists)
+        control.cancel(run, 2)  # heard in a later turn of the scheduler than the one that began the first
+        until((run.path / "attempts" / "2.0" / "ending.json").exists)
+        states = [member["state"] for member in jobs.status(run)["members"]]
+        assert states == ["running", "pending", "ended"] and not run.script_log(1).exists()
         (jobs.folder / "go").touch()
-        info = jobs.wait(run)
-        assert info["ending"] == "done" and len(info["members"]) == 4
-        for member in range(4):
-            at_once, of = jobs.log(run, member).splitlines()
-            assert at_once in ("[0] 1", "[0] 2") and of == "[0] of 4"
+        assert [one["ending"] for one in jobs.wait(run)["members"]] == ["done", "done", "cancelled"]
+        assert {jobs.log(run, member) for member in range(2)} == {"[0] 1\n[0] of 3"}
 
     def test_as_many_as_fit_into_the_cores(self, jobs: LocalJobs) -> None:
         """Each needs all of them, so one runs after the other."""
@@ -162,7 +161,7 @@ class TestArray:
         wrong = castoff("logs", run.path, "--member", "3")
         assert wrong.stderr.endswith(": no member 3; members are 0 to 2\n")
 
-    def test_a_member_that_ends_leaves_the_others_alone(self, jobs: LocalJobs) -> None:
+    def test_a_member_that_ends_leaves_the_others_alone(self, jobs: LocalJobs, until: Until) -> None:
         """What a running member's setup has put in the background is not the first one's to end."""
         job = jobs.job(
             "array: {count: 2}\nsetup: ['(sleep 30 & echo $! >helper.$CASTOFF_ARRAY_INDEX)']\n"
@@ -170,8 +169,7 @@ class TestArray:
             "while [ ! -e go ]; do sleep 0.05; done; kill -0 $(cat helper.1) && echo helped']\n"
         )
         run = jobs.submit(job)
-        while jobs.status(run)["members"][0]["state"] != "ended":
-            time.sleep(0.1)
+        until(lambda: jobs.status(run)["members"][0]["state"] == "ended")
         (jobs.folder / "go").touch()
         assert jobs.wait(run)["ending"] == "done"
         assert jobs.log(run, 1) == "[0] helped"
