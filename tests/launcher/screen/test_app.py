@@ -316,11 +316,13 @@ def test_news_that_do_not_come(runs: list[RunDirectory], monkeypatch: pytest.Mon
 
     async def use(pilot: Pilot) -> None:
         await reads(pilot, "20 ended")
+        late = application._LATE
         monkeypatch.setattr(application, "_LATE", 0.1)
         hangs.set()
         await reads(pilot, "reading the files of runs has taken ", " s so far: a file system may hang")
         await pilot.press("enter")
         await reads(pilot, "looking …")
+        monkeypatch.setattr(application, "_LATE", late)  # later looks are as slow as the machine is
         hangs.clear()
         await reads(pilot, runs[-1].id, "state     ended, failed")
         assert "may hang" not in shown(pilot.app)

@@ -196,7 +196,7 @@ def test_ranks_that_leave_on_term_without_a_word_were_cancelled(bench: Benches) 
 
 def test_term_during_setup(bench: Benches) -> None:
     here = bench("srun")
-    running = here.start(setup=[': >"$PROBE_FOLDER/ready-0"', "sleep 1"])
+    running = here.start(setup=[': >"$PROBE_FOLDER/ready-0"', "while :; do sleep 0.1; done"])
     running.wait_for("ready", 1)
     running.process.terminate()
     ended = running.end()

@@ -238,7 +238,7 @@ def test_what_setup_leaves_behind_is_ended(bench: Benches) -> None:
     [
         ("exit 4", 4, "failed"),
         ("kill -KILL $$", 137, "failed"),
-        ("kill -INT $PPID; sleep 1", 130, "cancelled"),
+        ("kill -INT $PPID; while :; do sleep 0.1; done", 130, "cancelled"),
     ],
 )
 def test_a_script_that_ends_early_leaves_an_ending(line: str, code: int, ending: str, bench: Benches) -> None:

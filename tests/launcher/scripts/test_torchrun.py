@@ -94,7 +94,8 @@ def test_round_one_rank(shim: Callable[..., dict[str, Any] | None]) -> None:
     assert shim("exit 0") is None
     segv = shim("kill -s SEGV $$")
     assert segv is not None and (segv["code"], segv["signal"]) == (128 + signal.SIGSEGV, "SIGSEGV")
-    assert shim("kill -s TERM $PPID; sleep 1; exit 3") is None, "torchrun ends it for another's failure"
+    ended = "trap 'exit 3' TERM; kill -s TERM $PPID; while :; do sleep 0.1; done"
+    assert shim(ended) is None, "torchrun ends it for another's failure"
     rounds = {"TORCHELASTIC_RESTART_COUNT": "1", "TORCHELASTIC_MAX_RESTARTS": "2"}
     assert shim("exit 9", **rounds) is None, "torchrun starts it again"
     assert shim("exit 9", **{**rounds, "TORCHELASTIC_RESTART_COUNT": "2"}) is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -15,6 +16,7 @@ from castoff.launcher.status.watch import status
 from castoff.launcher.submission import send
 from castoff.launcher.submission.send import NotSent, Unclear
 from castoff.launcher.submission.submit import submit
+from tests.patience import until
 
 from ..fake_pbs import FakePbs
 from ..fake_slurm import FakeSlurm
@@ -131,15 +133,22 @@ class TestSlurm:
         capsys: pytest.CaptureFixture[str],
     ) -> None:
         """It is reported, and ended when the site's patience is over; the job may be queued all the same."""
+        pid, wait = slurm.folder / "pid", send._await
+
+        def wait_once_it_hangs(*words: Any) -> None:
+            until(lambda: pid.exists() and pid.read_text())
+            wait(*words)
+
+        monkeypatch.setattr(send, "_await", wait_once_it_hangs)
         monkeypatch.setattr(send, "_SLOW", 0.1)
         monkeypatch.setattr(send, "_UNCLEAR_PATIENCE", 0.0)
-        self.sends(slurm, f"echo $$ >{slurm.folder}/pid; sleep 600 & wait")
+        self.sends(slurm, f"echo $$ >{pid}; sleep 600 & wait")
         slurm.program("squeue", "exit 1")
         with pytest.raises(Unclear, match="no answer within 1 s"):
             submitted("slurm", submit_timeout="1s")
         waits = "still waiting for sbatch, which has not answered for 0.1 s; castoff gives up after 1 s"
         assert capsys.readouterr().err == f"castoff: {waits}\n"
-        assert not psutil.pid_exists(int((slurm.folder / "pid").read_text()))
+        assert not psutil.pid_exists(int(pid.read_text()))
         assert (status(only()).state, only().job) == ("unknown", None)
         slurm.program("squeue", f"cat {slurm.queue}")
         assert (status(only()).state, only().job) == ("pending", "4711")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -76,8 +76,22 @@ def test_the_slowest_rank_is_the_one_that_waits_least() -> None:
     assert set(given) < set(TIMED)
 
 
+class Heard(Clock):
+    """Tells the other ranks when it is read in the backward of a step."""
+
+    step: int | None = None
+
+    def __init__(self) -> None:
+        self.store: Any = torch.distributed.distributed_c10d._get_default_store()
+
+    def __call__(self) -> float:
+        if self.step is not None:
+            self.store.set(f"read in step {self.step}", "")
+        return self.now
+
+
 def slow_rank(slow: int) -> dict[str, float]:
-    """What is reported of training in which one rank comes late."""
+    """What is reported of training in which one rank computes for 3 s longer in each step."""
     me = RankEnv.detect()
     place = initialize_ddp(me.rank, me.world_size, device="cpu")
     try:
@@ -88,13 +102,18 @@ def slow_rank(slow: int) -> dict[str, float]:
 
 def four_steps(context: RankContext, slow: int) -> dict[str, float]:
     model = DistributedDataParallel(nn.Linear(8, 8))  # gone before the group is
-    running, throughput = Running(), Throughput(context, 8)
-    for _ in throughput.waits(range(4)):
+    clock = Heard()
+    running, throughput = Running(), Throughput(context, 8, clock)
+    for step in throughput.waits(range(4)):
         total = model(torch.ones(4, 8)).sum()
         if context.rank == slow:
-            time.sleep(0.3)
+            clock.store.wait([f"read in step {step}"])  # the other's own backward is done by then
+            clock.now += 3.0
         with throughput.reduction(total):
+            clock.step = step
             total.backward()
+            clock.step = None
+            clock.now += 3.0 if context.rank != slow else 0.0  # which it has waited for the slow one
         running.add(total, 4)
         throughput.step(4)
     return report(running, throughput, context)
@@ -105,7 +124,7 @@ def test_ranks_wait_for_the_slowest(tmp_path: Path) -> None:
     given = run(slow_rank, 1, folder=tmp_path, world_size=2)
     assert given[0] == given[1]
     assert given[0]["train/slowest_rank"] == 1
-    assert given[0]["train/communication"] > 0
+    assert given[0]["train/step_time"] == 3.0 and given[0]["train/communication"] == 0.5
     assert "train/tokens_per_second" not in given[0]
     assert given[0]["train/memory_gb"] > 0.01
     assert 0 < given[0]["train/memory_balance"] <= 1
