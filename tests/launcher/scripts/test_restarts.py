@@ -20,6 +20,7 @@ from tests.patience import until
 
 from .conftest import Benches
 from .harness import Bench, Ended
+from .machine import part
 
 KINDS = others_long(["local", "hydra", "openmpi", "pals", "srun"], ("local", "srun"))
 
@@ -252,13 +253,28 @@ def test_what_torchrun_leaves_is_ended_before_the_next_attempt(bench: Benches) -
     assert endings(ended) == ["failed", "done"], ended.output
 
 
+def still_until(here: Bench, *events: str) -> Bench:
+    """Have the job's clock stand still until these files exist: only then may it find a hang."""
+    there = " && ".join(f'[ -e "{event}" ]' for event in events)
+    reads = f'[ "$*" != +%s ] || {{ {there}; }} || set -- -d @{int(time.time())} +%s'
+    here.stub("date", f'#!/bin/sh\n{reads}\nexec /bin/date "$@"\n')
+    return here
+
+
+def stuck_ranks(count: int) -> list[str]:
+    return [f"$PROBE_FOLDER/stuck-{rank}" for rank in range(count)]
+
+
+SAYS_STUCK = ': >"$PROBE_FOLDER/stuck-$RANK"; '
+
+
 STUCK = """
 import faulthandler, os, signal, sys, time
 rank = int(os.environ["RANK"])
 file = open(os.environ["CASTOFF_STACK_DIR"] + f"/rank-{rank:05d}.txt", "w")
 faulthandler.register(signal.SIGQUIT, file=file)
-def wait_for_the_others(): time.sleep(1000)
-def read_data(): time.sleep(1000)
+def wait_for_the_others(): open(os.environ["PROBE_FOLDER"] + f"/stuck-{rank}", "w"), time.sleep(1000)
+def read_data(): open(os.environ["PROBE_FOLDER"] + f"/stuck-{rank}", "w"), time.sleep(1000)
 if os.environ["CASTOFF_ATTEMPT"] == "0":
     read_data() if rank == 1 else wait_for_the_others()
 """
@@ -271,7 +287,7 @@ def test_a_hang_ends_the_attempt_and_names_the_rank_that_differs(
 ) -> None:
     stuck = tmp_path / "stuck.py"
     stuck.write_text(STUCK)
-    ended = bench(kind).run(
+    ended = still_until(bench(kind), *stuck_ranks(3)).run(
         ranks_per_node=3, command=[sys.executable, str(stuck)], restart={"max": 1, "hang": "1s"}
     )
     assert endings(ended) == ["failed", "done"], ended.output
@@ -288,7 +304,8 @@ case "$RANK" in
   0) exec "$0" "$1" ;;
   1) timeout 1000 "$0" "$1" with-worker; true ;;
   2) "$0" "$1" with-worker; true ;;
-  3) timeout 1000 "$0" -c "import time; time.sleep(1000)"; true ;;
+  3) timeout 1000 "$0" -c "import sys, time; open(sys.argv[1], 'w'); time.sleep(1000)" "$PROBE_FOLDER/stuck-3"
+     true ;;
 esac
 """
 
@@ -304,7 +321,7 @@ def test_behind_a_wrapper_the_program_is_asked(bench: Benches, tmp_path: Path) -
     """timeout would pass QUIT on to all; a forked worker has its parent's handler and its open file."""
     stuck = tmp_path / "stuck.py"
     stuck.write_text(STUCK.replace("if os", "if sys.argv[1:] and not os.fork(): time.sleep(1000)\nif os"))
-    here = bench("local")
+    here = still_until(bench("local"), *stuck_ranks(4))
     here.stub("py-spy", ASKED)
     command = ["sh", "-c", f'[ "$CASTOFF_ATTEMPT" = 0 ] || exit 0; {WRAPPED}', sys.executable, str(stuck)]
     ended = here.run(ranks_per_node=4, command=command, restart={"max": 1, "hang": "1s"})
@@ -334,7 +351,7 @@ def test_torchrun_itself_is_none_of_its_ranks(bench: Benches, tmp_path: Path) ->
     """It has a RANK of its own where castoff starts it on this machine."""
     stuck = tmp_path / "stuck.py"
     stuck.write_text(STUCK)
-    here = bench("local")
+    here = still_until(bench("local"), *stuck_ranks(2))
     here.stub("python", TWO_RANKS)
     fields: dict[str, Any] = {"ranks_per_node": 2, "launcher": {"torchrun": True}}
     ended = here.run(command=[sys.executable, str(stuck)], restart={"max": 1, "hang": "1s"}, **fields)
@@ -347,15 +364,17 @@ def test_torchrun_itself_is_none_of_its_ranks(bench: Benches, tmp_path: Path) ->
 def test_of_two_ranks_that_differ_both_places_are_named(bench: Benches, tmp_path: Path) -> None:
     stuck = tmp_path / "stuck.py"
     stuck.write_text(STUCK)
+    here = still_until(bench("local"), *stuck_ranks(2))
     command = [sys.executable, str(stuck)]
-    ended = bench("local").run(ranks_per_node=2, command=command, restart={"max": 1, "hang": "1s"})
+    ended = here.run(ranks_per_node=2, command=command, restart={"max": 1, "hang": "1s"})
     place = "is at read_data (stuck.py:7), and 1 of 2 is at wait_for_the_others (stuck.py:6)"
     assert place in reason(ended, 0), ended.output
 
 
 def test_a_stopped_rank_is_the_one_that_hangs(bench: Benches) -> None:
-    lines = '[ "$CASTOFF_ATTEMPT" -gt 0 ] || { [ "$RANK" -ne 1 ] || kill -s STOP $$; exec sleep 1000; }'
-    ended = run(bench("local"), lines, {"max": 1, "hang": "1s"})
+    hangs = f'{SAYS_STUCK}[ "$RANK" -ne 1 ] || kill -s STOP $$; exec sleep 1000'
+    here = still_until(bench("local"), *stuck_ranks(2))
+    ended = run(here, f'[ "$CASTOFF_ATTEMPT" -gt 0 ] || {{ {hangs}; }}', {"max": 1, "hang": "1s"})
     assert endings(ended) == ["failed", "done"], ended.output
     assert "rank 1 on " in reason(ended, 0) and "is in state T" in reason(ended, 0)
 
@@ -363,8 +382,9 @@ def test_a_stopped_rank_is_the_one_that_hangs(bench: Benches) -> None:
 @pytest.mark.everyday("local")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_rank_that_has_ended_well_is_not_missing(kind: str, bench: Benches) -> None:
-    lines = '[ "$CASTOFF_ATTEMPT" -gt 0 ] || [ "$RANK" -eq 0 ] || exec sleep 1000'
-    ended = run(bench(kind), lines, {"max": 1, "hang": "1s"})
+    lines = f'[ "$CASTOFF_ATTEMPT" -gt 0 ] || [ "$RANK" -eq 0 ] || {{ {SAYS_STUCK}exec sleep 1000; }}'
+    here = still_until(bench(kind), "$PROBE_FOLDER/stuck-1", "$CASTOFF_ATTEMPT_DIR/ended/0")
+    ended = run(here, lines, {"max": 1, "hang": "1s"})
     assert endings(ended) == ["failed", "done"], ended.output
     assert ended.record("failure")["rank"] == 1
     where = "(waits for a time to pass|is at an unknown place)"  # a kernel may hide it
@@ -403,8 +423,9 @@ def test_a_wait_in_the_kernel_in_words(function: str, words: str) -> None:
 
 @pytest.mark.long
 def test_a_host_whose_ranks_have_ended_well_is_kept(bench: Benches) -> None:
-    here = three_hosts(bench)
-    lines = '[ "$CASTOFF_ATTEMPT" -gt 0 ] || [ "$RANK" -eq 0 ] || { kill -s STOP $$; exec sleep 1000; }'
+    here = still_until(three_hosts(bench), "$PROBE_FOLDER/stuck-1", "$CASTOFF_ATTEMPT_DIR/ended/0")
+    hangs = f"{SAYS_STUCK}kill -s STOP $$; exec sleep 1000"
+    lines = f'[ "$CASTOFF_ATTEMPT" -gt 0 ] || [ "$RANK" -eq 0 ] || {{ {hangs}; }}'
     restart = {**SPARE, "hang": "1s"}
     ended = here.run(nodes=2, ranks_per_node=1, command=program(lines), restart=restart)
     assert endings(ended) == ["failed", "done"], ended.output
@@ -414,16 +435,40 @@ def test_a_host_whose_ranks_have_ended_well_is_kept(bench: Benches) -> None:
 @pytest.mark.long
 def test_a_hang_is_no_failed_rank(bench: Benches) -> None:
     """Also where an mpiexec waits for a rank that is stopped."""
-    lines = 'trap "" TERM; [ "$RANK" -ne 1 ] || kill -s STOP $$; while :; do sleep 1000; done'
-    ended = run(bench("hydra"), lines, {"hang": "1s"})
+    lines = f'trap "" TERM; {SAYS_STUCK}[ "$RANK" -ne 1 ] || kill -s STOP $$; while :; do sleep 1000; done'
+    ended = run(still_until(bench("hydra"), *stuck_ranks(2)), lines, {"hang": "1s"})
     assert endings(ended) == ["failed"] and "is in state T" in reason(ended, 0)
     assert "a rank has failed" not in ended.output
 
 
-def test_output_and_progress_are_signs_of_life(bench: Benches) -> None:
-    lines = 'for i in 1 2 3; do sleep 0.6; echo "$i" >"$CASTOFF_PROGRESS_FILE"; done'
-    ended = run(bench("local"), lines, {"hang": "2s"})
-    assert endings(ended) == ["done"], ended.output
+WATCHED = """
+clock=0
+date() { echo "$clock"; }
+read() { # a second passes
+  clock=$((clock + 1))
+  if ((clock <= 6)); then
+    echo "$clock" >"$CASTOFF_PROGRESS_FILE"
+  elif ((clock <= 12)); then
+    echo "$clock" >>"$CASTOFF_LOG_DIR/rank-00000.log"
+  fi
+}
+castoff_end_hang() { echo "a hang at $clock s"; }
+castoff_hang=2 castoff_launcher=$$
+castoff_await_hang
+"""
+"""Progress for 6 s, output for 6 s, then nothing."""
+
+
+def test_output_and_progress_are_signs_of_life(tmp_path: Path) -> None:
+    places = {
+        "CASTOFF_LOG_DIR": str(tmp_path / "logs"),
+        **{f"CASTOFF_{name}_FILE": str(tmp_path / name) for name in ("PROGRESS", "METRICS", "FAILURE")},
+    }
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/rank-00000.log").touch()
+    watch = ["bash", "-c", part("hang", "hang", "reported_progress") + WATCHED]
+    answer = subprocess.run(watch, env={**os.environ, **places}, capture_output=True, text=True, check=True)
+    assert (answer.stdout, answer.stderr) == ("a hang at 14 s\n", "")
 
 
 @pytest.mark.everyday("hydra")
@@ -604,8 +649,9 @@ def test_a_requeued_job_looks_anew_at_hosts_that_were_set_aside(bench: Benches, 
 
 @pytest.mark.long
 def test_a_host_with_a_stopped_rank_is_replaced(bench: Benches) -> None:
-    here = three_hosts(bench)
-    lines = '[ "$CASTOFF_ATTEMPT" -gt 0 ] || { [ "$RANK" -ne 1 ] || kill -s STOP $$; exec sleep 1000; }'
+    here = still_until(three_hosts(bench), *stuck_ranks(2))
+    hangs = f'{SAYS_STUCK}[ "$RANK" -ne 1 ] || kill -s STOP $$; exec sleep 1000'
+    lines = f'[ "$CASTOFF_ATTEMPT" -gt 0 ] || {{ {hangs}; }}'
     restart = {**SPARE, "hang": "1s"}
     ended = here.run(nodes=2, ranks_per_node=1, command=program(lines), restart=restart)
     assert endings(ended) == ["failed", "done"], ended.output
