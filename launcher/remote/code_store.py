@@ -197,7 +197,7 @@ class Store:
         """Remove the remains of transfers that broke long ago; more recent ones may still be running."""
         for path in self._project.glob(".*"):
             with contextlib.suppress(OSError, CastoffError):
-                is_left = path.name.endswith((".partial", ".draft")) and path != self._partial
+                is_left = path.name.endswith((".partial", ".draft"))
                 if is_left and time.time() - path.lstat().st_mtime > _ABANDONED:
                     path.unlink() if path.name.endswith(".draft") else empty(path)
 
