@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -71,6 +72,16 @@ class TestSlurm:
         assert usages(made.run, now, asks=False) == {}
         assert usages(made.run, now) == usages(made.run, now) == {(0, 0): used}
         assert slurm.questions() == ["sacct"]
+
+    def test_an_answer_soon_after_the_end_is_not_kept(self, slurm: FakeSlurm, tmp_path: Path) -> None:
+        """The accounting may not have heard of the end yet."""
+        made, began = OnSlurm(tmp_path), int(time.time())
+        made.attempt(ending="done", time=began)
+        slurm.history.write_text(f"7|{began}|10|4|2|1G|00:31.000|||\n")
+        now = watch.status(made.run)
+        slurm.questions()
+        assert usages(made.run, now).keys() == usages(made.run, now).keys() == {(0, 0)}
+        assert slurm.questions() == ["sacct", "sacct"]
 
     def test_a_start_that_is_not_this_one_says_nothing(self, slurm: FakeSlurm, tmp_path: Path) -> None:
         made = OnSlurm(tmp_path)

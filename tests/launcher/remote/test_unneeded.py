@@ -17,6 +17,8 @@ from castoff.launcher.errors import CastoffError
 from castoff.launcher.remote import unneeded
 from castoff.launcher.remote.code_store import Store
 from castoff.launcher.remote.messages import Code, File
+from castoff.launcher.runs.index import Index
+from tests.launcher.status.test_watch import Made
 
 SECONDS = count(1_000_000_000)
 """Times of the past, each later than the one before."""
@@ -132,9 +134,8 @@ def test_code_stays_while_a_submission_is_under_way(far: Path, environ: dict[str
     assert unneeded.remove(far, [old], environ) == [] and old.is_dir()  # by now a run is there
 
 
-def test_castoffs_that_nobody_calls_go(
-    far: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def castoffs(far: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Those beside the one that is called, which lies below the home, and not in the entry's folder."""
     home = far.with_name("home") / ".local/share/castoff/lab"
     monkeypatch.setattr("sys.prefix", str(home / "0.1.0+gccc"))
@@ -144,7 +145,22 @@ def test_castoffs_that_nobody_calls_go(
         now = complete.stat().st_mtime
         os.utime(complete, (now, now - age * 24 * 3600))
     (home / "current").symlink_to("0.1.0+gbbb")
+    return home
+
+
+def test_castoffs_that_nobody_calls_go(far: Path, environ: dict[str, str], castoffs: Path) -> None:
     assert looked(far, environ) == ["0.1.0+gaaa"]
-    meant = [*home.iterdir()]
-    assert unneeded.remove(far, meant, environ) == [home / "0.1.0+gaaa"]
-    assert len([*home.iterdir()]) == 4
+    meant = [*castoffs.iterdir()]
+    assert unneeded.remove(far, meant, environ) == [castoffs / "0.1.0+gaaa"]
+    assert len([*castoffs.iterdir()]) == 4
+
+
+def test_all_castoffs_stay_while_a_run_may_use_them(
+    far: Path, environ: dict[str, str], castoffs: Path, tmp_path: Path
+) -> None:
+    made = Made(tmp_path / "runs")
+    (made.run.path / "job.sh").touch()
+    Index.of(environ).add(made.run, "made")
+    assert looked(far, environ) == [] and unneeded.remove(far, [*castoffs.iterdir()], environ) == []
+    made.attempt("0.0", "done")
+    assert looked(far, environ) == ["0.1.0+gaaa"]
