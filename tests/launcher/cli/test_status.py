@@ -69,8 +69,9 @@ class TestStatus:
         attempt = run.path / "attempts" / "0.0"
         until((attempt / "ended" / "1").exists)
         record = json.loads((attempt / "start.json").read_text())
-        (attempt / "start.json").write_text(json.dumps({**record, "time": time.time() - 33}))
-        os.utime(attempt / "ended" / "1", (0, time.time() - 30))
+        began = time.time() - 33
+        (attempt / "start.json").write_text(json.dumps({**record, "time": began}))
+        os.utime(attempt / "ended" / "1", (0, began + 3))
         assert "rank 1 ended well after 3 s, while others still run\n" in castoff("status", run.id).stdout
         (early,) = json.loads(castoff("status", run.id, "--json").stdout)["members"][0]["attempts"][0][
             "ended_early"

@@ -22,6 +22,7 @@ from castoff.launcher.ranks.environment import STALE_NAMES, STALE_PREFIXES
 from castoff.launcher.runs.script import MARK, directives_of, head_of, scheduler_in
 from castoff.launcher.schedulers.registry import scheduler_of
 from docs.generate.script_parts import OF_A_LAUNCHER, OF_A_SCHEDULER
+from tests import patience
 from tests.cases import others_long
 
 from .conftest import Benches
@@ -246,7 +247,7 @@ def refused(script: Path, here: Bench) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=patience.SECONDS,
     )
     assert answer.returncode != 0, answer.stdout
     assert [path.name for path in here.folder.iterdir()] == ["job.sh"], "nothing was made"
@@ -292,7 +293,7 @@ class TestLoader:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=patience.SECONDS,
         )
         assert answer.returncode != 0 and self.MESSAGE in answer.stderr
         assert not (here.seen / "began").exists()
@@ -304,7 +305,9 @@ class TestLoader:
         for name in ("a=b", "-n"):
             script.rename(here.folder / name)
             reported = {**os.environ, **here._scheduler(), "PROBE_FOLDER": str(here.seen)}
-            subprocess.run(["bash", "--", name], cwd=here.folder, env=reported, check=True, timeout=60)
+            subprocess.run(
+                ["bash", "--", name], cwd=here.folder, env=reported, check=True, timeout=patience.SECONDS
+            )
             subprocess.run(["rm", "-r", here.run_dir()], check=True)
             script = here.folder / name
 
@@ -316,7 +319,7 @@ class TestLoader:
         lines = (here.folder / "job.sh").read_text().splitlines()
         assert f"job.sh: line {lines.index(line) + 1}: " in ended.output
         outside = here.start(ranks_per_node=1, env={"SLURM_JOB_ID": ""})
-        output, _ = outside.process.communicate(timeout=60)
+        output, _ = outside.process.communicate(timeout=patience.SECONDS)
         lines = (here.folder / "job.sh").read_text().splitlines()
         number = next(at for at, text in enumerate(lines, 1) if "${SLURM_JOB_ID:?" in text)
         assert f"job.sh: line {number}: SLURM_JOB_ID: castoff: submit this script with sbatch" in output

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from castoff import JobSpec, Site, plan
+from tests import patience
 
 from .machine import part, written
 
@@ -55,7 +56,7 @@ def signalled(command: list[str | Path], env: dict[str, str], signals: list[int]
         assert ready.read(1) == b"."
     for number in signals:
         os.killpg(process.pid, number)
-    return process.wait(timeout=60)
+    return process.wait(timeout=patience.SECONDS)
 
 
 def test_a_script_reads_the_launchers_code(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from castoff.trainers.data.loaders import Group, TrainingLoader, training_loader
 from castoff.trainers.ddp import TrainerDDP
 from castoff.trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from castoff.trainers.task import Splits
+from tests import patience
 from tests.cases import others_long
 from tests.trainers.toys import Toy, config, digest, run
 
@@ -221,7 +222,7 @@ ENDS: list[tuple[dict[str, Any], list[list[int]]]] = [
 def to_the_end() -> tuple[list[list[list[int]]], str]:
     """The sizes of this rank's micro-batches, for each of ENDS; what is said of a rank that has nothing."""
     me = RankEnv.detect()
-    place = initialize_ddp(me.rank, me.world_size, device="cpu", timeout=60)
+    place = initialize_ddp(me.rank, me.world_size, device="cpu", timeout=patience.SECONDS)
     found = []
     for given, _ in ENDS:
         first, states, groups = loaded(Sharding(44, less=12), place, size=2, **given), [], []
@@ -270,7 +271,7 @@ class Streamed(Toy):
 def trained(folder: Path, workers: int, *steps: int) -> tuple[str, int, int]:
     """A training that is ended after so many steps, and again."""
     me = RankEnv.detect()
-    initialize_ddp(me.rank, me.world_size, device="cpu", timeout=60)
+    initialize_ddp(me.rank, me.world_size, device="cpu", timeout=patience.SECONDS)
     given: dict[str, Any] = {"gradient_accumulation_steps": 2, "num_epochs": None, "run": "one"}
     try:
         for number in steps:
