@@ -6,6 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 from typing import Any, Protocol
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,6 +14,7 @@ from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.schedulers import base_queue
 from castoff.launcher.schedulers.registry import queued_of
+from castoff.launcher.submission import cancel
 
 from ..conftest import Castoff, objects
 from ..fake_pbs import FakePbs, OnPbs
@@ -170,6 +172,19 @@ def test_the_newest_job_ends_first(castoff: Castoff, tmp_path: Path, monkeypatch
     asked = [line.split() for line in made.fake.asked.read_text().splitlines()]
     jobs = [int(word) for words in asked if words[0] == "scancel" for word in words if word.isdecimal()]
     assert jobs == [*reversed(range(7, 7 + COUNT))]
+
+
+def test_the_newest_run_of_castoffs_own_scheduler_is_asked_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(cancel, "owns_latest_submission", lambda _: True)
+    monkeypatch.setattr(cancel, "cancel", asked.append)
+    requests = [
+        cancel.CancelRequest(Mock(), Mock(state="pending", scheduler="local", submitted=time))
+        for time in (2.0, None, 1.0, 3.0)
+    ]
+    cancel._ask(requests)
+    assert asked == [requests[number].run for number in (3, 0, 2, 1)]
+    assert all(request.asked for request in requests)
 
 
 def test_which_jobs_a_refusal_names() -> None:
