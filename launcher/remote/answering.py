@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import re
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from castoff.launcher import clock
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Search, Site
 from castoff.launcher.errors import CastoffError
@@ -213,19 +213,18 @@ def _await_other_submission(path: Path) -> None:
     Raises:
         StillUnderWay: it has not ended within the time limit.
     """
-    draft, give_up = draft_of(path), time.monotonic() + _PATIENCE
-    while True:
-        under_way = draft.is_dir() and is_locked(draft / LOCK)
-        if not under_way and is_run_directory(path) and is_locked(path / LOCK):
-            record = RunDirectory(path).submission()
-            under_way = record is not None and record.job is None and record.error is None
-        if not under_way:
-            return
-        if time.monotonic() > give_up:
-            raise StillUnderWay(
-                f"{path.name}: its submission is still under way; call the same command again"
-            )
-        time.sleep(0.1)
+    if not clock.until(lambda: not _is_being_submitted(path), 0.1, _PATIENCE):
+        raise StillUnderWay(f"{path.name}: its submission is still under way; call the same command again")
+
+
+def _is_being_submitted(path: Path) -> bool:
+    draft = draft_of(path)
+    if draft.is_dir() and is_locked(draft / LOCK):
+        return True
+    if not is_run_directory(path) or not is_locked(path / LOCK):
+        return False
+    record = RunDirectory(path).submission()
+    return record is not None and record.job is None and record.error is None
 
 
 def _difference(spec: JobSpec, site: Site, digest: str) -> str | None:

@@ -5,14 +5,22 @@ from __future__ import annotations
 import hashlib
 import io
 import struct
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from castoff.launcher.remote import messages
-from castoff.launcher.remote.answering import serve
+from castoff.launcher import clock
+from castoff.launcher.process.locks import locked
+from castoff.launcher.remote import answering, messages
+from castoff.launcher.remote.answering import StillUnderWay, serve
 from castoff.launcher.remote.code_store import Store
 from castoff.launcher.remote.messages import Code, Failed, File, Hello, Lacking, Message, NamesOf
+from castoff.launcher.runs.directory import draft_of
+from castoff.launcher.runs.run import LOCK
+from tests.clock import Clock
+
+from ..fake_slurm import OnSlurm
 
 
 def answers(sent: bytes) -> tuple[int, list[Message]]:
@@ -32,6 +40,22 @@ def test_a_message_of_a_newer_castoff_is_answered(tmp_path: Path, monkeypatch: p
     assert isinstance(hello, Hello) and hello.site_name == "local"
     assert code == 1 and isinstance(failed, Failed) and not failed.is_final
     assert "not a message that this castoff knows" in failed.message
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+def test_a_submission_that_is_under_way_is_waited_for(
+    has_run: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it still writes a draft, or has made the run directory and waits for the scheduler's answer."""
+    run = OnSlurm(tmp_path, job=None).run.path if has_run else tmp_path / "run"
+    (folder := run if has_run else draft_of(run)).mkdir(exist_ok=True)
+    Clock(monkeypatch)
+    with ExitStack() as submits:
+        submits.enter_context(locked(folder / LOCK))
+        with pytest.raises(StillUnderWay, match="is still under way; call the same command again"):
+            answering._await_other_submission(run)
+        monkeypatch.setattr(clock, "sleep", lambda _: submits.close())
+        answering._await_other_submission(run)
 
 
 def test_code_that_finds_no_room_is_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
