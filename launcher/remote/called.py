@@ -10,11 +10,11 @@ import select
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import BinaryIO
 
+from castoff.launcher import clock
 from castoff.launcher.trust.decision import check
 
 _PATIENCE = 15.0
@@ -112,10 +112,10 @@ def _watch_output(first: signal.Signals) -> None:
     try:
         poller.register(1, 0)  # POLLERR and POLLHUP are always reported
         while not any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll()):
-            time.sleep(1)  # another event, such as POLLNVAL, would return at once again
+            clock.sleep(1)  # another event, such as POLLNVAL, would return at once again
     except (OSError, ValueError):
         return
     for number in (first, signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(OSError):
             os.kill(os.getpid(), number)
-        time.sleep(_PATIENCE)
+        clock.sleep(_PATIENCE)
