@@ -7,13 +7,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
+from castoff.launcher import clock
 from castoff.launcher.launchers.local.processes import allowed_cores, on_cores
 from castoff.launcher.runs.records import Facts, ending_of
 from castoff.launcher.runs.run import RunDirectory
@@ -80,7 +80,7 @@ class Member:
                 pass_fds=[lock],
             )
         self.meter = UsageMeter(self.process, len(cores or allowed_cores()))
-        self.deadline = None if plan.walltime is None else time.monotonic() + plan.walltime
+        self.deadline = None if plan.walltime is None else clock.now() + plan.walltime
 
     @property
     def attempts(self) -> list[Start]:
@@ -100,12 +100,12 @@ class Member:
         if self.kill_at is None and self.meter.poll() is None:
             if ending_of(self.folder) is None:
                 self.why = why
-            self.kill_at = time.monotonic() + KILL_AFTER
+            self.kill_at = clock.now() + KILL_AFTER
             self.process.terminate()
 
     def step(self) -> bool:
         """Enforce the time limits and measure the usage; return whether the script has ended."""
-        now = time.monotonic()
+        now = clock.now()
         if self.deadline is not None and now >= self.deadline:
             self.end("walltime")
         if self.kill_at is not None and now >= self.kill_at:

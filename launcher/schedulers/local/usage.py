@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
-import time
 
 import psutil
 
+from castoff.launcher import clock
 from castoff.launcher.launchers.local.processes import descendants, process_of
 from castoff.launcher.runs.records import Usage
 
@@ -24,7 +24,7 @@ class UsageMeter:
         """`cpus`: how many CPUs the process may use."""
         self._process = process
         self._cpus = cpus
-        self._began = time.monotonic()
+        self._began = clock.now()
         self._due = self._began + _FIRST
         self._memory = 0
         self._spent: resource.struct_rusage | None = None
@@ -39,12 +39,12 @@ class UsageMeter:
                 return self._process.poll()
             if pid:
                 self._process.returncode = os.waitstatus_to_exitcode(status)
-                self._spent, self._elapsed = spent, time.monotonic() - self._began
+                self._spent, self._elapsed = spent, clock.now() - self._began
         return self._process.returncode
 
     def look(self) -> None:
         """Sample the memory of all these processes, if that is due."""
-        now = time.monotonic()
+        now = clock.now()
         if now < self._due:
             return
         self._due = now + _PAUSE
