@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import threading
-import time
 from pathlib import Path
 from typing import Any, NoReturn
 from unittest.mock import Mock
@@ -390,13 +389,29 @@ def test_ranks_that_disagree_end_and_report_what_each_waits_for(tmp_path: Path) 
     assert "rank 1 waited after step 3: in sum " in said
 
 
+class Looks(threading.Event):
+    """Counts how often the watch has looked."""
+
+    count = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.count += 1
+        return super().wait(timeout)
+
+    def more(self, number: int) -> None:
+        last = self.count + number
+        until(lambda: self.count >= last)
+
+
 def slow_start() -> list[float]:
     """What gloo and the watch allow: during the first step, from then on, and in what may take longer."""
     me = RankEnv.detect()
     place = initialize_ddp(me.rank, me.world_size, device="cpu", timeout=3600)
     seen = []
-    with Watchdog(place, Parallel(start_timeout=3600, timeout=0.5)) as watch:
-        time.sleep(1.5 * me.rank)  # longer than the later limit
+    watch, looks = Watchdog(place, Parallel(start_timeout=3600, timeout=0.5)), Looks()
+    watch._over = looks
+    with watch:
+        looks.more(30 * me.rank)  # 20 of them are the later limit
         place.barrier("the start")
         seen.append(watch._limit)
         place.sum(torch.ones(1))
@@ -406,7 +421,7 @@ def slow_start() -> list[float]:
         seen.append(watch._limit)
         with watch.allow("samples"):
             seen.append(watch._limit)
-            time.sleep(1.5 * me.rank)
+            looks.more(30 * me.rank)
             place.barrier("samples")
         seen.append(watch._limit)
     cleanup_ddp()
