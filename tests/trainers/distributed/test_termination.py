@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -55,13 +56,27 @@ def test_what_came_before_counts() -> None:
 
 
 @pytest.mark.usefixtures("_ignored")
-def test_another_signal_ends_no_pause() -> None:
+def test_another_signal_ends_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, poll = threading.Event(), select.poll
+
+    class Poller:
+        """Tells that it waits: by then the other signal was read, and was not TERM."""
+
+        def __init__(self) -> None:
+            self.register = (own := poll()).register
+            self._poll = own.poll
+
+        def poll(self, milliseconds: float) -> object:
+            waits.set()
+            return self._poll(milliseconds)
+
+    monkeypatch.setattr(select, "poll", Poller)
     before = signal.signal(signal.SIGUSR2, lambda *_: None)
     with noticed():
         os.kill(os.getpid(), signal.SIGUSR2)
         thread = threading.Thread(target=pause, args=[patience.SECONDS * 100])
         thread.start()
-        thread.join(0.05)
+        patience.until(lambda: waits.is_set() or not thread.is_alive())
         assert thread.is_alive()
         os.kill(os.getpid(), signal.SIGTERM)
         thread.join()
