@@ -13,12 +13,12 @@ import os
 import re
 import select
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
+from castoff.launcher import clock
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.process.files import make_folders
 
@@ -229,7 +229,7 @@ class Sink:
         self._file = stream.fileno()
         self._queue: deque[bytes] = deque()
         self._backlog = 0
-        self._progress = time.monotonic()
+        self._progress = clock.now()
         self._skipping = self._closing = False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -261,7 +261,7 @@ class Sink:
     def stalled(self, seconds: float) -> bool:
         """Whether output has been waiting, unread, for `seconds`."""
         with self._changed:
-            return bool(self._backlog) and time.monotonic() - self._progress > seconds
+            return bool(self._backlog) and clock.now() - self._progress > seconds
 
     def settle(self, seconds: float) -> bool:
         """Wait up to `seconds` until all is written; returns whether it was, or can no longer be."""
@@ -282,7 +282,7 @@ class Sink:
 
     def _append(self, data: bytes) -> None:
         if not self._backlog:
-            self._progress = time.monotonic()
+            self._progress = clock.now()
         self._queue.append(data)
         self._backlog += len(data)
         if self._thread is None:
@@ -302,7 +302,7 @@ class Sink:
                     _write_file(self._file, piece)
                     with self._changed:
                         self._backlog -= len(piece)
-                        self._progress = time.monotonic()
+                        self._progress = clock.now()
                         self._changed.notify_all()
             except OSError as error:
                 with self._changed:

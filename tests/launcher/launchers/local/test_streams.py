@@ -12,6 +12,7 @@ from castoff.launcher.errors import CastoffError
 from castoff.launcher.launchers.local import streams
 from castoff.launcher.launchers.local.streams import LINE_LIMIT, RankLines, RankLog, Sink, open_logs
 from tests import patience
+from tests.clock import Clock
 
 
 def fed(*pieces: bytes) -> bytes:
@@ -172,14 +173,13 @@ class TestSink:
     def test_with_logs_a_stopped_reader_misses_lines_and_is_reported(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(streams, "STALL", 0.1)
+        clock = Clock(monkeypatch)
         line = b"x" * 1023 + b"\n"
         reading, writing = os.pipe()
         with os.fdopen(reading, "rb") as reader, os.fdopen(writing, "wb", buffering=0) as pipe:
             sink = Sink(pipe, lossy=True)
             sink.put(line * 2048)
-            while sink.full():
-                pass
+            patience.until(lambda: not sink.full() or clock.sleep(streams.STALL + 1))
             sink.put(line * 7)
             assert reader.read(2048 * 1024) == line * 2048
             assert sink.settle(patience.SECONDS)
