@@ -84,7 +84,7 @@ class GraphTask(ConfiguredTask):
         """Record the training graphs, and check that the network can take them.
 
         Raises:
-            ConfigError: it cannot.
+            ConfigError: the network cannot take them.
         """
         graphs = getattr(train, "dataset", None)
         if "files" in self.config.data and isinstance(graphs, Graphs):
@@ -111,7 +111,7 @@ class GraphTask(ConfiguredTask):
         """Load the core's state, and check that the graphs are the same.
 
         Raises:
-            ConfigError: they are not; some test graphs may have been trained on.
+            ConfigError: they differ; some test graphs may have been trained on.
         """
         super().load_state_dict(state)
         self._context.on_main(partial(_see_that_they_are_the_same, state.get("graphs"), self._graphs))
@@ -120,7 +120,7 @@ class GraphTask(ConfiguredTask):
         """Apply the network to the first graph, because torch's later errors name no field.
 
         Raises:
-            ConfigError: it cannot take it.
+            ConfigError: the network cannot take the graph.
         """
         if not (hasattr(train, "__getitem__") and len(train)):
             return

@@ -2,8 +2,8 @@
 
 A substitution is guessed to be worse if two things hold: evolution seldom replaces the one residue by the
 other (BLOSUM62; Henikoff and Henikoff, PNAS 89, 1992), and the new residue's hydropathy (Kyte and Doolittle,
-J. Mol. Biol. 157, 1982) fits less to how deep in the protein it is. The depth is measured by the neighbours
-within 10 Å of the CB. No energy is computed, and nothing was measured.
+J. Mol. Biol. 157, 1982) suits its depth in the protein less. The depth is measured by the number of
+neighbours within 10 Å of the CB. No energy is computed, and nothing was measured.
 """
 
 from __future__ import annotations

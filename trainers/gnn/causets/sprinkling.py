@@ -60,7 +60,9 @@ def _enough(number: int, drawn: Callable[[int], Points]) -> Points:
 
 
 def in_box(number: int, dimension: int, generator: Generator) -> Points:
-    """Points in a cube of space that lasts half to twice its width; no two of them enclose all others."""
+    """Points in a cube of space that lasts half to twice its width; no two points have all others between
+    them.
+    """
     points = generator.random((number, dimension))
     points[:, 0] *= generator.uniform(0.5, 2.0)
     return points

@@ -33,7 +33,8 @@ class Sequential(nn.Module):
             a layer's inputs and output; without an arrow the output is x. Without a signature, a layer gets x
             and the next parameters of its own forward, as far as `forward_signature` has them.
         forward_signature: The inputs; `edge_attr`, `edge_weight` and `batch_size` can be added.
-        with_skip, skip_args, skip_kwargs: Add x to the output, and the arguments of that `SkipConnection`.
+        with_skip: Add x to the output, by a `SkipConnection`.
+        skip_args, skip_kwargs: Arguments of this `SkipConnection`.
 
     Raises:
         ConfigError: lists every argument that makes no sense.

@@ -63,11 +63,11 @@ class Optim(Section, frozen=True, kw_only=True):
     lr: Annotated[float, msgspec.Meta(ge=0)] = 5e-5
     """The learning rate on `scaling.base_world_size` ranks."""
     betas: tuple[Fraction, Fraction] = (0.9, 0.999)
-    """As in torch."""
+    """Decay rates of the gradient's moving averages, as in torch."""
     eps: Above = 1e-8
-    """As in torch."""
+    """Term added to the denominator, as in torch."""
     weight_decay: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    """As in torch."""
+    """Weight decay, as in torch."""
     warmup: NotNegative = 5000
     """Optimizer steps in which the rate rises linearly, on `scaling.base_world_size` ranks."""
     grad_clip: Above | None = 1.0
@@ -140,7 +140,7 @@ class Evaluation(settings.Evaluation, frozen=True, kw_only=True):
     batch_size: Positive | None = None
     """Proteins per rank in validation and test; left out: as in training."""
     num_workers: NotNegative = 0
-    """As in `training`."""
+    """Loader workers per rank, as in `training`."""
 
 
 class Validation(Section, frozen=True, kw_only=True):
@@ -187,7 +187,7 @@ class Settings(Section, frozen=True, kw_only=True):
     parallel: Ranks = Ranks()
     logging: core.Logging = core.Logging()
     member: core.Member | None = None
-    """As in castoff's trainer."""
+    """Which training of a sweep this is. castoff writes it."""
 
 
 def read(
