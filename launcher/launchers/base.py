@@ -18,10 +18,10 @@ from castoff.launcher.config.site import Site
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """How many processes each node has; they are numbered node by node."""
+    """The number of processes on each node; processes are numbered node by node."""
 
     groups: list[tuple[int, int]]
-    """In node order: (processes per node, how many consecutive nodes have as many)."""
+    """In node order: (processes per node, number of consecutive nodes with that many)."""
 
     @classmethod
     def of(cls, processes: int, nodes: int) -> Layout:
@@ -124,33 +124,33 @@ class Launcher(ABC):
     """A launcher: its command line, and what the job script has to do around it."""
 
     reports_node: ClassVar[bool] = False
-    """Whether it reports its node's number to each rank; otherwise nodes count as filled in turn."""
+    """Whether the launcher reports its node's number to each rank; if not, nodes count as filled in turn."""
     survives_rank_failure: ClassVar[bool] = False
     """Whether the other ranks continue when one exits with an error."""
     ends_by_usr1: ClassVar[bool] = False
-    """Whether it passes USR1 on, and kills its ranks at TERM: srun (22.05.8) at once, Open MPI soon."""
+    """Whether it passes USR1 on, and kills ranks at TERM: srun (22.05.8) at once, Open MPI soon."""
     is_mpiexec: ClassVar[bool] = False
     """Whether another mpiexec may have the same name."""
     says: ClassVar[str | None] = None
-    """A pattern in the output of its `mpiexec --version` that no other mpiexec prints."""
+    """A pattern in the output of the launcher's `mpiexec --version` that no other mpiexec prints."""
     reaches_by_ssh: ClassVar[bool] = False
-    """Whether it starts ranks on other hosts by ssh, unless its environment names another way."""
+    """Whether the launcher starts ranks on other hosts by ssh, unless its environment names another way."""
     here: ClassVar[bool] = False
-    """Whether it is castoff's own, on this host: it sets each rank's variables and shows its output."""
+    """Whether the launcher is castoff's own, which sets each rank's variables and shows its output."""
     bind_flags: ClassVar[tuple[str, ...]] = ()
-    """Its own flags that bind processes to cores."""
+    """The launcher's flags that bind processes to cores."""
     takes_lists: ClassVar[bool] = False
-    """Whether it takes a list of cores for each process."""
+    """Whether the launcher takes a list of cores for each process."""
     bound_by_list: ClassVar[bool] = False
-    """Whether castoff binds its processes by such lists, unless the user or the site binds them."""
+    """Whether castoff binds the launcher's processes by such lists, unless the user or the site does."""
     leaves_unbound: ClassVar[bool] = False
     """Whether processes may run anywhere on their host unless castoff binds them."""
     mpi_modules: ClassVar[str] = ""
-    """A pattern for the names of modules of the MPI whose ranks it connects; empty: any MPI."""
+    """A pattern for names of modules of the MPI whose ranks the launcher connects; empty: any MPI."""
     comes_with_mpi: ClassVar[bool] = True
-    """Whether that MPI's modules provide it; otherwise the system does."""
+    """Whether that MPI's modules provide the launcher; otherwise the system does."""
     pmix_flag: ClassVar[str] = ""
-    """The flag that makes it offer PMIx to the ranks; empty: it needs none."""
+    """The flag that makes the launcher offer PMIx to the ranks; empty: it needs none."""
     pmix_modules: ClassVar[str] = ""
     """A pattern for the modules of the MPI whose ranks need `pmix_flag`, as in `mpi_modules`."""
     bound_by_script: ClassVar[bool] = False
@@ -158,20 +158,20 @@ class Launcher(ABC):
     most_words: ClassVar[int | None] = None
     """The largest number of words in a command; None: no limit."""
     fills_in: ClassVar[bool] = False
-    """Whether it replaces `{{…}}` in the words of a command."""
+    """Whether the launcher replaces `{{…}}` in the words of a command."""
     cancels_on_int: ClassVar[bool] = False
-    """Whether two INTs, rather than TERM, make it end ranks that ignore TERM."""
+    """Whether two INTs, rather than TERM, make the launcher end ranks that ignore TERM."""
     fills_nodes: ClassVar[bool] = False
-    """Whether it can only fill one node after the other, so that the last ones may have fewer processes."""
+    """Whether the launcher can only fill one node after the other, so that the last may have fewer."""
     runs_containers: ClassVar[bool] = False
-    """Whether it can start each process in a container by itself (pyxis)."""
+    """Whether the launcher can start each process in a container by itself (pyxis)."""
 
     @abstractmethod
     def argv(self, request: Request) -> list[str]:
-        """Return its command line, up to the program."""
+        """Return the launcher's command line, up to the program."""
 
     def start(self, request: Request, of_site: list[str], of_job: list[str]) -> list[str]:
-        """Return its command line with the flags of the site and the job; only one of these sources binds."""
+        """Return the command line with the flags of the site and the job; only one of them binds."""
         argv = self.argv(request)
         if self.binds(of_job):
             argv, of_site = without(self.bind_flags, argv), without(self.bind_flags, of_site)
@@ -182,11 +182,11 @@ class Launcher(ABC):
         return [*argv, *of_site, *of_job]
 
     def beside(self, request: Request, of_site: list[str]) -> list[str]:
-        """Return its command line for processes that use the same CPUs and devices as the ranks."""
+        """Return the launcher's command line for processes with the same CPUs and devices as the ranks."""
         return [*self.argv(request), *without(self.bind_flags, of_site)]
 
     def binds(self, words: Sequence[str]) -> bool:
-        """Whether flags for it bind processes to cores."""
+        """Whether these flags bind processes to cores."""
         return any(word.partition("=")[0] in self.bind_flags for word in words)
 
     def binding(self, words: Sequence[str]) -> str:
@@ -219,7 +219,7 @@ class Launcher(ABC):
         return None
 
     def deals_over_sockets(self, words: Sequence[str], named: Mapping[str, object]) -> bool:
-        """Whether it deals a node's processes out over the sockets in turn, by these flags and directives."""
+        """Whether the launcher deals a node's processes out over the sockets in turn, by these options."""
         return False
 
     def shows_devices(self, words: Sequence[str]) -> str | None:
@@ -241,11 +241,11 @@ class Launcher(ABC):
         return [site.mpiexec, *of_site]
 
     def heeds_cpus(self, argv: Sequence[str]) -> bool:
-        """Whether it refuses more processes on a host than an allocation has CPUs on it."""
+        """Whether the launcher refuses more processes on a host than an allocation has CPUs on it."""
         return False
 
     def only_on(self, hosts: Sequence[str]) -> list[str]:
-        """Return the flags that keep it on these hosts of an allocation, if it would otherwise choose any."""
+        """Return the flags that keep the launcher on these hosts of an allocation, if it would choose any."""
         return []
 
 

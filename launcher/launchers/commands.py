@@ -47,7 +47,7 @@ class Srun(Launcher):
             # No --cpus-per-task: it would give the step only its first CPUs, and a mask of others ends it.
             argv.append(f"--cpu-bind=mask_cpu:{','.join(_masks(request))}")
         elif request.cores is not None:
-            # srun does not inherit it from sbatch since Slurm 22.05.
+            # srun does not inherit --cpus-per-task from sbatch since Slurm 22.05.
             argv.append(f"--cpus-per-task={request.site.cpus_of(request.cores)}")
         return [*argv, *_srun_devices(request), "--kill-on-bad-exit=1", "--wait=0", "--export=ALL"]
 
@@ -168,7 +168,7 @@ def _of_lists(lists: list[str], ranks: int) -> list[list[int]]:
 
 
 def _srun_devices(request: Request) -> list[str]:
-    """Return the flags for the step's devices: it has the job's, except with --gpus-per-task."""
+    """Return the step's flags for devices, which it needs to request only with --gpus-per-task."""
     if not request.devices:
         return []
     argv = []

@@ -35,45 +35,43 @@ class Scheduler(ABC):
     title: ClassVar[str]
     """The name in messages, such as `Slurm`."""
     launchers: ClassVar[tuple[LauncherName, ...]]
-    """The launchers that start ranks in its allocations, the most common first."""
+    """The launchers that start ranks in the scheduler's allocations, the most common first."""
     dialect: ClassVar[Dialect | None] = None
-    """The fields and syntax of its directives; None: it has no directives."""
+    """The fields and syntax of the scheduler's directives; None: it has no directives."""
 
     has_queue: ClassVar[bool] = False
-    """Whether it queues scripts, as a `QueuedScheduler` does."""
+    """Whether the scheduler queues scripts, as a `QueuedScheduler` does."""
 
     # Planning
 
     default_inherit: ClassVar[str] = "none"
     """The default of a job's `inherit`: what the job gets of the submitter's environment."""
     longest_grace: ClassVar[int | None] = None
-    """The longest time before the walltime at which it can send a signal, in seconds; None: no limit."""
+    """The most seconds before the walltime at which the scheduler can send a signal; None: no limit."""
     splits_arrays: ClassVar[bool] = False
     """Whether castoff submits an array that exceeds the scheduler's limit in parts."""
     requeues_in_place: ClassVar[bool] = True
-    """Whether it requeues the same job; otherwise castoff resumes the run by further jobs, with their own
-    ids.
-    """
+    """Whether the scheduler requeues the same job; if not, castoff resumes the run by jobs with other ids."""
     reruns_jobs: ClassVar[bool] = False
-    """Whether it starts a job again by itself after a preemption or the loss of a node."""
+    """Whether the scheduler starts jobs again by itself after a preemption or the loss of a node."""
     reruns_arrays: ClassVar[bool] = False
-    """Whether it does so for every array, even if the job does not ask for it."""
+    """Whether the scheduler starts arrays again by itself, even if a job does not ask for it."""
     reports_end_time: ClassVar[bool] = False
-    """Whether it reports in a job when the job will be ended, even if the job requests no walltime."""
+    """Whether the scheduler reports in a job when it will end the job, even if that requests no walltime."""
     attaches_sessions: ClassVar[bool] = False
-    """Whether it accounts for, limits and ends only sessions on a host that were attached to the job."""
+    """Whether the scheduler accounts for, limits and ends only sessions that were attached to the job."""
     counts_cpus: ClassVar[bool] = False
-    """Whether the CPUs that it counts are hardware threads, not cores."""
+    """Whether the CPUs that the scheduler counts are hardware threads, not cores."""
     handles: ClassVar[frozenset[str]] = frozenset()
-    """The job fields that it supports. Jobs are refused if they set another field that castoff does not
-    handle by itself (`OF_EVERY_SCRIPT`).
+    """The job fields that the scheduler supports. Jobs are refused if they set another field that castoff
+    does not handle by itself (`OF_EVERY_SCRIPT`).
     """
     ignores: ClassVar[frozenset[str]] = frozenset()
     """Job fields that are accepted but have no effect; the plan says so."""
     ignores_requests: ClassVar[bool] = False
-    """Whether it accepts, and ignores, all fields that other schedulers' directives express."""
+    """Whether the scheduler accepts, and ignores, all fields that other schedulers' directives express."""
     handles_of_site: ClassVar[frozenset[str]] = frozenset()
-    """The profile fields that it supports besides `fields.OF_SITES` and `OF_QUEUED_SITES`."""
+    """The profile fields that the scheduler supports besides `fields.OF_SITES` and `OF_QUEUED_SITES`."""
     instead: ClassVar[Mapping[str, str]] = {}
     """What to do about a refused field, by field, where better advice exists than to drop it."""
 
@@ -90,7 +88,7 @@ class Scheduler(ABC):
         return members
 
     def directives(self, spec: JobSpec, site: Site, request: Request) -> Directives:
-        """A job's directives, in the order in which a person would write them."""
+        """Return a job's directives, in the order in which a person would write them."""
         # Imported late, since `castoff launch` needs no directives.
         from castoff.launcher.schedulers.dialect import layered
         from castoff.launcher.schedulers.table import Job
@@ -126,19 +124,15 @@ class QueuedScheduler(Scheduler):
     directive_mark: ClassVar[str]
     """The beginning of a directive's line in a script, such as `#SBATCH `."""
     excludes_hosts: ClassVar[bool] = False
-    """Whether its submit command takes a list of hosts to avoid."""
+    """Whether the submit command takes a list of hosts to avoid."""
     plain_ids: ClassVar[bool] = False
-    """Whether its ids are mere numbers, which a wrapper of its submit command may also print for other
-    reasons.
-    """
+    """Whether job ids are mere numbers, which a wrapper of the submit command may print for other reasons."""
     unreached: ClassVar[re.Pattern[str]]
     """Matches the submit command's message if it reached no scheduler."""
     no_answer: ClassVar[re.Pattern[str]]
     """Matches the submit command's message if the job may have been queued despite the failure."""
     remedies: ClassVar[Mapping[str, str]] = {}
-    """What to do about a refusal: a pattern of the submit command's message, and a sentence that takes its
-    group.
-    """
+    """What to do about refusals: a pattern of the submit command's message, and a sentence for its group."""
     remote_shell: ClassVar[str] = ""
     """The scheduler's command that runs another command on a host of a job; empty: there is none."""
     remote_setup: ClassVar[Sequence[str]] = ()
@@ -209,18 +203,18 @@ class QueuedScheduler(Scheduler):
 
     @abstractmethod
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
-        """Return what queries and cancels its jobs. `environ`: for its commands (default: this process's).
+        """Return the scheduler's queue. `environ`: for its commands (default: this process's).
 
         `patience`: seconds to wait for an answer.
         """
 
     @abstractmethod
     def script_reader(self) -> ScriptReader:
-        """Return the reader of its scripts that castoff has not written."""
+        """Return the reader of scripts for this scheduler that castoff has not written."""
 
     @abstractmethod
     def machine(self) -> Machine:
-        """Return the questions about its machine, and the parser of their answers."""
+        """Return the questions about the scheduler's machine, and the parser of their answers."""
 
     def is_array(self, job: str, planned: int | None) -> bool:
         """Whether a job's id is an array's. `planned`: how many members the plan has; None: no array."""
@@ -229,8 +223,8 @@ class QueuedScheduler(Scheduler):
     # Interactive allocations
 
     interactive_prompt: ClassVar[tuple[bytes, bytes] | None] = None
-    """What its allocation command asks if it is interrupted while it waits, and the answer that withdraws the
-    request; such a command needs a terminal. None: it withdraws without asking.
+    """What the allocation command asks if it is interrupted while it waits, and the answer that withdraws
+    the request; such a command needs a terminal. None: it withdraws without asking.
     """
 
     @abstractmethod

@@ -85,7 +85,7 @@ class Allocation(ABC):
 
 
 def no_hosts(what: str, fix: str, names: str) -> CastoffError:
-    """Return the error for a job that is known while its hosts are not."""
+    """Return the error for a job whose id is known but whose hosts are not."""
     return CastoffError(
         f"{what}.\nIn that job: {fix}\nOutside of it: unset {names}\n"
         "For ranks on this host alone: castoff launch --here"

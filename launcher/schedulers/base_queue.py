@@ -56,7 +56,7 @@ class Answer(NamedTuple):
 
     jobs: Mapping[Key, JobInfo]
     ids: frozenset[str]
-    """The ids of the jobs in the answer; an array's id if any of its members is."""
+    """The ids of all jobs in the answer; for members of an array, the array's."""
     silence: str | None = None
     """Why the scheduler did not answer; None: it answered."""
     lasting: bool = False

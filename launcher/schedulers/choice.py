@@ -10,7 +10,7 @@ from castoff.launcher.schedulers.fields import refused_of_site
 from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, NAMES, scheduler_of
 
 NO_SCHEDULER = scheduler_of(NAMES[-1]).found_on({}) or ""
-"""The reason for a site that is this machine alone: castoff found no scheduler."""
+"""The reason for choosing this machine alone as the site: castoff found no scheduler."""
 
 
 def choose_site(*, search: Search | None = None, inside: str | None = None) -> tuple[Site, str]:
@@ -94,7 +94,7 @@ def check_profile(site: Site) -> Scheduler:
     """Return the site's scheduler, after checking that it supports all fields of the profile.
 
     Raises:
-        InvalidInput: it does not support all of them, or castoff does not know the scheduler.
+        InvalidInput: the scheduler does not support a field, or castoff does not know the scheduler.
     """
     place = f"site {site.name}"
     try:

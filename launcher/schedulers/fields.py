@@ -1,4 +1,4 @@
-"""Which fields of a job, and of a site's profile, are handled on a scheduler; all others are refused. Pure.
+"""Which fields of a job and of a profile a scheduler supports; all others are refused. Pure.
 
 castoff itself handles some fields in the same way on every scheduler (`OF_EVERY_SCRIPT` and `OF_SITES`); each
 scheduler lists the others that it supports (`Scheduler.handles`, `handles_of_site`). A field that is in no
@@ -179,7 +179,7 @@ def _is_listed(name: str, listed: frozenset[str]) -> bool:
 
 
 def _as_a_whole(one: Given, others: frozenset[str]) -> str:
-    """Return a field's place; its outermost field's, if none of the fields in that one is among `others`."""
+    """Return a field's place, or its outermost field if that contains none of `others`."""
     outer = one.name.partition(".")[0]
     return one.place if _holds_some(outer, others) else outer
 

@@ -44,7 +44,7 @@ class JobInfo(NamedTuple):
     """When the job began; for a pending job, the estimated time."""
     end: float | None = None
     pending_reason: str = ""
-    """Why the job is pending: in plain words, with the scheduler's."""
+    """Why the job is pending, in castoff's words and in the scheduler's."""
     is_held: bool = False
     """Whether the job stays pending until somebody acts."""
     script: str = ""

@@ -33,17 +33,17 @@ class QueueInfo(NamedTuple):
     unknown.
     """
     offered: bool = True
-    """Whether users are meant to name it; not if it is hidden, closed or filled by a routing queue."""
+    """Whether users are meant to name the queue: not if it is hidden, closed or filled by a routing queue."""
     routes_to: tuple[str, ...] = ()
-    """The queues that it routes its jobs to; users do not name those."""
+    """The queues to which a routing queue sends its jobs; users do not name those."""
     passing: bool = False
     """Whether the queue belongs to a reservation and disappears with it."""
     accepts_jobs: bool = True
-    """Whether it accepts submissions now."""
+    """Whether the queue accepts submissions now."""
     starts_jobs: bool = True
-    """Whether it starts pending jobs now."""
+    """Whether the queue starts pending jobs now."""
     accounts: tuple[str, ...] = ()
-    """The only accounts whose jobs it accepts; empty: any account's."""
+    """The only accounts whose jobs the queue accepts; empty: any account's."""
     notes: tuple[str, ...] = ()
     """Phrases for the user: who may use the queue, and what else to know."""
 
@@ -115,8 +115,7 @@ class MachineInfo(NamedTuple):
     lists_all_queues: bool = False
     """Whether there are no other queues; on PBS, reservations come and go as queues."""
     counts_threads: bool = False
-    """Whether the cores of `nodes` may be hardware threads, and a device there several of castoff's devices.
-    """
+    """Whether the scheduler's cores may be hardware threads, and each of its devices several of castoff's."""
     name: str | None = None
     """The machine's name, as its scheduler knows it."""
     version: str | None = None
@@ -124,7 +123,7 @@ class MachineInfo(NamedTuple):
     user: User | None = None
     """None: not reported."""
     enforces_accounts: bool = False
-    """Whether it refuses jobs of accounts that it does not know."""
+    """Whether the scheduler refuses jobs of accounts that it does not know."""
     sources: Mapping[str, str] = {}
     """The commands, as a person would type them, that queues, qos, nodes and array come from."""
     fields: Mapping[str, Any] = {}
@@ -134,7 +133,7 @@ class MachineInfo(NamedTuple):
     answer it.
     """
     lacks: tuple[str, ...] = ()
-    """Topics of questions for which the machine has no data, so that no answer is to be expected."""
+    """Topics of questions for which the machine has no data, so that no answer is expected."""
     unanswered: tuple[tuple[str, str], ...] = ()
     """Topics of questions that were not answered, each with the reason."""
 

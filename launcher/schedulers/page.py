@@ -22,7 +22,7 @@ class Unreadable(Exception):
 
 
 def everything(_job: str, _script: str) -> bool:
-    """Want all jobs."""
+    """Select all jobs."""
     return True
 
 

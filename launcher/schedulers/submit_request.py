@@ -38,7 +38,7 @@ class SubmitCommand(msgspec.Struct, frozen=True):
     for.
     """
     part: Part | None = None
-    """None: not an array."""
+    """None: the run is not an array."""
     link: int | None = None
     """The job's number in its chain; None: it is not in a chain."""
 
@@ -91,9 +91,7 @@ class SubmitRequest(msgspec.Struct, frozen=True):
         return f"afternotok:{before}" if before and link else self.dependency
 
     def directive(self, prefix: str) -> str | None:
-        """Return the value of the directive that begins with `prefix`, such as `#SBATCH --export=`; None: no
-        such.
-        """
+        """Return the value of the directive with this prefix, as `#SBATCH --export=`; None: there is none."""
         match = re.search(f"^{re.escape(prefix)}(.*)$", directives_of(self.head), re.MULTILINE)
         return match.group(1).strip("\"'") if match else None
 

@@ -117,7 +117,7 @@ def walltime(job: Job) -> str | None:
 
 
 def flag(_: str) -> bool:
-    """Read the text of a flag, whose field holds none.
+    """Refuse a text for a flag, whose field has none.
 
     Raises:
         NoField: always.

@@ -137,7 +137,7 @@ def cancel_jobs(queue: Queue, jobs_of: Mapping[RunDirectory, Collection[str]]) -
     Return the jobs that the scheduler does not cancel, each with its message.
 
     Raises:
-        CastoffError: a run directory is not to be trusted.
+        CastoffError: a run directory cannot be trusted.
     """
     for run, jobs in jobs_of.items():
         _record(run, RunRecords(run).cancelled.union(jobs))

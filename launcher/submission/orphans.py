@@ -111,7 +111,7 @@ def _left(queue: Queue, path: Path) -> list[JobInfo]:
 
 
 def _queues(scheduler: str | None) -> Iterator[Queue]:
-    """The queues to ask; if the scheduler is unknown, all those whose commands exist here."""
+    """Yield the queues to ask; if the scheduler is unknown, all those whose commands exist on this host."""
     if scheduler is not None:
         known = queued(scheduler)
         yield from [known.queue()] if known else []

@@ -84,7 +84,7 @@ class Unclear(CastoffError):
         self.run = run
         super().__init__(
             f"{shlex.join(command)} gave no clear answer: {message}\n"
-            f"nobody knows yet whether {run.id} was submitted; nothing is sent again before the queue was "
+            f"it is not known yet whether {run.id} was submitted; nothing is sent again before the queue was "
             f"asked: `castoff status {run.id}` asks it\nthe script is {run.script}"
         )
 

@@ -8,7 +8,7 @@ from castoff.launcher.config.job_fields import LauncherName
 from castoff.launcher.launchers.foreign.asked import Asked
 
 LOGS = "castoff keeps each rank's log itself; castoff logs shows them"
-OF_THE_JOB = "the job's own says it"
+OF_THE_JOB = "the job's own option replaces it"
 ENDS = "castoff ends the job at the first rank that fails"
 HOSTS = "castoff starts ranks on all hosts of the job"
 LABELS = "castoff logs shows which rank a line is from"

@@ -66,7 +66,7 @@ def _pairs(words: list[str]) -> list[str]:
 
 
 _SIGNS: tuple[LauncherName, ...] = ("pals", "openmpi", "hydra")
-"""If flags point to several of them, the first in this order counts."""
+"""If flags point to several launchers, the first in this order counts."""
 
 
 def _mpiexec_option(option: Option, asked: Asked, words: list[str], signs: set[LauncherName]) -> None:
@@ -107,7 +107,7 @@ def _mpiexec_option(option: Option, asked: Asked, words: list[str], signs: set[L
     elif name in ("env", "genv", "x"):
         variable(value, asked)
     elif name in ("hostfile", "wdir"):
-        asked.drop(f"--{name}: {HOSTS}" if name == "hostfile" else "--wdir: workdir says it")
+        asked.drop(f"--{name}: {HOSTS}" if name == "hostfile" else "--wdir: workdir replaces it")
     elif name in (
         "line-buffer",
         "label",

@@ -18,7 +18,7 @@ class Table:
     """The options of a program."""
 
     def __init__(self, *, values: str, flags: str, optional: str = "", one_dash: bool = False):
-        """Each word is one option, such as `nodes,N`. `one_dash`: long names may follow a single dash."""
+        """Each word names an option: `nodes,N`. `one_dash`: long names may follow a single dash."""
         self.takes: dict[str, str] = {}
         self.meant: dict[str, str] = {}
         self.one_dash = one_dash

@@ -251,8 +251,8 @@ def on_cores(cores: Collection[int]) -> Iterator[None]:
 def shares(most: int, needed: int) -> list[list[int]]:
     """Divide this machine's cores among as many programs as fit side by side.
 
-    `most`: the most programs. Each needs `needed` cores, but one always fits. Empty lists: the programs need
-    not be bound.
+    `most`: the largest number of programs. Each needs `needed` cores, but one always fits. Empty lists: the
+    programs need not be bound.
     """
     cores = allowed_cores()
     usable = min(len(cores), _quota(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")))

@@ -23,7 +23,7 @@ _ABOVE = b"shown above"
 
 
 class SeenErrors:
-    """The tracebacks that have been shown, each with words for where."""
+    """The tracebacks that have been shown, each with words for where it was shown."""
 
     def __init__(self) -> None:
         self._where: dict[bytes, bytes] = {}

@@ -76,7 +76,7 @@ def adapt(given: "Mapping[str, Any]", environment: "Mapping[bytes, bytes]") -> N
             os.sched_setaffinity(0, given["cores"])
     except (OSError, ValueError) as error:
         raise Unfit(f"it cannot take over this rank's folder, limits and cores: {error}") from error
-    if {*given["cores"]} != os.sched_getaffinity(0):  # the kernel leaves out those of other control groups
+    if {*given["cores"]} != os.sched_getaffinity(0):  # the kernel leaves out cores of other control groups
         raise Unfit("this rank may run on cores that the process that has imported may not")
     os.umask(given["umask"])
     _take_environment(given)

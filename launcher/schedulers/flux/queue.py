@@ -47,7 +47,7 @@ class FluxQueue(QueueByIds):
         return self._listed(script)
 
     def _listed(self, script: str, *options: str) -> list[JobInfo]:
-        """The jobs of a script; raises as `answer`."""
+        """Return the jobs of a script; raises as `answer`."""
         parse = partial(parse_queue, wanted=lambda _, submitted: runs_script(submitted, script))
         return self.parsed([*_JOBS, "--count=0", *options], parse)
 
@@ -57,7 +57,5 @@ class FluxQueue(QueueByIds):
         return {theirs[job]: reason for job, reason in super().cancel(list(theirs)).items()}
 
     def is_of(self, info: JobInfo, run: RunDirectory) -> bool:
-        """Whether a job was submitted from the run directory's parent, or starts in it; its name contains the
-        job's id.
-        """
+        """Whether a job's folder is the run directory, whose name contains the job's id, or its parent."""
         return info.folder in (str(run.path.parent), str(run.path))

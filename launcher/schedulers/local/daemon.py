@@ -147,7 +147,7 @@ class _Scheduler:
     def _begin(self, start: Start) -> None:
         cores = self.free.pop(0)
         try:
-            run = self.run.reopened()  # each time: another user's folder may have taken its place
+            run = self.run.reopened()  # checked each time: another user's folder may have replaced it
             directory = self.submission.directory
             self.running.append(Member(run, self.plan, directory, start, self.lock, self.mark, cores))
         except (OSError, CastoffError) as error:
@@ -183,7 +183,7 @@ class _Scheduler:
             _settle(attempt_folder(self.run, attempt))
 
     def _end_leftovers(self, member: Member | None) -> None:
-        """KILL what a member's script has left behind; or all that is left, if None, or no other runs."""
+        """KILL what a member's script has left behind; everything that is left, if no other member runs."""
         give_up = clock.now() + _GIVE_UP
         scripts = {other.process.pid for other in self.running}
         while True:
@@ -330,7 +330,7 @@ def _take_lock(run: RunDirectory) -> int:
         lock = os.dup(0) if handed_down else os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         take(lock)
     except BlockingIOError:
-        sys.exit(f"castoff: {run.path}: another scheduler sees to this run already")
+        sys.exit(f"castoff: {run.path}: another local scheduler already runs it")
     except OSError as error:
         sys.exit(f"castoff: {path}: cannot be locked: {error.strerror}")
     return lock

@@ -1,8 +1,8 @@
 """What jobs used, as PBS reports it: `resources_used` in qstat's answer.
 
-pbs_job_attributes(7B) and pbs_resources(7B) of OpenPBS 23. Without PBS's cgroups hook, a mom samples now
-and then, and sees only the sessions that it started: not root's jobs, and, until they end, not ranks in new
-sessions of mpiexec, as Hydra creates. Seen on OpenPBS cd7ab5e.
+pbs_job_attributes(7B) and pbs_resources(7B) of OpenPBS 23. Without PBS's cgroups hook, pbs_mom samples now
+and then, and sees only the sessions that it started. It misses root's jobs and, until they end, ranks for
+which mpiexec creates new sessions, as Hydra does. Seen on OpenPBS cd7ab5e.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def parse_usage(page: Page, jobs: Container[str] | None = None) -> list[JobUsage
         usage = Usage(
             source="qstat",
             elapsed=_seconds(used.get("walltime")),
-            # 0 if the mom has seen nothing.
+            # 0 if pbs_mom has seen nothing.
             cpu_seconds=_seconds(used.get("cput")) or None,
             cpus=whole(used.get("ncpus")),
             memory=_bytes(used.get("mem")) or None,

@@ -73,7 +73,9 @@ def find(environ: Mapping[str, str], read_file: Callable[[str], str]) -> PbsAllo
 
 
 def _fewest_devices(chunks: str, hosts: int) -> int | None:
-    """Count devices in `(n1[0]:ncpus=4:ngpus=1+n1[1]:ncpus=4)+(n2:ngpus=2)`; None if no chunk reports any."""
+    """Count the devices of the host with the fewest in
+    `(n1[0]:ncpus=4:ngpus=1+n1[1]:ncpus=4)+(n2:ngpus=2)`; None if no chunk reports any.
+    """
     devices: dict[str, int] = {}
     for name, resources in re.findall(r"([^()+:]+)((?::[^()+:]*)*)", chunks):
         counts = re.findall(r":ngpus=(\d+)", resources)

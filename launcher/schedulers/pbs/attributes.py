@@ -1,8 +1,8 @@
 """The attributes in qsub's -W, read and written, and those that castoff sets itself. Pure.
 
-Read as parse_equal_string() of OpenPBS does (src/lib/Libcmds/parse_equal.c). If the command line and the
-script both set an attribute, qsub takes depend, stagein, stageout, group_list and sandbox from the command
-line, and others from the script (seen on 23.06.06 and on cd7ab5e).
+castoff reads them as parse_equal_string() of OpenPBS does (src/lib/Libcmds/parse_equal.c). If the command
+line and the script both set an attribute, qsub takes depend, stagein, stageout, group_list and sandbox from
+the command line, and others from the script (seen on 23.06.06 and on cd7ab5e).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def parse_attributes(text: str) -> dict[str, str]:
         or position < len(text)
         or any(not one or one.endswith(",") for one in attributes.values())
     ):
-        hint = "; a value that holds = stands in quotes" if text.count("=") > 1 else ""
+        hint = "; a value that contains = needs quotes" if text.count("=") > 1 else ""
         raise ValueError(f"is {shown(text)}, but takes attributes, as in group_list=lab,umask=027{hint}")
     return attributes
 

@@ -15,9 +15,7 @@ from castoff.launcher.schedulers.job_info import JobInfo, whole
 from castoff.launcher.schedulers.page import Page, records
 
 _KILLED_BY = 256
-"""The offset of an Exit_status that means a signal: the rest is the number of the signal that killed the
-script.
-"""
+"""An Exit_status of this number plus N means that signal N killed the script."""
 
 _TERMINATED = 91
 """The substate of a job that was deleted."""
@@ -115,7 +113,7 @@ def blocks(page: Page, jobs: Container[str] | None = None) -> Iterator[tuple[str
         first, *lines = block.replace("\n\t", "").split("\n")  # without -w, qstat breaks long lines
         attributes: dict[str, str] = {}
         for name, _, value in (line.lstrip(" ").partition(" = ") for line in lines):
-            before = f"{attributes[name]}," if name in attributes else ""  # a limit has several parts
+            before = f"{attributes[name]}," if name in attributes else ""  # limits may have several parts
             attributes[name] = f"{before}{value}"
         yield first.rpartition(": ")[2].strip(), attributes
 
@@ -184,7 +182,7 @@ def _ended(info: JobInfo, status: int | None, held: Mapping[str, str]) -> JobInf
 
 
 def _waiting(info: JobInfo, name: str, held: Mapping[str, str]) -> JobInfo:
-    """Add to a job, if it is pending, why it waits: in plain words, with PBS's."""
+    """Add to a pending job why it waits, in castoff's words and in PBS's; leave other jobs unchanged."""
     if info.stage != "pending":
         return info
     holds, depend, comment = held.get("Hold_Types") or "n", held.get("depend"), held.get("comment") or ""

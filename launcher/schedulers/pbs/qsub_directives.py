@@ -103,9 +103,7 @@ def one_range(indices: Sequence[int]) -> str:
 
 
 def _is_array(job: Job) -> bool:
-    """Whether PBS gets an array. It has none of one member, so that an array of member 0 alone is a plain
-    job.
-    """
+    """Whether PBS gets an array: it knows none of one member, and member 0 alone becomes a plain job."""
     array = job.spec.array
     return array is not None and (array.size > 1 or array.own_indices is not None)
 
@@ -134,9 +132,7 @@ def _attributes(job: Job) -> str | None:
 
 
 def _placed(job: Job) -> str | None:
-    """Request a host for each chunk, unless chunks are devices; with other forms than select, qsub takes no
-    place.
-    """
+    """Request a host for each chunk, unless chunks are devices; without select, qsub takes no `place`."""
     of_nodes = job.site.request_form == "select" and job.request.device_queue is None
     return "scatter" if of_nodes else None
 

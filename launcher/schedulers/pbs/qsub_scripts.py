@@ -155,7 +155,7 @@ def _resource(name: str, value: str, asked: Asked) -> None:
     else:
         _chunk(name, value, asked, {})
     if name in ("ncpus", "mem"):
-        asked.is_unclear(f"-l {name} stands beside no select, so PBS places the job itself")
+        asked.is_unclear(f"-l {name} without select leaves the placement to PBS")
     if all(remark.fate == "note" for remark in asked.remarks[before:]):
         as_written(name, value, DIALECT, asked, f"-l {name}")
 

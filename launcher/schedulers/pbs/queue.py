@@ -25,8 +25,8 @@ several jobs (OpenPBS since 2023-12), and changes values (OpenPBS 23).
 """
 
 _NO_HISTORY = "job history"
-"""In the message of qstat and qselect for -x if the server keeps no history (`job_history_enable`); qstat
-exits with 0.
+"""A part of the message of qstat and qselect for -x if the server keeps no history (`job_history_enable`);
+qstat exits with 0.
 """
 
 

@@ -1,6 +1,6 @@
 """What PBS reports about its queues, server and nodes.
 
-Read after OpenPBS's source: display_statque() and display_statserver() in src/cmds/qstat.c,
+castoff reads the answers by OpenPBS's source: display_statque() and display_statserver() in src/cmds/qstat.c,
 src/cmds/pbsnodes.c, and pbs_queue_attributes(7B).
 """
 
@@ -190,7 +190,7 @@ def _questions(server: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]
 
 
 def _queue(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> QueueInfo:
-    """Describe a queue; a routing queue takes what its destinations take, within limits of its own."""
+    """Describe a queue; a routing queue has the limits of its destinations, within its own."""
     names = _routes(held)
     reached = [queues[name] for name in names if name in queues] if names else [held]
 
@@ -222,7 +222,7 @@ def _notes(held: Mapping[str, str]) -> Iterator[str]:
     if held.get("started") == "False":
         yield "it starts no jobs now"
     if usual := held.get("resources_default.walltime"):
-        yield f"a job that says no walltime gets {usual}"
+        yield f"a job without a walltime gets {usual}"
 
 
 def _jobs(held: Mapping[str, str]) -> int | None:

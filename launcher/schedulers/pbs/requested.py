@@ -74,7 +74,7 @@ def problems(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str,
             yield "exclusive", f"is true, but {form}, which cannot ask for it: ask for all cores of a node"
         if place := of_job.get("place", of_site.get("place")):
             fix = "write place: null in directives"
-            yield "directives.place", f"is {place}, but {form}, beside which qsub takes no place: {fix}"
+            yield "directives.place", f"is {place}, but {form}, with which qsub takes no place: {fix}"
     if spec.select and site.request_form in ("ncpus", "totals"):
         asked = {} if isinstance(spec.select, list) else chunks.resources(spec.select)
         own = ", ".join(f"{name}: {_text(value)}" for name, value in asked.items()) or "NAME: VALUE"
@@ -169,7 +169,7 @@ def _wrong(name: str, value: Resource, site: Site, several: bool) -> str | None:
         if several and field == "devices_per_rank":
             field = "devices_per_node"
         where = "each rank's part" if field.endswith("_per_rank") else "it"
-        return f"is {text}, but a field of castoff's says that: write {where} as {field}"
+        return f"is {text}, but castoff has a field for that: write {where} as {field}"
     if lower in _OF_JOBS:
         return f"is a resource of the whole job, not of a chunk; use `directives: {{{name}: {text}}}`"
     if several and lower == "ompthreads":

@@ -1,6 +1,6 @@
 """The chunks in qsub's -l select, read and written. Pure.
 
-Read as parse_plus_spec_r() and parse_chunk_r() of OpenPBS do (src/lib/Libifl/grunt_parse.c).
+castoff reads them as parse_plus_spec_r() and parse_chunk_r() of OpenPBS do (src/lib/Libifl/grunt_parse.c).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _UNITS = {unit: 1 << 10 * power for power, unit in enumerate(("", "K", "M", "G",
 
 
 class _Line(NamedTuple):
-    """One line of sacct's answer: a start of a job, or one of the steps that follow their start."""
+    """One line of sacct's answer: a start of a job, or one of its steps, which follow it."""
 
     job: str
     start: str
@@ -38,7 +38,7 @@ class _Line(NamedTuple):
 
     @property
     def memory(self) -> int | None:
-        """Bytes used by all tasks; only by the largest one if Slurm reports no total."""
+        """Bytes used by all tasks; if Slurm reports no total, by the largest one."""
         return _bytes(_resource(self.total, "mem")) or _bytes(self.largest)
 
     @property

@@ -30,9 +30,7 @@ class SlurmAllocation(Allocation):
     reports_end_time: ClassVar[bool] = True
 
     def devices(self, environ: Mapping[str, str], node: Node) -> int | None:
-        """See `Allocation.devices`: as requested of salloc or sbatch, else, as after --gres, as scontrol
-        reports.
-        """
+        """See `Allocation.devices`: from --gpus-per-node; otherwise, as with --gres, from scontrol."""
         requested = environ.get("SLURM_GPUS_PER_NODE", "")
         kind, _, count = requested.rpartition(":")  # as in a100:2
         if count.isdecimal() and "," not in kind:

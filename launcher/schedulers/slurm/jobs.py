@@ -168,7 +168,7 @@ def _known(reason: str) -> str:
 
 
 def _waiting_words(info: JobInfo, reason: str, known: str) -> str:
-    """Return why a job is pending: in plain words, with Slurm's."""
+    """Return why a job is pending, in castoff's words and in Slurm's."""
     limit = known.startswith(("QOS", "Assoc", "Max"))
     other = "a limit of your account or QOS is reached" if limit else "Slurm has another reason"
     words = _WAITING.get(known, other)

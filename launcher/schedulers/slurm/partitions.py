@@ -234,7 +234,7 @@ def _notes(fields: Mapping[str, str]) -> Iterator[str]:
     if fields.get("State", "UP") != "UP":
         yield f"its state is {fields['State']}"
     if fields.get("DefaultTime", "NONE") != "NONE":
-        yield f"a job that says no walltime gets {fields['DefaultTime']}"
+        yield f"a job without a walltime gets {fields['DefaultTime']}"
 
 
 def _qos(answer: str, of_partitions: set[str]) -> dict[str, QueueInfo]:

@@ -36,7 +36,7 @@ _CLOCKS = 3600.0
 """Seconds by which this host's clock and the accounting's may differ."""
 
 _OF_RUNS = "/job.sh"
-"""The name of the script in every run directory."""
+"""The end of the path of every run's script."""
 
 
 class SlurmQueue(Queue):

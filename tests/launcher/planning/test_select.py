@@ -88,10 +88,10 @@ class TestResources:
         [
             (
                 {"ncpus": "8"},
-                "is 8, but a field of castoff's says that: write each rank's part as cores_per_rank",
+                "is 8, but castoff has a field for that: write each rank's part as cores_per_rank",
             ),
             ({"NGPUS": "2"}, "write each rank's part as devices_per_rank"),
-            ({"Mem": "8gb"}, "is 8gb, but a field of castoff's says that: write it as memory"),
+            ({"Mem": "8gb"}, "is 8gb, but castoff has a field for that: write it as memory"),
             ({"mpiprocs": "2"}, "write it as ranks_per_node"),
             ({"walltime": "1h"}, "write it as walltime"),
             ({"nodes": "2"}, "is a field of castoff's, not a resource: write nodes beside select, not in it"),
@@ -272,7 +272,7 @@ class TestOtherForms:
         at = site(request_form=form)
         found = problems(at, exclusive=True, directives={"place": "scatter"})
         assert "which cannot ask for it" in found["exclusive"]
-        assert "beside which qsub takes no place" in found["directives.place"]
+        assert "with which qsub takes no place" in found["directives.place"]
 
     @pytest.mark.parametrize("form", ["ncpus", "totals"])
     def test_chunks_where_there_are_none(self, form: str) -> None:

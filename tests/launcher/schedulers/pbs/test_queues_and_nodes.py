@@ -130,7 +130,7 @@ def test_who_may_use_a_queue() -> None:
     assert info(queues=lines).queues["q"].notes == (
         "for the users ann, bob alone",
         "it starts no jobs now",
-        "a job that says no walltime gets 01:00:00",
+        "a job without a walltime gets 01:00:00",
     )
 
 

@@ -130,7 +130,7 @@ def test_who_may_use_a_partition() -> None:
         "for the accounts phys, chem alone",
         "not for the QOS long",
         "its state is DRAIN",
-        "a job that says no walltime gets 00:10:00",
+        "a job without a walltime gets 00:10:00",
     )
 
 
