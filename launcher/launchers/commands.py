@@ -250,7 +250,7 @@ class Hydra(_Mpiexec):
         self, kind: str, listed: str, words: Sequence[str], ranks: int, usable: Sequence[int]
     ) -> list[list[int]] | None:
         if kind == "user":
-            return _of_lists([one.replace("+", ",") for one in listed.split(",")], ranks)
+            return _of_lists([entry.replace("+", ",") for entry in listed.split(",")], ranks)
         return _blocks(ranks, listed, usable) if kind == "core" else None
 
 

@@ -73,10 +73,10 @@ class NodeKind(NamedTuple):
 
     def words(self, plain: str = "cores") -> str:
         """Describe one node of this kind: cores, devices and memory; `plain`: the word for its cores."""
-        said = f"{self.cores} {plain}, " + (
+        words = f"{self.cores} {plain}, " + (
             f"{self.devices} {self.device_type or 'devices'}" if self.devices else "no devices"
         )
-        return said if self.memory is None else f"{said}, {memory_words(self.memory)}"
+        return words if self.memory is None else f"{words}, {memory_words(self.memory)}"
 
 
 class AwayHost(NamedTuple):

@@ -153,8 +153,8 @@ def names(rows: Iterable[Row], rule: str) -> dict[str, str]:
 
 def requests(rows: Iterable[Row]) -> frozenset[str]:
     """Return the fields that reach a scheduler through its directives."""
-    said = {field for row in rows for field in ([row.field] if row.covers is None else row.covers)}
-    return frozenset(said - OF_EVERY_SCRIPT - {""})
+    fields = {field for row in rows for field in ([row.field] if row.covers is None else row.covers)}
+    return frozenset(fields - OF_EVERY_SCRIPT - {""})
 
 
 def reached(rows: Iterable[Row]) -> frozenset[str]:

@@ -205,14 +205,14 @@ def _look(requests: list[CancelRequest]) -> None:
             request.is_active, request.problem = False, f"{request.before.id}: {request.refusal}"
 
 
-def _by_hand(now: RunStatus) -> str:
+def _by_hand(run_status: RunStatus) -> str:
     """Return the message that tells the user how to end a run that castoff cannot end."""
-    scheduler = queued(now.scheduler)
-    job = shlex.quote(now.job) if now.job else "its job"
+    scheduler = queued(run_status.scheduler)
+    job = shlex.quote(run_status.job) if run_status.job else "its job"
     advice = "end the process that runs its script"
     if scheduler is not None:
         advice = " ".join([*scheduler.queue().cancel_command, job])
-    return f"{now.id}: castoff did not submit it, so it cannot end it; {advice}"
+    return f"{run_status.id}: castoff did not submit it, so it cannot end it; {advice}"
 
 
 def stop(runs: Sequence[RunDirectory]) -> set[str]:
@@ -229,10 +229,10 @@ def stop(runs: Sequence[RunDirectory]) -> set[str]:
     return {str(run.path) for run in left}
 
 
-def _is_over(run: RunDirectory, now: RunStatus) -> bool:
+def _is_over(run: RunDirectory, run_status: RunStatus) -> bool:
     """Whether nothing of the run is running or can still begin; False if this host cannot know."""
-    if not is_own(now.scheduler):  # then the state is the scheduler's answer
-        return now.state == "ended" and (run.submission() is not None or now.ending != "resume")
+    if not is_own(run_status.scheduler):  # then the state is the scheduler's answer
+        return run_status.state == "ended" and (run.submission() is not None or run_status.ending != "resume")
     if run.submission() is None:  # a script that was started by hand may run on any host
-        return now.state == "ended" and all(member.ending != "resume" for member in now.members)
-    return now.over and (now.state == "ended" or other_host(run) is None)
+        return run_status.state == "ended" and all(member.ending != "resume" for member in run_status.members)
+    return run_status.over and (run_status.state == "ended" or other_host(run) is None)

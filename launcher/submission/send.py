@@ -54,7 +54,7 @@ class NotSent(CastoffError):
         unreached: str = "",
         remedy: str = "",
     ):
-        """`unreached`: the scheduler, if the command did not reach it and it does not answer otherwise."""
+        """`unreached`: the scheduler, if neither the command nor a query could reach it."""
         self.message = message
         """The scheduler's own message."""
         how = f"{shlex.join(command)} failed with exit code {code}"

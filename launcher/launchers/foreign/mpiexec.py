@@ -131,7 +131,7 @@ def _as_given(name: str, value: str, option: Option, words: list[str]) -> list[s
     """Return an option as it was written, since an mpiexec distinguishes one dash from two."""
     spellings = {word.partition("=")[0]: word for word in words if word.lstrip("-").partition("=")[0] == name}
     spelling = next(iter(spellings), None)
-    if spelling is None:  # it was written with another of its names
+    if spelling is None:  # the option was written with another of its names
         others = [word for word in words if _MPIEXEC.meant.get(word.lstrip("-").partition("=")[0]) == name]
         spelling = others[0].partition("=")[0] if others else f"--{name}"
     if option.value is None:

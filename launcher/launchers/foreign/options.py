@@ -9,7 +9,7 @@ class Option(NamedTuple):
     """One option of a command line."""
 
     name: str
-    """Its long name, or its letter if it has no other; as written if the table does not have it."""
+    """The option's long name, or its letter if it has no other; as written if the table does not have it."""
     value: str | None
     known: bool
 
@@ -61,7 +61,7 @@ class Table:
         matches = {self.meant[known] for known in self.meant if len(known) > 1 and known.startswith(name)}
         return matches.pop() if len(matches) == 1 and len(name) > 1 else name
 
-    def _letters(self, letters: str, words: list[str], at: int, found: list[Option]) -> int:
+    def _letters(self, letters: str, words: list[str], position: int, options: list[Option]) -> int:
         while letters:
             letter, letters = letters[0], letters[1:]
             meant = self.meant.get(letter, letter)
@@ -69,14 +69,14 @@ class Table:
             if kind == "value":
                 value = letters.removeprefix("=") if self.one_dash else letters
                 if not letters:
-                    value = words[at] if at < len(words) else ""
-                    at += 1
-                found.append(Option(meant, value, True))
-                return at
+                    value = words[position] if position < len(words) else ""
+                    position += 1
+                options.append(Option(meant, value, True))
+                return position
             if kind == "optional" and letters:  # an optional value follows the letter at once
-                found.append(Option(meant, letters, True))
-                return at
-            found.append(Option(meant, None, kind is not None))
+                options.append(Option(meant, letters, True))
+                return position
+            options.append(Option(meant, None, kind is not None))
             if kind is None:
-                return at
-        return at
+                return position
+        return position

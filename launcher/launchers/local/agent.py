@@ -120,6 +120,6 @@ def _listening_at(name: str) -> int | None:
             if peer_user(connection) != os.getuid():
                 return None
             os.kill(pid := peer_process(connection), signal.SIGCONT)
-        except OSError:  # there is none, or it has just ended
+        except OSError:  # no process listens, or it has just ended
             return None
     return pid

@@ -331,11 +331,11 @@ def _not_found(request: StartRequest, environment: Mapping[str, str]) -> str:
 
 def _announcement(request: StartRequest, host: str, cores: list[list[int]], port: int) -> str:
     cores_each = len(cores[0])
-    lists = [cpulist(sorted(mine)) for mine in cores]
+    lists = [cpulist(sorted(rank_cores)) for rank_cores in cores]
     if len(lists) > 8:
         lists = [*lists[:3], "…", lists[-1]]
     shares = f" ({' | '.join(lists)})"
-    distinct = len({core for mine in cores for core in mine})
+    distinct = len({core for rank_cores in cores for core in rank_cores})
     if distinct < request.ranks * cores_each:
         shares += f", shared: {distinct} in all"
     parts = [

@@ -58,10 +58,10 @@ def for_terminal(lines: bytes) -> bytes:
     return _COLOURED.sub(rb"\g<0>" + PLAIN, lines) if b"\x1b" in lines else lines
 
 
-def _harmless(found: re.Match[bytes]) -> bytes:
-    if found["colour"]:
-        return found[0]
-    return b"^%c" % (found[0][0] ^ 0x40) if found["char"] is not None else b""
+def _harmless(match: re.Match[bytes]) -> bytes:
+    if match["colour"]:
+        return match[0]
+    return b"^%c" % (match[0][0] ^ 0x40) if match["char"] is not None else b""
 
 
 def _visible(line: bytes) -> bytes:

@@ -214,7 +214,7 @@ def _waited_for(connection: "socket", program: int) -> int:
         if _signal.getsignal(number) != _signal.SIG_IGN:
             try:
                 _signal.signal(number, lambda *_: None)
-            except (OSError, ValueError):  # glibc reserves some
+            except (OSError, ValueError):  # glibc reserves some signals
                 continue
     _signal.pthread_sigmask(_signal.SIG_SETMASK, [])
     waiter = select.poll()

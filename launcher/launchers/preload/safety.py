@@ -48,13 +48,13 @@ def open_files() -> set[int]:
 
 
 def unlike(
-    given: "Mapping[str, Any]", environment: "Mapping[bytes, bytes]", command: "Sequence[str]"
+    state: "Mapping[str, Any]", environment: "Mapping[bytes, bytes]", command: "Sequence[str]"
 ) -> str | None:
     """Return why a copy would differ from the Python that a client would start; None: it would not."""
-    wanted, expected = python_command([*map(os.fsdecode, given["command"])]), python_command(command)
+    wanted, expected = python_command([*map(os.fsdecode, state["command"])]), python_command(command)
     if wanted is None or expected is None or wanted.options != expected.options:
         return "this rank's command has other options for Python"
-    rank_environment = dict(given["environment"])
+    rank_environment = dict(state["environment"])
     names = {
         name
         for name in {*rank_environment, *environment}
@@ -63,9 +63,9 @@ def unlike(
     for name in sorted(map(os.fsdecode, names)):
         if name not in _SET_LATER and (name.startswith(_READ_AT_IMPORT) or name in _READ_AT_START):
             return f"this rank has another {name} than the imports had"
-    if given["devices"] != usable_devices():
+    if state["devices"] != usable_devices():
         return "this rank may use other devices than the process that has imported"
-    if given["memory"] != memory_policy():
+    if state["memory"] != memory_policy():
         return "this rank takes its memory elsewhere than the process that has imported"
     return None
 

@@ -133,8 +133,8 @@ class Agent:
             for key, _ in ready:
                 if self._selector.get_map().get(key.fd) is not key:  # an earlier event has closed it
                     continue
-                if (given := key.data()) is not None:
-                    connection, request, files = given
+                if (accepted := key.data()) is not None:
+                    connection, request, files = accepted
                     return self._become(connection, request, files, begin)
             if not ready and self._ended:  # somebody has stopped that client
                 self._client_ended(self._ended[0][0])
@@ -161,13 +161,13 @@ class Agent:
         if self._reason is not None:
             connection.close()
             return None
-        given, files = receive(connection)
-        reason = unlike(given, self._environment, self._command)
+        state, files = receive(connection)
+        reason = unlike(state, self._environment, self._command)
         if reason is not None:
             send(connection, (None, reason, self._aloud(reason)))
             connection.close()
         elif not (child := os.fork()):
-            return connection, given, files
+            return connection, state, files
         else:
             self._watch(Rank(connection, child))
         for file in files:
@@ -191,7 +191,7 @@ class Agent:
     def _become(
         self,
         connection: socket.socket,
-        given: "dict[str, Any]",
+        state: "dict[str, Any]",
         files: "Sequence[int]",
         begin: "Callable[[Sequence[bytes]], Program]",
     ) -> Program:
@@ -204,10 +204,10 @@ class Agent:
         for open_socket in (self._listener, *(rank.connection for rank in self._ranks.values())):
             open_socket.close()
         self._ranks.clear()
-        client = take_over(given, files, connection, self._pid)
+        client = take_over(state, files, connection, self._pid)
         try:
-            adapt(given, self._environment)
-            program = begin(given["command"])
+            adapt(state, self._environment)
+            program = begin(state["command"])
             leave_libraries_whole()
             for stream, text in enumerate(printed, 1):
                 _write(stream, text)

@@ -41,54 +41,54 @@ def _die_with(agent: int) -> None:
 
 
 def take_over(
-    given: "Mapping[str, Any]", files: "Sequence[int]", connection: socket.socket, agent: int
+    state: "Mapping[str, Any]", files: "Sequence[int]", connection: socket.socket, agent: int
 ) -> socket.socket:
     """Replace the agent's session and open files by the client's; return the connection, out of their way."""
     os.setsid()
     _die_with(agent)
-    above = max([2, *given["files"]]) + 1
+    above = max([2, *state["files"]]) + 1
     moved_connection = fcntl.fcntl(connection.detach(), fcntl.F_DUPFD_CLOEXEC, above)
     moved = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, above) for file in files]
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in (moved_connection, *moved):
             with contextlib.suppress(OSError):  # the file that listed the folder
                 os.close(int(name))
-    for source, target in zip(moved, given["files"], strict=True):
+    for source, target in zip(moved, state["files"], strict=True):
         os.dup2(source, target)
         os.close(source)
     return socket.socket(fileno=moved_connection)
 
 
-def adapt(given: "Mapping[str, Any]", environment: "Mapping[bytes, bytes]") -> None:
+def adapt(state: "Mapping[str, Any]", environment: "Mapping[bytes, bytes]") -> None:
     """Take over everything else. `environment`: the agent's own at its start.
 
     Raises:
         Unfit: the kernel does not allow it.
     """
     try:
-        os.chdir(given["folder"])
+        os.chdir(state["folder"])
         current = limits()
-        for number, wanted in given["limits"].items():
+        for number, wanted in state["limits"].items():
             if wanted != current[number]:
                 resource.setrlimit(number, wanted)
         before = os.sched_getaffinity(0)
-        if {*given["cores"]} != before:
-            os.sched_setaffinity(0, given["cores"])
+        if {*state["cores"]} != before:
+            os.sched_setaffinity(0, state["cores"])
     except (OSError, ValueError) as error:
         raise Unfit(f"it cannot take over this rank's folder, limits and cores: {error}") from error
-    if {*given["cores"]} != os.sched_getaffinity(0):  # the kernel leaves out cores of other control groups
+    if {*state["cores"]} != os.sched_getaffinity(0):  # the kernel leaves out cores of other control groups
         raise Unfit("this rank may run on cores that the process that has imported may not")
-    os.umask(given["umask"])
-    _take_environment(given)
-    _take_signals(given)
+    os.umask(state["umask"])
+    _take_environment(state)
+    _take_signals(state)
     _take_streams()
-    _take_threads(_threads(environment, len(before)), _threads(os.environb, len(given["cores"])))
+    _take_threads(_threads(environment, len(before)), _threads(os.environb, len(state["cores"])))
     _be_random()
     _be_main_process()
 
 
-def _take_environment(given: "Mapping[str, Any]") -> None:
-    wanted = dict(given["environment"])
+def _take_environment(state: "Mapping[str, Any]") -> None:
+    wanted = dict(state["environment"])
     for name in [name for name in os.environb if name not in wanted]:
         del os.environb[name]
     for name, value in wanted.items():
@@ -96,15 +96,15 @@ def _take_environment(given: "Mapping[str, Any]") -> None:
             os.environb[name] = value
 
 
-def _take_signals(given: "Mapping[str, Any]") -> None:
+def _take_signals(state: "Mapping[str, Any]") -> None:
     """Ignore the signals that the client was started to ignore; handlers set by imports stay."""
     for number in signal.valid_signals() - {*_OF_PYTHON}:
-        if number in given["ignored"]:
+        if number in state["ignored"]:
             signal.signal(number, signal.SIG_IGN)
         elif signal.getsignal(number) == signal.SIG_IGN:
             of_python = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, of_python)
-    signal.pthread_sigmask(signal.SIG_SETMASK, given["blocked"])
+    signal.pthread_sigmask(signal.SIG_SETMASK, state["blocked"])
 
 
 def _take_streams() -> None:

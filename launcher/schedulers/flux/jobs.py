@@ -109,36 +109,36 @@ def _listed(page: Page) -> Iterator[Any]:
         rest += part
 
 
-def _script(held: Mapping[str, Any]) -> str:
+def _script(fields: Mapping[str, Any]) -> str:
     """Return the path of a job's script: castoff has a job start in its run directory."""
-    return f"{held.get('cwd')}/job.sh"
+    return f"{fields.get('cwd')}/job.sh"
 
 
-def _job(held: Mapping[str, Any]) -> JobInfo:
-    word = str(held.get("status") or held.get("state") or "")  # the result, once the job has ended
+def _job(fields: Mapping[str, Any]) -> JobInfo:
+    word = str(fields.get("status") or fields.get("state") or "")  # the result, once the job has ended
     info = JobInfo(
-        job=str(held["id"]),
+        job=str(fields["id"]),
         task=None,
         word=word,
         stage=_STAGES.get(word, "unknown"),
-        submitted=_time(held.get("t_submit")),
-        start=_time(held.get("t_run")),
-        script=_script(held),
-        folder=str(held.get("cwd") or ""),
+        submitted=_time(fields.get("t_submit")),
+        start=_time(fields.get("t_run")),
+        script=_script(fields),
+        folder=str(fields.get("cwd") or ""),
     )
     if info.stage == "ended":
-        return _ended(info, held)
-    return _waiting(info, held) if info.stage == "pending" else info
+        return _ended(info, fields)
+    return _waiting(info, fields) if info.stage == "pending" else info
 
 
-def _ended(info: JobInfo, held: Mapping[str, Any]) -> JobInfo:
+def _ended(info: JobInfo, fields: Mapping[str, Any]) -> JobInfo:
     """Add to an ended job how it ended."""
-    exception = held.get("exception")
+    exception = fields.get("exception")
     exception = exception if isinstance(exception, dict) else {}
     fatal = (
         str(exception.get("type")) if exception.get("occurred") and not exception.get("severity") else None
     )
-    note, code = str(exception.get("note") or ""), whole(str(held.get("returncode")))
+    note, code = str(exception.get("note") or ""), whole(str(fields.get("returncode")))
     reasons = {"cancel": note, "dependency": f"what it waited for can no longer be ({note})"}
     reason = None if fatal in (None, "timeout") else reasons.get(fatal, f"Flux ended it ({fatal}): {note}")
     ran = info.start is not None and code != _NEVER_RAN
@@ -149,14 +149,14 @@ def _ended(info: JobInfo, held: Mapping[str, Any]) -> JobInfo:
         exit_code=exit_code,
         dependency_never_satisfied=fatal == "dependency",
         why=reason or None,
-        end=_time(held.get("t_cleanup")) or _time(held.get("t_inactive")),
+        end=_time(fields.get("t_cleanup")) or _time(fields.get("t_inactive")),
     )
 
 
-def _waiting(info: JobInfo, held: Mapping[str, Any]) -> JobInfo:
+def _waiting(info: JobInfo, fields: Mapping[str, Any]) -> JobInfo:
     """Add to a pending job why it waits, in plain words. Flux ends at once what can never run."""
-    is_held = held.get("urgency") == 0
-    dependencies = held.get("dependencies")
+    is_held = fields.get("urgency") == 0
+    dependencies = fields.get("dependencies")
     if needed := ", ".join(map(str, dependencies if isinstance(dependencies, list) else ())):
         words = f"it waits for other jobs ({needed})"
     elif is_held:

@@ -53,8 +53,8 @@ class FluxQueue(QueueByIds):
 
     def cancel(self, jobs: Sequence[str]) -> dict[str, str]:
         """Cancel jobs, by the form of their ids that Flux uses in its refusals."""
-        theirs = {f58(job): job for job in jobs}
-        return {theirs[job]: reason for job, reason in super().cancel(list(theirs)).items()}
+        by_f58 = {f58(job): job for job in jobs}
+        return {by_f58[job]: reason for job, reason in super().cancel(list(by_f58)).items()}
 
     def is_of(self, info: JobInfo, run: RunDirectory) -> bool:
         """Whether a job's folder is the run directory, whose name contains the job's id, or its parent."""

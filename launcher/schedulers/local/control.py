@@ -99,12 +99,12 @@ def _end_abandoned(run: RunDirectory, mark: str, member: int | None) -> None:
     from castoff.launcher.launchers.local.processes import end_all
 
     def left() -> list[psutil.Process]:
-        found = []
+        alive = []
         for process in marked().get(mark, []):
             with contextlib.suppress(psutil.Error):  # gone
                 if member is None or process.environ().get(INDEX) == str(member):
-                    found.append(process)
-        return found
+                    alive.append(process)
+        return alive
 
     newest = {number: folder for number, _, folder in run.attempts() if member in (None, number)}
     active = {number for number, folder in newest.items() if ending_of(folder) is None}

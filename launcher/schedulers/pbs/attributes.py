@@ -59,14 +59,14 @@ def parse_attributes(text: str) -> dict[str, str]:
         ValueError: qsub would refuse or misread the text.
     """
     attributes, position = {}, 0
-    while position < len(text) and (one := re.compile(_ATTRIBUTE).match(text, position)):
-        name, *values = one.groups()
+    while position < len(text) and (match := re.compile(_ATTRIBUTE).match(text, position)):
+        name, *values = match.groups()
         attributes[name] = next(value for value in values if value is not None)
-        position = one.end()
+        position = match.end()
     if (
         not attributes
         or position < len(text)
-        or any(not one or one.endswith(",") for one in attributes.values())
+        or any(not value or value.endswith(",") for value in attributes.values())
     ):
         hint = "; a value that contains = needs quotes" if text.count("=") > 1 else ""
         raise ValueError(f"is {shown(text)}, but takes attributes, as in group_list=lab,umask=027{hint}")

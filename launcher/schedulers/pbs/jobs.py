@@ -91,14 +91,14 @@ def parse_queue(page: Page, jobs: Container[str] | None = None) -> list[JobInfo]
     ]
 
 
-def _of_array(one: JobInfo, whole: JobInfo | None) -> JobInfo:
+def _of_array(info: JobInfo, whole: JobInfo | None) -> JobInfo:
     """Add to a job what PBS reports only for its array: the script, and that it is held (OpenPBS 23)."""
     if whole is None:
-        return one
-    one = one._replace(script=one.script or whole.script)
-    if one.stage != "pending" or whole.word != "H":
-        return one
-    return one._replace(pending_reason=whole.pending_reason, is_held=whole.is_held)
+        return info
+    info = info._replace(script=info.script or whole.script)
+    if info.stage != "pending" or whole.word != "H":
+        return info
+    return info._replace(pending_reason=whole.pending_reason, is_held=whole.is_held)
 
 
 def blocks(page: Page, jobs: Container[str] | None = None) -> Iterator[tuple[str, dict[str, str]]]:
@@ -139,8 +139,8 @@ def placed(name: str) -> tuple[str, int | None] | None:
     return (name if index is None else f"{number}[]{server or ''}"), int(index) if index else None
 
 
-def _job(name: str, held: Mapping[str, str]) -> JobInfo | None:
-    job, word = placed(name), held.get("job_state")
+def _job(name: str, attributes: Mapping[str, str]) -> JobInfo | None:
+    job, word = placed(name), attributes.get("job_state")
     if job is None or word is None:
         return None
     info = JobInfo(
@@ -148,44 +148,52 @@ def _job(name: str, held: Mapping[str, str]) -> JobInfo | None:
         word=word,
         stage=_STAGES.get(word, "unknown"),
         why=_UNKNOWN.get(word),
-        submitted=time_of(held.get("qtime")),
-        start=time_of(held.get("stime")),
-        end=time_of(held.get("obittime") or held.get("mtime")) if word in "FX" else None,
-        script=held.get("Submit_arguments") or "",
-        folder=_folder(held.get("Variable_List") or ""),
+        submitted=time_of(attributes.get("qtime")),
+        start=time_of(attributes.get("stime")),
+        end=time_of(attributes.get("obittime") or attributes.get("mtime")) if word in "FX" else None,
+        script=attributes.get("Submit_arguments") or "",
+        folder=_folder(attributes.get("Variable_List") or ""),
     )
     # For a member that never ran, PBS reports the array's Exit_status.
-    status = whole(held.get("Exit_status")) if info.task is None or "array_index" in held else None
-    return _ended(info, status, held) if info.stage == "ended" else _waiting(info, name, held)
+    status = (
+        whole(attributes.get("Exit_status")) if info.task is None or "array_index" in attributes else None
+    )
+    return _ended(info, status, attributes) if info.stage == "ended" else _waiting(info, name, attributes)
 
 
-def _ended(info: JobInfo, status: int | None, held: Mapping[str, str]) -> JobInfo:
+def _ended(info: JobInfo, status: int | None, attributes: Mapping[str, str]) -> JobInfo:
     """Add to an ended job how it ended."""
     if status is None:  # it was deleted before it ran
-        depend = held.get("depend", "")
+        depend = attributes.get("depend", "")
         if not depend.startswith("after"):  # it also lists the jobs that wait for this one
             return info._replace(ending="cancelled")
         reason = f"what it waited for can no longer be, or it was deleted ({depend})"
         return info._replace(ending="cancelled", dependency_never_satisfied=True, why=reason)
     if status < 0:
         ending, words = _ENDED_BY_PBS.get(status, ("failed", "PBS ended it"))
-        comment = f": {held['comment']}" if status not in _ENDED_BY_PBS and held.get("comment") else ""
+        comment = (
+            f": {attributes['comment']}" if status not in _ENDED_BY_PBS and attributes.get("comment") else ""
+        )
         return info._replace(ending=ending, why=words and f"{words} (Exit_status {status}){comment}")
     if status >= _KILLED_BY:
         return info._replace(ending="cancelled", exit_code=128 + (status - _KILLED_BY) % 128)
     ending = "failed" if status else "done"
-    if whole(held.get("substate")) == _TERMINATED:
+    if whole(attributes.get("substate")) == _TERMINATED:
         ending = "cancelled"
     # Root's jobs have an Exit_status of 0 even if they were killed.
-    killed = ending == "done" and held.get("Job_Owner", "").startswith("root@")
+    killed = ending == "done" and attributes.get("Job_Owner", "").startswith("root@")
     return info._replace(ending=ending, ended_itself=True, exit_code=status, may_have_been_killed=killed)
 
 
-def _waiting(info: JobInfo, name: str, held: Mapping[str, str]) -> JobInfo:
+def _waiting(info: JobInfo, name: str, attributes: Mapping[str, str]) -> JobInfo:
     """Add to a pending job why it waits, in castoff's words and in PBS's; leave other jobs unchanged."""
     if info.stage != "pending":
         return info
-    holds, depend, comment = held.get("Hold_Types") or "n", held.get("depend"), held.get("comment") or ""
+    holds, depend, comment = (
+        attributes.get("Hold_Types") or "n",
+        attributes.get("depend"),
+        attributes.get("comment") or "",
+    )
     is_held = info.word == "H" and (any(kind in holds for kind in "uop") or ("s" in holds and not depend))
     if is_held:
         words = f"it is held (Hold_Types {holds}); `qrls -h {holds} {name}` releases it"
@@ -198,7 +206,7 @@ def _waiting(info: JobInfo, name: str, held: Mapping[str, str]) -> JobInfo:
     # PBS does not hold a job that requests more than exists: its comment says "Can Never Run".
     is_held = is_held or "Can Never Run" in comment
     # A pending job's `stime` is that of an earlier start.
-    estimate = None if is_held else time_of(held.get("estimated.start_time"))
+    estimate = None if is_held else time_of(attributes.get("estimated.start_time"))
     return info._replace(pending_reason=words, is_held=is_held, start=estimate)
 
 

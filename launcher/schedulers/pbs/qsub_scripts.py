@@ -174,16 +174,16 @@ def _select(text: str, asked: Asked) -> None:
     asked.count("nodes", str(first.number), "the number of chunks in select")
     for name, value in first.resources.items():
         _chunk(name, value, asked, rest)
-    for one in others:
-        theirs = Asked()
-        for name, value in one.resources.items():
-            _chunk(name, value, theirs, {})
-        asked.remarks += theirs.remarks
+    for chunk in others:
+        of_chunk = Asked()
+        for name, value in chunk.resources.items():
+            _chunk(name, value, of_chunk, {})
+        asked.remarks += of_chunk.remarks
     if rest:
         asked.of_ranks["select"] = rest
     if others:
         asked.is_unclear("select asks for chunks of several kinds")
-        asked.nodes = first.number + sum(one.number for one in others)
+        asked.nodes = first.number + sum(chunk.number for chunk in others)
         asked.node_cpus = asked.node_devices = asked.ranks_per_node = None  # they differ between nodes
         asked.fields.pop("memory", None)
 
@@ -205,8 +205,8 @@ def _chunk(name: str, value: str, asked: Asked, rest: dict[str, Any]) -> None:
 def _torque(text: str, asked: Asked) -> None:
     """Read Torque's `nodes=2:ppn=4:gpus=1`, which PBS accepts as well."""
     asked.memory_is_total = True
-    for one in text.split("+"):
-        number, *parts = one.split(":")
+    for part_of_nodes in text.split("+"):
+        number, *parts = part_of_nodes.split(":")
         nodes = int(number) if number.isdecimal() else 1
         asked.nodes = (asked.nodes or 0) + nodes
         if not number.isdecimal() or asked.nodes > nodes:

@@ -109,14 +109,14 @@ def _mebibytes(size: str) -> int | None:
     return (int(match[1]) << 10 * " kmgtp".index(match[2].lower() or " ")) >> 20 or None if match else None
 
 
-def _queues_of(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+def _queues_of(attributes: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     """Yield the queues whose jobs a node takes; none if it takes any queue's.
 
     The node's attribute `queue` ties it to one queue. Otherwise a queue's default chunk may demand a resource
     of the node, such as `Qlist` (PBS's guide for administrators, "Associating Vnodes with Multiple Queues").
     """
-    if "queue" in held:
-        yield held["queue"]
+    if "queue" in attributes:
+        yield attributes["queue"]
         return
     wanted = {name: dict(_demands(queue)) for name, queue in queues.items()}
     if not any(wanted.values()):
@@ -124,7 +124,7 @@ def _queues_of(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]])
     for name, queue in queues.items():
         if any(
             all(
-                value in held.get(f"{_HERE}{resource}", "False").split(",")
+                value in attributes.get(f"{_HERE}{resource}", "False").split(",")
                 for resource, value in wanted[destination].items()
             )
             for destination in _routes(queue) or [name]
@@ -152,9 +152,9 @@ def _fields(server: Mapping[str, str], nodes: Mapping[str, Mapping[str, str]]) -
     """
     fields: dict[str, Any] = {}
     if listed := server.get(f"{_HERE}valid_filesystems"):
-        among = [one.strip() for one in listed.split(",")]
+        among = [name.strip() for name in listed.split(",")]
         fields["directive_values"] = {"filesystems": {"among": among, "separator": ":"}}
-    typed = (one for one in _TYPES if any(one in held for held in nodes.values()))
+    typed = (name for name in _TYPES if any(name in attributes for attributes in nodes.values()))
     if name := next(typed, None):
         fields["device_type_resource"] = name.removeprefix(_HERE)
     return fields
@@ -189,46 +189,46 @@ def _questions(server: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]
     )
 
 
-def _queue(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> QueueInfo:
+def _queue(attributes: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> QueueInfo:
     """Describe a queue; a routing queue has the limits of its destinations, within its own."""
-    names = _routes(held)
-    reached = [queues[name] for name in names if name in queues] if names else [held]
+    names = _routes(attributes)
+    reached = [queues[name] for name in names if name in queues] if names else [attributes]
 
     def bound(outer: Callable[..., int], inner: Callable[..., int], name: str) -> int | None:
         least = "1" if name == "resources_min.nodect" else None
-        behind = outermost(outer, (_number(one.get(name, least)) for one in reached))
-        own = _number(held.get(name))
-        return inner((each for each in (behind, own) if each is not None), default=None)
+        limit_behind = outermost(outer, (_number(destination.get(name, least)) for destination in reached))
+        own_limit = _number(attributes.get(name))
+        return inner((limit for limit in (limit_behind, own_limit) if limit is not None), default=None)
 
     return QueueInfo(
         bound(min, max, "resources_min.nodect"),
         bound(max, min, "resources_max.nodect"),
         bound(min, max, "resources_min.walltime"),
         bound(max, min, "resources_max.walltime"),
-        max_jobs=_jobs(held),
-        offered=held.get("enabled") != "False" and held.get("from_route_only") != "True",
-        accepts_jobs=held.get("enabled") != "False",
-        starts_jobs=held.get("started") != "False",
+        max_jobs=_jobs(attributes),
+        offered=attributes.get("enabled") != "False" and attributes.get("from_route_only") != "True",
+        accepts_jobs=attributes.get("enabled") != "False",
+        starts_jobs=attributes.get("started") != "False",
         routes_to=tuple(names),
-        notes=tuple(_notes(held)),
+        notes=tuple(_notes(attributes)),
     )
 
 
-def _notes(held: Mapping[str, str]) -> Iterator[str]:
+def _notes(attributes: Mapping[str, str]) -> Iterator[str]:
     for name, whom in _ACCESS.items():
         # acl_users counts where acl_user_enable is set.
-        if held.get(f"{name[:-1]}_enable") == "True":
-            yield f"for the {whom} {held.get(name, 'that it names').replace(',', ', ')} alone"
-    if held.get("started") == "False":
+        if attributes.get(f"{name[:-1]}_enable") == "True":
+            yield f"for the {whom} {attributes.get(name, 'that it names').replace(',', ', ')} alone"
+    if attributes.get("started") == "False":
         yield "it starts no jobs now"
-    if usual := held.get("resources_default.walltime"):
+    if usual := attributes.get("resources_default.walltime"):
         yield f"a job without a walltime gets {usual}"
 
 
-def _jobs(held: Mapping[str, str]) -> int | None:
+def _jobs(attributes: Mapping[str, str]) -> int | None:
     """Return the limit of queued and running jobs: max_queued, or else the sum of the two separate limits."""
     both, running, waiting = (
-        min(map(int, _LIMIT.findall(held.get(name, ""))), default=None)
+        min(map(int, _LIMIT.findall(attributes.get(name, ""))), default=None)
         for name in ("max_queued", "max_run", "queued_jobs_threshold")
     )
     if both is None and running is not None and waiting is not None:

@@ -55,7 +55,7 @@ def of(spec: JobSpec, site: Site, request: Request) -> Layer:
 def problems(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
     """Yield what a job asks for that this site's PBS cannot be asked for: fields and messages."""
     form = f"{site.name} asks PBS by -l {'nodes' if site.request_form == 'nodes' else 'ncpus'}"
-    of_job, of_site = (of_scheduler(one.directives, NAME) for one in (spec, site))
+    of_job, of_site = (of_scheduler(source.directives, NAME) for source in (spec, site))
     if request.device_queue:
         place = of_job.get("place", of_site.get("place"))
         yield from _of_device_queue(spec, site, request, request.device_queue, place)
@@ -76,9 +76,12 @@ def problems(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str,
             fix = "write place: null in directives"
             yield "directives.place", f"is {place}, but {form}, with which qsub takes no place: {fix}"
     if spec.select and site.request_form in ("ncpus", "totals"):
-        asked = {} if isinstance(spec.select, list) else chunks.resources(spec.select)
-        own = ", ".join(f"{name}: {_text(value)}" for name, value in asked.items()) or "NAME: VALUE"
-        yield "select", f"is set, but {form}, not in chunks: use `directives: {{{own}}}`, for the whole job"
+        resources = {} if isinstance(spec.select, list) else chunks.resources(spec.select)
+        example = ", ".join(f"{name}: {_text(value)}" for name, value in resources.items()) or "NAME: VALUE"
+        yield (
+            "select",
+            f"is set, but {form}, not in chunks: use `directives: {{{example}}}`, for the whole job",
+        )
     else:
         yield from _of_resources(spec, site)
     if request.layout.nodes + request.spare_nodes > 1 and site.request_form in ("ncpus", "totals"):
@@ -109,9 +112,9 @@ def _of_device_queue(
     share = size(node.memory) * request.node_devices // node.device_count if node.memory else 0
     if size(spec.memory) > share:
         part = f"{request.node_devices} of a node's {node.device_count} devices"
-        known = f"{part} come with {share >> 30}G {node.cited}: lower it, or use more devices"
+        advice = f"{part} come with {share >> 30}G {node.cited}: lower it, or use more devices"
         unknown = f"{site.name} does not say how much memory comes with {part}: drop it"
-        yield "memory", f"is {spec.memory}, but {known if share else unknown}"
+        yield "memory", f"is {spec.memory}, but {advice if share else unknown}"
 
 
 def _of_device_type(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
@@ -121,18 +124,20 @@ def _of_device_type(spec: JobSpec, site: Site, request: Request) -> Iterator[tup
         return
     if site.request_form in ("ncpus", "totals"):
         form = f"is {device_type}, but {site.name} asks PBS by -l ncpus, not in chunks"
-        own = f"directives: {{{name or 'NAME'}: {device_type}}}"
-        yield "device_type", f"{form}: use `{own}`, for the whole job"
+        example = f"directives: {{{name or 'NAME'}: {device_type}}}"
+        yield "device_type", f"{form}: use `{example}`, for the whole job"
     elif name is None and site.request_form == "select":
         unknown = f"is {device_type}, but {site.name} does not say by which resource PBS is asked for it"
         fix = f"use `select: {{NAME: {device_type}}}`, or write `device_type_resource: NAME` in its profile"
         yield "device_type", f"{unknown} (pbsnodes -a shows it): {fix}"
     several = isinstance(spec.select, list)
-    for number, one in enumerate(
+    for number, group in enumerate(
         chunks.node_groups(spec.select) or [NodeGroup(resources=chunks.resources(spec.select))]
     ):
-        for given in [given for given in one.resources if name and given.lower() == name.lower()]:
-            place = f"select.{number}.{given}" if several else f"select.{given}"
+        for resource in [
+            resource for resource in group.resources if name and resource.lower() == name.lower()
+        ]:
+            place = f"select.{number}.{resource}" if several else f"select.{resource}"
             yield (
                 place,
                 f"says the type of the devices, and so does device_type ({device_type}): drop one of the two",
@@ -209,12 +214,14 @@ def _chunk(group: NodeGroup, site: Site, request: Request) -> Chunk:
         "ngpus": str(group.devices_per_node) if group.devices_per_node else None,
         "mem": f"{group.memory.lower()}b" if group.memory else None,
     }
-    own: dict[str, str] = {}
+    resources: dict[str, str] = {}
     for name in site.requested_resources:
         if (text := spelled[name]) is not None:
-            own[name] = text
-    own |= _device_type(group, site, request)
-    return Chunk(group.nodes, {**own, **{name: _text(value) for name, value in group.resources.items()}})
+            resources[name] = text
+    resources |= _device_type(group, site, request)
+    return Chunk(
+        group.nodes, {**resources, **{name: _text(value) for name, value in group.resources.items()}}
+    )
 
 
 def _device_type(group: NodeGroup, site: Site, request: Request) -> dict[str, str]:

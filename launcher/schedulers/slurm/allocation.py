@@ -23,7 +23,7 @@ _OF_THE_STEP = ("SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION")
 
 @dataclass(frozen=True)
 class SlurmAllocation(Allocation):
-    """An allocation of Slurm; the shell of a step holds the job's cores unless srun shares them."""
+    """An allocation of Slurm. The shell of a step has the job's cores unless srun is asked to share them."""
 
     scheduler: ClassVar[str] = NAME
     title: ClassVar[str] = TITLE

@@ -130,14 +130,14 @@ def _job(job: str, word: str, times: Iterable[str], script: str) -> JobInfo:
 
 def _is(info: JobInfo, word: str) -> JobInfo:
     """Set a job's state."""
-    ending, why = _ENDINGS.get(word, ("unknown", _UNKNOWN.get(word)))
+    ending, reason = _ENDINGS.get(word, ("unknown", _UNKNOWN.get(word)))
     stage = _STAGES.get(word) or ("unknown" if ending == "unknown" else "ended")
     return info._replace(
         word=word,
         stage=stage,
         ending=ending,
         ended_itself=word in _SCRIPTS_OWN,
-        why=why,
+        why=reason,
         was_cancelled=word == "CANCELLED",
         was_requeued=word == "REQUEUED",
     )

@@ -145,8 +145,8 @@ def _partitions_of(host: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name for name in host.get("Partitions", "").split(",") if name)
 
 
-def _kind(sockets: str, each: str, cpus_: str, memory: str, gres: str, features: str) -> NodeKind:
-    cores = int(sockets) * int(each)
+def _kind(sockets: str, cores_per_socket: str, cpus_: str, memory: str, gres: str, features: str) -> NodeKind:
+    cores = int(sockets) * int(cores_per_socket)
     devices = _devices(gres)
     types = {kind for kind, _, _ in devices if kind}
     return NodeKind(
@@ -155,7 +155,7 @@ def _kind(sockets: str, each: str, cpus_: str, memory: str, gres: str, features:
         device_type=types.pop() if len(types) == 1 else None,
         memory=_least(memory) if _least(memory) > 1 else None,  # 1 if slurm.conf sets no memory
         # If slurm.conf sets only CPUs, Slurm counts each as a socket.
-        sockets=None if each == "1" and sockets != "1" else int(sockets),
+        sockets=None if cores_per_socket == "1" and sockets != "1" else int(sockets),
         cpus_per_core=max(_least(cpus_) // cores, 1) if cores else 1,
         device_sockets=tuple(sorted({socket for _, _, numbers in devices for socket in numbers})),
         features=() if features == "(null)" else tuple(features.split(",")),
@@ -273,8 +273,8 @@ def _tres(text: str) -> dict[str, int]:
 
 def _devices(gres: str) -> list[tuple[str, int, list[int]]]:
     """Read the GPUs in `gpu:a100:4(S:0-1),nic:1`: for each type, the number and the sockets."""
-    found = re.findall(r"(?:^|,)gpu(?::([^:,(]+))??:(\d+)(?:\(S:([\d,-]+)\))?(?=[,(]|$)", gres)
-    return [(kind, int(number), cpus(sockets) if sockets else []) for kind, number, sockets in found]
+    matches = re.findall(r"(?:^|,)gpu(?::([^:,(]+))??:(\d+)(?:\(S:([\d,-]+)\))?(?=[,(]|$)", gres)
+    return [(kind, int(number), cpus(sockets) if sockets else []) for kind, number, sockets in matches]
 
 
 def _number(text: str, read: Callable[[str], int] = int) -> int | None:

@@ -54,9 +54,9 @@ class SlurmQueue(Queue):
     def read_configuration(answer: str) -> Configuration:
         """Parse scontrol's answer; if there is none, the site's profile decides on limits."""
         name = re.search(r"^ClusterName *= *(\S+)", answer, re.MULTILINE)
-        found = re.findall(r"^MaxArraySize *= *(\d+)", answer, re.MULTILINE)
-        found += re.findall(r"\bmax_array_tasks=(\d+)", answer)
-        limits = [number for text in found if (number := whole(text)) is not None]
+        texts = re.findall(r"^MaxArraySize *= *(\d+)", answer, re.MULTILINE)
+        texts += re.findall(r"\bmax_array_tasks=(\d+)", answer)
+        limits = [number for text in texts if (number := whole(text)) is not None]
         return Configuration(name[1] if name else None, min(limits, default=None))
 
     def query(self, jobs: Iterable[str]) -> tuple[list[JobInfo], dict[str, str]]:

@@ -236,7 +236,7 @@ def contradictions(spec: JobSpec, site: Site, request: Request) -> Iterator[tupl
     for number, word in enumerate(spec.launcher.args):
         if word == ":" or word.partition("=")[0].removeprefix("--") in _OF_HETEROGENEOUS:
             yield f"launcher.args.{number}", f"is {shown(word)}, which {_HETEROGENEOUS}"
-    own = dict(devices(site, request))
+    of_fields = dict(devices(site, request))
     for name, value in of_scheduler(spec.directives, NAME).items():
         field, gpus = f"directives.{name}", _gpus(name, str(value))
         types = {kind for kind, _ in gpus if kind != request.device_type}
@@ -244,20 +244,23 @@ def contradictions(spec: JobSpec, site: Site, request: Request) -> Iterator[tupl
             yield field, f"excludes memory, which is {spec.memory}, in Slurm's eyes: keep one of the two"
         elif name not in _ASK_FOR_DEVICES or not isinstance(value, str):
             continue
-        elif not own and gpus and spec.devices_per_rank == 0:
+        elif not of_fields and gpus and spec.devices_per_rank == 0:
             yield field, f"asks for GPUs ({value}), but devices_per_rank is 0: drop one of the two"
-        elif own and name in own and not gpus:
-            yield field, f"is {value}, in place of castoff's {name}={own[name]}: write {own[name]},{value}"
-        elif own and gpus and not _is_met(name, gpus, own, request):
-            ((asks, asked),) = own.items()
-            follows = f"{asks}={asked} follows from devices_per_rank and the ranks on a node"
+        elif of_fields and name in of_fields and not gpus:
+            castoffs = of_fields[name]
+            yield field, f"is {value}, in place of castoff's {name}={castoffs}: write {castoffs},{value}"
+        elif of_fields and gpus and not _is_met(name, gpus, of_fields, request):
+            ((asks, request_text),) = of_fields.items()
+            follows = f"{asks}={request_text} follows from devices_per_rank and the ranks on a node"
             yield field, f"is {value}, but {follows}: drop it; a type of GPU is device_type"
-        elif own and gpus and request.device_type and types:
+        elif of_fields and gpus and request.device_type and types:
             yield field, f"is {value}, but device_type is {request.device_type}: drop one of the two"
 
 
-def _is_met(name: str, gpus: list[tuple[str, int]], own: Mapping[str, object], request: Request) -> bool:
+def _is_met(
+    name: str, gpus: list[tuple[str, int]], of_fields: Mapping[str, object], request: Request
+) -> bool:
     """Whether a directive requests as many devices as the job's fields do, on each of its nodes."""
     if name in _PER_NODE:
         return _number(gpus) == request.node_devices
-    return name in own and _number(gpus) == _number(_gpus(name, str(own[name])))
+    return name in of_fields and _number(gpus) == _number(_gpus(name, str(of_fields[name])))

@@ -249,7 +249,7 @@ _CHOOSES = "the directives leave the number of nodes to Slurm"
 def variables(asked: Asked) -> Mapping[str, str | None]:
     """Return the values that Slurm's variables will have, as seen with 22.05."""
     ranks = asked.ranks or (asked.ranks_per_node and asked.ranks_per_node * (asked.nodes or 1))
-    known: dict[str, int | None] = {
+    values: dict[str, int | None] = {
         "SLURM_NNODES": asked.nodes,
         "SLURM_JOB_NUM_NODES": asked.nodes,
         "SLURM_NTASKS": ranks,
@@ -257,7 +257,7 @@ def variables(asked: Asked) -> Mapping[str, str | None]:
         "SLURM_NTASKS_PER_NODE": asked.ranks_per_node,
         "SLURM_CPUS_PER_TASK": asked.cpus_per_rank,
     }
-    return {name: None if value is None else str(value) for name, value in known.items()}
+    return {name: None if value is None else str(value) for name, value in values.items()}
 
 
 READER = ScriptReader(

@@ -125,8 +125,8 @@ class Slurm(QueuedScheduler):
                 names = passed if passed == "ALL" else request.names(passed, environment)
                 words.append(f"--export={names}")
                 if request.excluded:
-                    own = request.directive("#SBATCH --exclude=")
-                    words.append(f"--exclude={','.join([*filter(None, [own]), *request.excluded])}")
+                    of_script = request.directive("#SBATCH --exclude=")
+                    words.append(f"--exclude={','.join([*filter(None, [of_script]), *request.excluded])}")
                 indices = part and f"{part.indices}%{max_concurrent}".rstrip("%")
                 if indices != array:
                     words.append(f"--array={indices}")
@@ -211,11 +211,11 @@ def _command(words: list[str], request: SubmitRequest, in_turn: bool, before: st
     `in_turn`: whether the job also waits for the part before it, since Slurm limits how many members run at
     once only within a job.
     """
-    own = request.directive("#SBATCH --dependency=") or ""
-    dependency = own if request.dependency is None else request.dependency
+    of_script = request.directive("#SBATCH --dependency=") or ""
+    dependency = of_script if request.dependency is None else request.dependency
     if before and in_turn:
         dependency = ",".join(filter(None, [dependency, f"afterany:{before}"]))
-    wait_option = [] if dependency == own else [f"--dependency={dependency}"]
+    wait_option = [] if dependency == of_script else [f"--dependency={dependency}"]
     return ["sbatch", "--parsable", *words, *wait_option, f"{request.run_dir}/job.sh"]
 
 

@@ -152,7 +152,7 @@ def test_what_castoff_does_is_dropped(line: str) -> None:
         ("-l select=1:ncpus=8:mpiprocs=2:mem=8gb+2:ncpus=4", "several kinds"),
         ("-l nodes=1:ppn=2+2:ppn=4", "several kinds"),
         ("-l nodes=2:ppn=4:fat", "a property"),
-        ("-l ncpus=4", "no select"),
+        ("-l ncpus=4", "without select"),
     ],
 )
 def test_what_castoff_cannot_ask_for_by_fields(line: str, words: str) -> None:
