@@ -128,7 +128,7 @@ class Launcher(ABC):
     survives_rank_failure: ClassVar[bool] = False
     """Whether the other ranks continue when one exits with an error."""
     ends_by_usr1: ClassVar[bool] = False
-    """Whether it passes USR1 on, and kills ranks at TERM: srun (22.05.8) at once, Open MPI soon."""
+    """Whether the launcher passes on USR1 and kills ranks at TERM: srun (22.05.8) at once, Open MPI soon."""
     is_mpiexec: ClassVar[bool] = False
     """Whether another mpiexec may have the same name."""
     says: ClassVar[str | None] = None
