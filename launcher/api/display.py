@@ -126,7 +126,7 @@ def curve_svg(points: Sequence[Point], name: str) -> str:
 
 
 def _thinned(points: Sequence[Point]) -> Iterable[Point]:
-    """The lowest and highest value in each stretch of as many as the picture can show, and the last."""
+    """The lowest and highest point of each stretch, as many as the picture can show, and the last point."""
     if len(points) <= _POINTS:
         return points
     size = math.ceil(2 * len(points) / _POINTS)

@@ -123,7 +123,7 @@ class Run(RunDirectory):
         attempt, as `{0: 1}`.
 
         Raises:
-            CastoffError: the run is active, no member is left, or it cannot be submitted from this host.
+            CastoffError: the run is active, there is nothing to start, or this host cannot submit it.
         """
         begun = resubmit.resubmit(self, members=members, include_done=include_done, all_hosts=all_hosts)
         self._poller = Poller()
@@ -238,7 +238,7 @@ class ProgressLine:
         self._words = words
 
     def end(self) -> None:
-        """Leave the line, so that further output begins on a new one."""
+        """Leave the line as it is; further output begins on a new line."""
         if self._words and self._on_terminal and not self._in_notebook:
             sys.stderr.write("\n")
             sys.stderr.flush()

@@ -51,7 +51,7 @@ def exposures(
     """All files and folders that run or are read if the job is submitted from this directory; None: any job.
 
     Raises:
-        CastoffError: the file of trusted accounts cannot be used.
+        CastoffError: the file of trusted folders cannot be used.
     """
     paths = [*_of_castoff(environ), *_of_configuration(environ)]
     if job is not None:

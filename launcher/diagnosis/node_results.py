@@ -142,8 +142,7 @@ def findings(run: RunDirectory, status: RunStatus, subject: Subject) -> Findings
 
 
 def without_unfit(run: RunDirectory, status: RunStatus, subject: Subject) -> tuple[Subject, int] | None:
-    """The subject and number of nodes of the next test, if unfit hosts kept the job from its measurements:
-    all fit hosts.
+    """The next test, after one that unfit hosts prevented: its subject, and the number of fit hosts.
 
     None if no host was unfit, or if the scheduler cannot exclude hosts.
     """
@@ -249,8 +248,8 @@ def _first_failure(run: RunDirectory, status: RunStatus) -> FailedRank | None:
 
 
 def _hang(ranks: Sequence[RankFile], subject: Subject, log: str) -> Finding:
-    """Find the ranks that held up the others: those that reached the fewest stages, above all if they did not
-    give up waiting.
+    """Find the ranks that held up the others: those that reached the fewest stages and, if possible, did
+    not give up waiting.
     """
     least = min(_order(rank.last) for rank in ranks)
     behind = [rank for rank in ranks if _order(rank.last) == least]

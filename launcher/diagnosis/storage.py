@@ -1,4 +1,4 @@
-"""Checks file systems: the space, speed, locks and quotas of home, workdir and runs; and the runs there."""
+"""Checks file systems: the space, speed, locks and quotas of home, workdir and runs; and the index."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LITTLE, _NEXT_TO_NOTHING = 1 << 30, 16 << 20
 _FEW_FILES = 1000
 
 _NEWEST = 200
-"""The number of newest runs whose locks are checked, each of which is a file on a parallel file system."""
+"""The maximum number of runs whose locks are checked, the newest: on parallel file systems this is slow."""
 
 _PROBE = Path(__file__).with_name("folder_probe.py")
 

@@ -38,8 +38,8 @@ class Phase(NamedTuple):
 def phases(run: RunDirectory, now: RunStatus, member: MemberStatus, attempt: AttemptStatus) -> list[Phase]:
     """The phases of an attempt, in order; none if it has not begun.
 
-    START_UP ends with the first line of the attempt's metrics; without metrics, RUNNING begins when the ranks
-    are started.
+    START_UP ends with the first line of the attempt's metrics; without metrics, RUNNING begins with the
+    ranks.
 
     Raises:
         CastoffError: the run's record of its submission cannot be read.
@@ -156,9 +156,7 @@ class EarlyRank(NamedTuple):
 
 
 def early_ranks(run: RunDirectory, attempt: AttemptStatus) -> list[EarlyRank]:
-    """The early ranks of an attempt that is running or did not end well; none of a hang, whose reason
-    names them.
-    """
+    """The early ranks of an attempt that is running or failed; none if it hung: its reason names them."""
     is_hang = attempt.failure is not None and attempt.failure.reason == HANG
     if attempt.started is None or attempt.ending in ("done", "resume") or is_hang:
         return []

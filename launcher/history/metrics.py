@@ -127,8 +127,8 @@ class Metrics:
         return columns | {name: [report.values.get(name) for report in rows] for name in self.names}
 
     def begin(self, line: Mapping[str, Any]) -> None:
-        """Process a line that describes what follows. Reports of later steps, which are repeated, are
-        dropped.
+        """Process a line that describes what follows. Reports of later steps are dropped, as these are
+        repeated.
         """
         step = _number(line.get("step")) or 0.0
         self.reports = [report for report in self.reports if report.step <= step]

@@ -1,7 +1,7 @@
 """The progress of a program, its speed and expected end, from its reports. Pure.
 
 Programs may choose the names of their metrics; castoff's trainers write `train/loss` and
-`train/samples_per_second`. Metrics are therefore recognized by the ends of their names.
+`train/samples_per_second`. Metrics are therefore recognised by the ends of their names.
 """
 
 from __future__ import annotations

@@ -79,8 +79,7 @@ class Request(NamedTuple):
 def request(
     spec: JobSpec, site: Site, program: Sequence[str] | None, *, job: str | None, jupyter: bool
 ) -> Request:
-    """Plan a job's allocation on a site. `program`: the command to run in it; None: a shell. `job`: the job
-    file.
+    """Plan a job's allocation on a site. `program`: the command in it; None: a shell. `job`: the job file.
 
     Raises:
         InvalidInput: the job cannot run there.
@@ -144,8 +143,7 @@ def _check_jupyter(plan: Plan) -> None:
 
 
 def run(asked: Request, environ: Mapping[str, str], *, runs_dir: Path | None = None) -> int:
-    """Request the allocation, wait for its end, and return its program's exit code; 130 if the request was
-    withdrawn.
+    """Request the allocation, wait for its end, and return its program's exit code; 130 if withdrawn.
 
     Raises:
         CastoffError: this shell is in an allocation already, or this host cannot request one.

@@ -186,7 +186,7 @@ class _Attempt(Supervision):
         super()._finish_output()
 
     def _code(self) -> int:
-        """The script's exit code, or 128 + the signal that ended it. Records the ending if the script did
+        """The script's exit code, or 128 + the signal that ended it. Records the ending if the script has
         not.
         """
         returncode = self._script.returncode if self._script else None

@@ -1,8 +1,7 @@
 """Follows a run: shows every log of every attempt as it grows, until the run is over.
 
 Network file systems do not notify readers of changes, so files are polled, less often if there are many. The
-run's state is read from its records, which costs more and is done less often; Slurm is queried even less
-often.
+run's state is read from its records, which costs more and is done less often; Slurm is asked even less.
 """
 
 from __future__ import annotations
@@ -39,9 +38,7 @@ _SETTLE = 0.3
 
 @dataclass(eq=False)
 class Follower:
-    """Shows the lines of a run's logs as they are written, and the first failed rank before others'
-    lines.
-    """
+    """Shows a run's lines as they are written, and the rank that failed first before others' lines."""
 
     run: RunDirectory
     selection: Selection

@@ -40,8 +40,8 @@ _OF_A_HOST = ("/tmp", "/var", "/dev", "/run", "/local", "/scratch/local", "/usr"
 """Folders that are different on each host."""
 
 _TOP = 2
-"""Number of parts of a path that are common on all systems, such as `/scratch`. If no more of a path
-exists on this host, it may be on a file system that only nodes have.
+"""Number of leading parts of a path that many hosts have, such as `/` and `scratch`. If no more of the
+path exists on this host, nodes may have another file system there.
 """
 
 

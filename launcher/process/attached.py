@@ -72,7 +72,7 @@ def started(
 
 @contextlib.contextmanager
 def signals(handle: Callable[[int], None]) -> Iterator[None]:
-    """Handle signals that would end this process during the block. Other programs do not inherit handlers."""
+    """During the block, handle the signals that would end this process. Children do not inherit this."""
     numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, lambda given, _: handle(given)) for number in numbers}
     try:

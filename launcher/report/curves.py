@@ -1,4 +1,4 @@
-"""Curves to draw: which metrics share a plot, and the fewest points that show each curve's shape. Pure."""
+"""Curves to draw: which metrics share a plot, and a few points that show each curve's shape. Pure."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _title(name: str) -> str:
 
 
 def _order(title: str, names: Sequence[str]) -> int:
-    """The rank of a plot: losses, metrics of validation, metrics of other parts of the data, the rest."""
+    """The sort key of a plot: losses, metrics of validation, metrics of other parts of the data, the rest."""
     of_data = [part[1] for name in names if (part := _PART.fullmatch(name))]
     if title == "loss":
         return 0

@@ -32,7 +32,7 @@ from castoff.launcher.status.watch import status
 from castoff.launcher.text.failure import HANG
 
 _FAILURES = 5
-"""The maximum number of failures that are shown, the newest of the first members."""
+"""The maximum number of failures that are shown: those of the first failed members, the newest first."""
 
 _OTHER_RANKS = 16
 """The maximum number of other ranks whose output is shown with a failure."""

@@ -48,8 +48,8 @@ class Rule(NamedTuple):
 
 
 def larger_is_better(name: str) -> bool | None:
-    """Guess from a metric's name whether larger values are better; None if the name does not show it. Its
-    last such word counts.
+    """Guess from a metric's name whether larger values are better; None if it does not show that. The last
+    telling word counts.
 
     Small values of `val/loss` and `dimension_error` are better, and large ones of `accuracy` and
     `f1_of_class`.

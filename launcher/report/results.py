@@ -113,7 +113,7 @@ def columns(metrics: Metrics) -> dict[str, Column]:
 
 
 def summarised(column: Column) -> Values:
-    """Summarize the values of a metric."""
+    """Summarise the values of a metric."""
     finite, number = column.finite, len(column.values)
 
     def point(value: float) -> Point:

@@ -1,4 +1,4 @@
-"""Run directories on disk: how they are recognized, found in a folder, and checked for trust."""
+"""Run directories on disk: how they are recognised, found in a folder, and checked for trust."""
 
 from __future__ import annotations
 

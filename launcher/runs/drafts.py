@@ -2,7 +2,7 @@
 
 `.causets-20261120-231502-k3x9.draft` is renamed in one step, when it is complete. A submission that is killed
 before leaves an unlocked draft, which does not count as a run, and which the next submission into that folder
-removes. If that happens just before its own submission has locked it, that one makes another.
+removes. If a draft is removed just before its own submission has locked it, that submission makes another.
 """
 
 from __future__ import annotations

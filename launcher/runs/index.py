@@ -66,7 +66,7 @@ class Entry:
 
     @property
     def is_there(self) -> bool:
-        """Whether anything is at the path of its directory; `run` opens it, if castoff trusts it."""
+        """Whether the run's path exists; `run` then opens it, if castoff trusts it."""
         return os.path.lexists(self.path)
 
 
@@ -119,7 +119,7 @@ class Index:
         self._append(_Event(str(run.path), name, time=submitted, found=True) for run, name, submitted in runs)
 
     def reopen(self, run: RunDirectory) -> None:
-        """Withdraw what is known of a run's end, because it is about to be started again.
+        """Discard the recorded ending of a run that is about to be started again.
 
         To be called while the run is locked for its new start: from then on others see that it is not over,
         and endings that were read before are ignored."""

@@ -44,14 +44,13 @@ class Devices(msgspec.Struct, frozen=True):
     """Which devices the local ranks of a node use."""
 
     visible: str | None = None
-    """One mask for all ranks of a node, in which a rank's device is the one at its local rank."""
+    """One mask for all ranks of a node; a rank's device is the one at the index of its local rank."""
     per_rank: list[str] = []
     """A mask for each local rank, if ranks share a device or have several."""
     step: int | None = None
     """A rank's first device, among the visible ones, is its local rank times `step`; None: not known."""
     indices: list[int] = []
-    """The first device of each local rank, instead of `step`, if the launcher shows ranks the same devices.
-    """
+    """The first device of each local rank, in place of `step`, if the launcher shows some ranks the same."""
     near: list[str] = []
     """The CPUs near each local rank's devices. Each rank checks at its start that it runs on them, if only
     the launcher knows which CPUs it gets.
@@ -141,7 +140,8 @@ class Plan(Facts, frozen=True, kw_only=True):
     """Whether castoff or the launcher binds each rank to its cores, as far as castoff knows."""
     devices_per_rank: int
     cores_per_node: int | None
-    """The cores of a node for its ranks, if the job has whole nodes and castoff chooses the cores; else None.
+    """The cores of a node for its ranks, if the job has whole nodes and castoff chooses the
+    cores; else None.
     """
     devices_per_node: int
     """The devices of each node of the job."""
@@ -183,16 +183,17 @@ class Plan(Facts, frozen=True, kw_only=True):
     preflight: PreflightPlan | None
     """None: hosts are not checked."""
     each_host: list[str]
-    """The argv that starts one process on each of some hosts, before their number and names; empty if hosts
-    are not checked.
+    """The argv that starts one process per host, to be followed by the hosts' number and names; empty if
+    hosts are not checked.
     """
     preload: list[str]
-    """Modules that one process of each node imports for its ranks; on the local scheduler, `start` has them.
+    """Modules that one process of each node imports for its ranks; on the local scheduler,
+    `start` has them.
     """
     preload_start: list[str]
     """The argv that starts these processes; empty without `preload`."""
     local_storage: str | None
-    """The folder in which `stage` makes its own; None: TMPDIR, else /tmp."""
+    """The folder in which `stage` makes its folder; None: TMPDIR, else /tmp."""
     templates: str | None
     notes: list[str]
     """Sentences on what castoff decided for the user."""

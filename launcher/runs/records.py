@@ -97,8 +97,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     cpus: Number | None = None
     """The job's CPUs as its scheduler counts them: cores or hardware threads."""
     memory: Bytes | None = None
-    """The most memory that its processes used at a time, on all nodes; shared pages count for each process.
-    """
+    """The most memory of its processes at a time, on all nodes; shared pages count for each process."""
     memory_requested: Bytes | None = None
     """The sum over all nodes."""
     device_utilization: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
@@ -134,7 +133,7 @@ class LastWord(msgspec.Struct, frozen=True):
     requeued: bool = False
     """Whether the scheduler has queued the job again since."""
     ended_itself: bool = False
-    """Whether the script ended by itself. If the script's own record arrives late, that one counts."""
+    """Whether the script ended by itself. If so, its own record counts, even if it arrives late."""
 
 
 class Send(msgspec.Struct, omit_defaults=True):

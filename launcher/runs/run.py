@@ -236,7 +236,7 @@ def runs_folder(environ: Mapping[str, str]) -> Path:
 
 
 def inherited_lock(environ: Mapping[str, str]) -> list[int]:
-    """The descriptor of the run's lock, if this process inherited it from its scheduler; else no item."""
+    """The descriptor of the run's lock, as a list; empty if no scheduler has passed it to this process."""
     try:
         lock = (Path(environ["CASTOFF_RUN_DIR"]) / LOCK).stat()
         descriptors = [int(name) for name in os.listdir("/dev/fd")]  # noqa: PTH208

@@ -96,8 +96,7 @@ def tree_around(
     """Find the code around a folder. `is_code`: all files there were selected as code before.
 
     Raises:
-        CastoffError: the code is too large or cannot be read, or a named path does not exist, or it is the
-            user's home.
+        CastoffError: the code is too large or cannot be read, or a named path is missing, or it is the home.
     """
     from tempfile import TemporaryDirectory
 
@@ -327,6 +326,6 @@ def _copy(source: str, code: Path, name: str) -> None:
     try:
         copy2(source, copy)
     except OSError as error:
-        if error.filename == source and error.filename2 is None:  # else it is about the copy
+        if error.filename == source and error.filename2 is None:  # otherwise the error is about the copy
             raise CastoffError(f"snapshot: {source}: cannot be read: {error.strerror}") from error
         raise

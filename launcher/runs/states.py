@@ -1,4 +1,4 @@
-"""What castoff reports about runs: their states and endings, as data and in words."""
+"""The states and endings of runs, as data and in words."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class RunSummary(_Summary, frozen=True, omit_defaults=True, kw_only=True):
 
 
 def summary(status: RunStatus) -> RunSummary:
-    """Summarize a status in one line of a list."""
+    """Summarise a status in one line of a list."""
     attempts = [attempt for member in status.members for attempt in member.attempts]
     ended = [attempt.ended for attempt in attempts if attempt.ended]
     shared = {name: getattr(status, name) for name in _Summary.__struct_fields__}

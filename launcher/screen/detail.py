@@ -27,7 +27,7 @@ class Excerpt(NamedTuple):
     """The last lines of a log."""
 
     title: str
-    """Whose lines they are."""
+    """What the lines are, as in `the end of rank 0's log`."""
     lines: Sequence[str] = ()
 
 

@@ -25,7 +25,7 @@ FILTERS: Mapping[str, Callable[[RunSummary], bool]] = {
 
 _HEADINGS = ("run", "state", "progress", "loss", "left", "age")
 _DISPENSABLE = ("age", "loss", "left")
-"""Columns that a narrow screen omits, the first one first."""
+"""Columns that a narrow screen omits, in this order."""
 
 _FLEXIBLE = {"run": 12, "progress": 24}
 """Columns that can be cut, and the minimum number of their characters."""

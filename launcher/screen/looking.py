@@ -70,7 +70,7 @@ class Seen(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """A scheduler's last answer about a run, and the number of the run's starts that it was for."""
+    """A scheduler's last answer about a run, and how often the run had been started again by then."""
 
     begun: int
     status: RunStatus
@@ -119,7 +119,7 @@ class Looker:
             self._asks.notify_all()
 
     def open(self, opened: Opened | None) -> None:
-        """Read the details of one run as well, from now on; None: of none."""
+        """Read the details of one run as well, from now on; None: stop this."""
         self._opened = opened
         self._wake.set()
 
@@ -209,8 +209,8 @@ class Looker:
         return items
 
     def _explained(self, row: Row, status: RunStatus | None) -> Row:
-        """Add the reason of a failure to a row if only the log of the run's script has it. It
-        is read once.
+        """Add the reason of a failure to a row if only the log of the run's script has it; it is read
+        once.
         """
         key = (row.entry.path, row.entry.begun)
         if row.summary.ending == "failed" and not row.summary.reason and key not in self._reasons:

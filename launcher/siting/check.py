@@ -140,7 +140,7 @@ def _is_complete(queues: Mapping[str, Queue], source: str | None) -> bool:
 
 
 def _is_from(cited: str, source: str | None, name: str) -> bool:
-    """Whether the scheduler is the source of a queue's limits, so that one it no longer reports is lifted."""
+    """Whether a queue's limits are from the scheduler, so that those it no longer reports are lifted."""
     return cited in (source, f"{source} {name}")
 
 

@@ -1,4 +1,4 @@
-"""Asks the scheduler and writes profiles: new ones, and valid changes of the user's own."""
+"""Asks the scheduler and writes profiles: new ones, and valid changes to the user's profiles."""
 
 from __future__ import annotations
 
@@ -130,8 +130,8 @@ class Change(NamedTuple):
 
 
 def update_profile(site: Site, info: MachineInfo, comparison: Comparison, search: Search) -> Change:
-    """Write the differences into the nearest profile of this name. A built-in profile is not changed, but
-    extended by a new one of the user's.
+    """Write the differences into the nearest profile of this name. A built-in profile is not changed; a new
+    profile of the user's extends it.
 
     Raises:
         CastoffError: the profile cannot be read or written, or would become invalid; it is not changed.

@@ -41,7 +41,7 @@ class Device(NamedTuple):
     address: str
     vendor: str
     parts: int
-    """The number of devices as which castoff counts it: its tiles."""
+    """The number of devices that it counts as: its tiles."""
     near: tuple[int, ...]
     """The nearest CPUs."""
 
@@ -191,7 +191,7 @@ def merged(
 
     `cpu_counts`: the CPUs of the profile's nodes, cores or hardware threads, that the scheduler reports;
     None: it reports none. `remote_setup`: setup lines that make mpiexec reach other hosts by the scheduler's
-    program, for which they have REMOTE_SHELL.
+    program, which they call REMOTE_SHELL.
     """
     left: list[str] = []
     expected = len(site.node.cores) if site.node else 0

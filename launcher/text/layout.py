@@ -53,8 +53,7 @@ def fitted(
     *,
     dispensable: Sequence[str] = (),
 ) -> dict[int, int]:
-    """Choose the columns of a table that fit the width: returns their indices and widths, with two spaces
-    between columns.
+    """Choose the columns of a table that fit the width, with two spaces between them: their widths by index.
 
     Empty columns other than the first are left out. `dispensable`: headings of columns to leave out, in this
     order, while the table is wider than `width`.
@@ -82,8 +81,7 @@ def table(
 ) -> list[Line]:
     """Format a table as lines, the headings first. Without `width`, it is as wide as its cells.
 
-    `flexible`: columns that share the remaining width and may be cut, each to no less than so many
-    characters.
+    `flexible`: columns that share the remaining width and may be cut, each to so many characters at least.
     """
     texts = [[cell.text for cell in row] for row in rows]
     least = [

@@ -133,7 +133,9 @@ _MAY_CHANGE = {True: 0x2 | 0x4 | 0x40, False: 0x2 | 0x4}
 
 
 def _of_nfs4(data: bytes, about: os.stat_result) -> Iterator[Access]:
-    """Read who has access by a list. Denials count only for later entries: those of the same user, or all."""
+    """Read who has access by a list. A denial counts only for later entries with its name; one of
+    everybody, for all later entries.
+    """
     changes = _MAY_CHANGE[stat.S_ISDIR(about.st_mode)]
     denied: dict[str, int] = {}
     for kind, flags, mask, name in _aces(data):

@@ -28,7 +28,7 @@ class Untrusted(CastoffError):
 
 
 def check(path: Path, *, otherwise: str = "", environ: Mapping[str, str] = os.environ) -> None:
-    """Check that nobody but the user and root can change what is at a path, which castoff found by itself.
+    """Check a path that castoff found by itself: only the user and root may be able to change what is there.
 
     `otherwise` ends the message: an alternative to allowing it.
 
@@ -41,7 +41,7 @@ def check(path: Path, *, otherwise: str = "", environ: Mapping[str, str] = os.en
 
 
 def check_list(folder: Path, about: os.stat_result, *, environ: Mapping[str, str] = os.environ) -> None:
-    """Check that no access list lets others write to a folder of the user's whose mode does not.
+    """Check a user's folder whose mode keeps others out: no access list may let them write to it.
 
     Raises:
         Untrusted: an NFSv4 list does, and the user has not trusted those in it.

@@ -1,4 +1,4 @@
-"""Folders whose other writers the user trusts, in a file of the user's with a line for each."""
+"""The list of folders whose other writers the user trusts: a file of the user's, a line for each folder."""
 
 from __future__ import annotations
 

@@ -29,8 +29,7 @@ class _Folder(NamedTuple):
 def weaknesses(path: Path, *, is_installed: bool = False) -> list[Weakness]:
     """Everything that another user can change on the way from / to a path, as far as the path exists.
 
-    `is_installed`: whether the path may belong to users whom a container does not show, as root's programs
-    do.
+    `is_installed`: whether the path may belong to a user whom a container does not show, as root's do.
     """
     steps = (step._replace(is_last=step.is_last and not is_installed) for step in _steps(path))
     return list({step.path: found for step in steps if (found := weakness(step))}.values())

@@ -61,7 +61,7 @@ def owner_and_mode(about: os.stat_result) -> str:
 
 
 def is_only_ours(gid: int | None) -> bool:
-    """Whether the user is the only member of a group, as of the one that Linux makes for each user.
+    """Whether the user is a group's only member, as in the group that Linux makes for each user.
 
     Such a group has the user's name, which distinguishes it from one that is other users' primary group.
     """
