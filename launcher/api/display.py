@@ -62,8 +62,8 @@ def run_html(now: RunStatus, metrics: Sequence[Metrics], *, at: float, folder: P
 def status_line(now: RunStatus, metrics: Sequence[Metrics], *, at: float) -> str:
     """A run's state and progress in one line, for a person who waits for it."""
     words = words_of_status(now, metrics, at)
-    why = words.why if now.state == "pending" else ""
-    return f"{now.id}: {', '.join(filter(None, (words.state, words.progress, why)))}"
+    reason = words.why if now.state == "pending" else ""
+    return f"{now.id}: {', '.join(filter(None, (words.state, words.progress, reason)))}"
 
 
 def _row(name: str, content: str) -> str:

@@ -50,7 +50,7 @@ class Run(RunDirectory):
     def status(self) -> RunStatus:
         """The state of the run.
 
-        castoff asks the scheduler only if the run's records leave a doubt, and less often while nothing
+        castoff asks the scheduler only if the run's records leave a doubt, and ever less often while nothing
         changes. A loop may call this every second.
 
         Raises:
@@ -116,7 +116,7 @@ class Run(RunDirectory):
     def resubmit(
         self, *, members: Collection[int] = (), include_done: bool = False, all_hosts: bool = False
     ) -> dict[int, int]:
-        """Start members that are not done again, in the run's directory.
+        """Start again those members that are not done, in the run's directory.
 
         `members`: only these members. `include_done`: also members that are done. `all_hosts`: also on hosts
         that the run has set aside, which Slurm otherwise avoids. Returns the number of each started member's

@@ -1,4 +1,4 @@
-"""Checks file systems: the space, speed, locks and quotas of home, workdir and runs; and the index."""
+"""Checks file systems: space, speed, locks and quotas of home, workdir and runs; and the index of runs."""
 
 from __future__ import annotations
 

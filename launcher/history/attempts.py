@@ -85,9 +85,9 @@ def _queued_since(
     submissions = [*submission.earlier, submission] if submission else []
     began = (attempt.started or 0.0) + 1
     # Scripts record whole seconds, so round the submission down: an attempt with the same second ended later.
-    times = [float(int(one.time)) for one in submissions if one.time is not None and one.time < began]
-    times += [one.ended for one in member.attempts if one.attempt < attempt.attempt and one.ended]
-    return max((one for one in times if one < began), default=None)
+    times = [float(int(sub.time)) for sub in submissions if sub.time is not None and sub.time < began]
+    times += [past.ended for past in member.attempts if past.attempt < attempt.attempt and past.ended]
+    return max((moment for moment in times if moment < began), default=None)
 
 
 def _launched(folder: Path) -> float | None:
@@ -193,8 +193,8 @@ def early_words(early: list[EarlyRank], attempt: AttemptStatus) -> str | None:
     """A sentence such as `rank 1 ended well after 3 s, while others still run`; None if no rank is early."""
     if not early:
         return None
-    first, last = (f"{max(extreme(one.after for one in early), 0):.0f}" for extreme in (min, max))
-    ranks = f"rank{'s' * (len(early) > 1)} {cpulist([one.rank for one in early])}"
+    first, last = (f"{max(extreme(rank.after for rank in early), 0):.0f}" for extreme in (min, max))
+    ranks = f"rank{'s' * (len(early) > 1)} {cpulist([rank.rank for rank in early])}"
     others = "while others still run" if attempt.state == "running" else "while others ran on"
     if attempt.failure is not None:
         others = "before the first failure"

@@ -180,14 +180,14 @@ def _asked(run: RunDirectory, wanted: list[Start]) -> Iterator[tuple[Start, Usag
 
 def _matching(start: Start, records: RunRecords, reported: Iterable[JobUsage]) -> Usage | None:
     """The usage of a start: that of the same job with the nearest start time."""
-    numbers = {one.number: one.job for one in records.attempts.get(start.member, [])}
+    numbers = {job.number: job.job for job in records.attempts.get(start.member, [])}
     key = records.key(start.member, numbers.get(start.attempts[0].attempt))
     if key is None or start.began is None:
         return None
     near = {
-        abs(one.start - start.began): one.usage
-        for one in reported
-        if (one.job, one.task) == key and one.start is not None
+        abs(job.start - start.began): job.usage
+        for job in reported
+        if (job.job, job.task) == key and job.start is not None
     }
     nearest = min(near, default=None)
     return None if nearest is None or nearest > _CLOCKS else near[nearest]

@@ -142,7 +142,7 @@ def _host_number(
     """The index of the host that the user named, or of the host with the named rank."""
     if host is not None:
         for same in (str, _short):
-            if (name := same(host)) in (names := [same(one) for one in hosts]):
+            if (name := same(host)) in (names := [same(known) for known in hosts]):
                 return names.index(name)
         raise CastoffError(f"{run.id}: {host} is not a host of it; its hosts: {_listed(hosts)}")
     if rank is None or len(hosts) == 1:
@@ -174,6 +174,7 @@ def _short(host: str) -> str:
 def _job(run: RunDirectory, member: int, attempt: int) -> str | None:
     """The job id of an attempt."""
     records = RunRecords(run)
-    recorded = next((one.job for one in records.attempts.get(member, []) if one.number == attempt), None)
+    attempts = records.attempts.get(member, [])
+    recorded = next((record.job for record in attempts if record.number == attempt), None)
     key = records.key(member, recorded or records.job)
     return None if key is None else member_job_id(*key)

@@ -187,21 +187,21 @@ class Follower:
 
     def _end(self) -> End:
         run = self._status
-        last = [(member.member, one) for member in self._members if (one := self._newest(member))]
+        last = [(member.member, attempt) for member in self._members if (attempt := self._newest(member))]
         # Again, since reasons may have been recorded meanwhile.
-        failed = [failed_rank(self.run, member, one) for member, one in last]
-        first = min(filter(None, failed), key=lambda one: one.time, default=None)
+        failed = [failed_rank(self.run, member, attempt) for member, attempt in last]
+        first = min(filter(None, failed), key=lambda rank: rank.time, default=None)
         ending, code, reason = run.ending, run.code, run.reason
         if run.never_begins:
             reason = f"{reason}; `castoff cancel {run.id}` takes it out of the queue"
             return End(run.id, "never begins", 1, reason, None)
         if self.selection.members or self.selection.attempt is not None:
-            worst = next((one for _, one in last if one.code), last[0][1] if last else None)
+            worst = next((attempt for _, attempt in last if attempt.code), last[0][1] if last else None)
             if worst is not None:
                 ending, code, reason = worst.ending, worst.code, worst.reason
-        reason = reason or next((one.reason for _, one in last if one.code), None)
+        reason = reason or next((attempt.reason for _, attempt in last if attempt.code), None)
         if first is None and reason is None:
-            printed = (script_headline(self.run, member, one) for member, one in last)
+            printed = (script_headline(self.run, member, attempt) for member, attempt in last)
             reason = next(filter(None, printed), None)
         return End(run.id, ending or "unknown", code, reason, first)
 

@@ -181,15 +181,15 @@ class ScriptLog(Log):
             if not self._first.grown:
                 break
             self._ahead -= self._first.grown
-        own = []
+        kept = []
         for line in block.split(b"\n")[:-1]:
             count = self._copies.pop(line, 0)
             if count > 1:
                 self._copies[line] = count - 1
             if not count:
-                own.append(line + b"\n")
+                kept.append(line + b"\n")
             self._expect_repeats(line)
-        return b"".join(own)
+        return b"".join(kept)
 
     def _repeated(self, name: str, tail: int | None) -> Log:
         """A log of the attempt whose lines the script's log repeats."""

@@ -77,11 +77,11 @@ def rule(names: Sequence[str], by: str | None = None, largest: bool | None = Non
     metric = by if by is not None else _main(names)
     if metric is None:
         return None
-    known = larger_is_better(metric)
+    by_name = larger_is_better(metric)
     if largest is not None:
         return Rule(metric, largest, f", as --{'largest' if largest else 'smallest'} says")
-    if known is not None:
-        return Rule(metric, known, ", as its name suggests")
+    if by_name is not None:
+        return Rule(metric, by_name, ", as its name suggests")
     because = ": its name does not say which is better, --largest reverses the order"
     return Rule(metric, False, because, is_guess=True)
 
@@ -114,8 +114,8 @@ def differing(results: Sequence[Result]) -> list[str]:
     parameters are ignored.
     """
     with_parameters = [result for result in results if result.parameters]
-    paths = list(dict.fromkeys(path for one in with_parameters for path in one.parameters))
-    values = {path: [one.parameters.get(path) for one in with_parameters] for path in paths}
+    paths = list(dict.fromkeys(path for member in with_parameters for path in member.parameters))
+    values = {path: [member.parameters.get(path) for member in with_parameters] for path in paths}
     return [path for path in paths if any(value != values[path][0] for value in values[path])]
 
 
@@ -167,7 +167,7 @@ def _main(names: Sequence[str]) -> str | None:
         directed,
         names,
     )
-    return next((some[0] for some in choices if some), None)
+    return next((choice[0] for choice in choices if choice), None)
 
 
 def _split(name: str) -> list[str]:

@@ -133,5 +133,5 @@ def summarised(column: Column) -> Values:
 
 def _seconds(member: MemberStatus, at: float) -> float | None:
     """The time of all attempts together, without the hours or days between submissions."""
-    known = [seconds for attempt in member.attempts if (seconds := attempt.seconds(at)) is not None]
-    return sum(known) if known else None
+    times = [seconds for attempt in member.attempts if (seconds := attempt.seconds(at)) is not None]
+    return sum(times) if times else None

@@ -135,7 +135,7 @@ def _summary(facts: RunFacts) -> Iterator[tuple[str, str]]:
     seconds = [member.result.seconds for member in facts.members if member.result.seconds is not None]
     if seconds:
         yield ("Longest member" if facts.is_array else "Took"), brief(max(seconds))
-    number = sum(len(one.attempts) for one in facts.members)
+    number = sum(len(member.attempts) for member in facts.members)
     if number > len(facts.members):
         yield "Attempts", str(number)
     hours = facts.hours
@@ -143,7 +143,7 @@ def _summary(facts: RunFacts) -> Iterator[tuple[str, str]]:
         of = f" of {_hours(hours.requested)} requested" if hours.unbounded < hours.starts else ""
         yield "Node-hours", f"{_hours(hours.used)}{of}"
     if facts.rule is not None and not facts.rule.is_guess:
-        top = ranked([one.result for one in facts.members], facts.rule)[0]
+        top = ranked([member.result for member in facts.members], facts.rule)[0]
         point = best(top, facts.rule)
         if point is not None:
             of = f", member {top.member}" if facts.is_array else ""
@@ -214,21 +214,21 @@ def _sums(facts: RunFacts) -> dict[str, float]:
 
 def _strip(facts: RunFacts, moments: Moments) -> Strip | None:
     """The timeline; None if no phase took a second."""
-    some = _phases(facts)
-    whole = timeline.span(some, facts.at)
+    all_phases = _phases(facts)
+    whole = timeline.span(all_phases, facts.at)
     if whole is None or not _sums(facts):
         return None
     ends = moments.date(whole.begin), moments.date(whole.end)
-    if len(some) > _LINED:
-        stacked, most = timeline.census(some, whole, facts.at)
+    if len(all_phases) > _LINED:
+        stacked, most = timeline.census(all_phases, whole, facts.at)
         return Strip(*ends, [Line("members", f"at most {most} members at a time", stacked)], most)
     lines = [
         Line(
-            f"member {one.result.member}" if facts.is_array else "",
-            timeline.words(each, facts.at) if len(each) <= 8 else f"{len(one.attempts)} attempts",
-            timeline.bars(each, whole, facts.at),
+            f"member {member.result.member}" if facts.is_array else "",
+            timeline.words(phases, facts.at) if len(phases) <= 8 else f"{len(member.attempts)} attempts",
+            timeline.bars(phases, whole, facts.at),
         )
-        for one, each in zip(facts.members, some, strict=True)
+        for member, phases in zip(facts.members, all_phases, strict=True)
     ]
     return Strip(*ends, lines)
 
@@ -264,11 +264,11 @@ def _attempt(one: AttemptFacts, facts: RunFacts, moments: Moments) -> Sequence[C
 def _placements(facts: RunFacts) -> Iterator[Table]:
     """The hosts of attempts; attempts on the same hosts share a table."""
     attempts_on: dict[tuple[HostRanks, ...], list[int]] = {}
-    for one in (attempt for member in facts.members for attempt in member.attempts if attempt.hosts):
-        attempts_on.setdefault(tuple(one.hosts), []).append(one.status.attempt)
+    for attempt in (attempt for member in facts.members for attempt in member.attempts if attempt.hosts):
+        attempts_on.setdefault(tuple(attempt.hosts), []).append(attempt.status.attempt)
     for hosts, attempts in attempts_on.items():
         numbers = f"attempt{'s' * (len(attempts) > 1)} {cpulist(attempts)}"
-        rows = [(str(number), one.host, _ranks(one.ranks)) for number, one in enumerate(hosts)]
+        rows = [(str(number), host.host, _ranks(host.ranks)) for number, host in enumerate(hosts)]
         yield table(f"Hosts of {numbers}", ("node", "host", "ranks"), rows, "node")
 
 

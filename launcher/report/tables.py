@@ -34,17 +34,16 @@ def members(facts: RunFacts) -> Table | None:
     metric = (f"best {rule.metric}", "at step", f"last {rule.metric}") if rule else ()
     headings = ("member", *short_names(paths).values(), *metric, "state", "attempts", "took", "why")
     rows = []
-    for one in ranked(results, rule):
+    for result in ranked(results, rule):
         values: Sequence[str] = ()
         if rule is not None:
-            point, summary = best(one, rule), one.metrics.get(rule.metric)
+            point, summary = best(result, rule), result.metrics.get(rule.metric)
             best_cells = (f"{point.value:.6g}", step_words(point.step)) if point else ("", "")
             values = (*best_cells, f"{summary.last.value:.6g}" if summary else "")
-        took = "" if one.seconds is None else brief(one.seconds)
-        parameters = [value_words(one.parameters.get(path)) for path in paths]
-        rows.append(
-            (str(one.member), *parameters, *values, ended(one.state), str(one.attempts), took, one.why)
-        )
+        took = "" if result.seconds is None else brief(result.seconds)
+        parameters = [value_words(result.parameters.get(path)) for path in paths]
+        outcome = (ended(result.state), str(result.attempts), took, result.why)
+        rows.append((str(result.member), *parameters, *values, *outcome))
     return table("Members, best first", headings, rows, *metric, "attempts", "took")
 
 
@@ -125,14 +124,14 @@ def together(used: Sequence[Usage]) -> Use:
     """Add up what jobs used: the sum of their times, the largest memory, and time-weighted
     means of the rest.
     """
-    elapsed = [one.elapsed for one in used if one.elapsed is not None]
-    jobs = [(one.elapsed, one.cpus, one.cpu_seconds) for one in used if one.elapsed and one.cpus]
+    elapsed = [usage.elapsed for usage in used if usage.elapsed is not None]
+    jobs = [(usage.elapsed, usage.cpus, usage.cpu_seconds) for usage in used if usage.elapsed and usage.cpus]
     cpus = _mean((time, count) for time, count, _ in jobs)
     computed = [
         (time * count, seconds / (time * count)) for time, count, seconds in jobs if seconds is not None
     ]
-    busy = ((one.elapsed or 1.0, one.device_utilization) for one in used)
-    fullest = max(used, key=lambda one: one.memory or 0)
+    busy = ((usage.elapsed or 1.0, usage.device_utilization) for usage in used)
+    fullest = max(used, key=lambda usage: usage.memory or 0)
     return Use(
         elapsed=sum(elapsed) if elapsed else None,
         cpus=None if cpus is None else round(cpus),
@@ -140,7 +139,7 @@ def together(used: Sequence[Usage]) -> Use:
         memory=fullest.memory,
         memory_requested=fullest.memory_requested,
         device_use=_mean((time, part) for time, part in busy if part is not None),
-        source=", ".join(dict.fromkeys(one.source for one in used)),
+        source=", ".join(dict.fromkeys(usage.source for usage in used)),
     )
 
 

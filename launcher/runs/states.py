@@ -206,8 +206,9 @@ def failed_because(members: Iterable[MemberStatus], ending: str | None) -> str |
     """Why the first member with this ending failed or was not started again; None if not recorded."""
     if ending not in EXPLAINED:
         return None
-    last = (member.attempts[-1] for member in members if member.ending == ending and member.attempts)
-    return next(("; ".join(reasons) for one in last if (reasons := why(one.failure, one.reason))), None)
+    attempts = (member.attempts[-1] for member in members if member.ending == ending and member.attempts)
+    reasons = (why(attempt.failure, attempt.reason) for attempt in attempts)
+    return next(("; ".join(lines) for lines in reasons if lines), None)
 
 
 def expected_words(start: float) -> str:

@@ -209,9 +209,7 @@ class Looker:
         return items
 
     def _explained(self, row: Row, status: RunStatus | None) -> Row:
-        """Add the reason of a failure to a row if only the log of the run's script has it; it is read
-        once.
-        """
+        """Add the reason of a failure to a row, if only the log of the run's script has it. Read once."""
         key = (row.entry.path, row.entry.begun)
         if row.summary.ending == "failed" and not row.summary.reason and key not in self._reasons:
             self._reasons[key] = explained(row.summary, row.entry.path, status).reason

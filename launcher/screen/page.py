@@ -117,7 +117,7 @@ def _attempts(detail: Detail, now: float, width: int) -> Iterator[Line]:
         return
     if len(newest) < len(member.attempts):
         yield from _fields("attempts", [f"{len(member.attempts)}; the newest:"], width)
-    rows = [_attempt_cells(member, one, now, is_array=is_array) for one in newest]
+    rows = [_attempt_cells(member, attempt, now, is_array=is_array) for attempt in newest]
     headings = ("attempt", "state", "code", "began", "took", "host")
     yield from table(
         headings, rows, width, dispensable=("took", "code", "began", "host"), flexible={"host": 8}
@@ -174,9 +174,8 @@ def _progress(detail: Detail, now: float, width: int) -> Iterator[Line]:
         yield from _fields("loss", [number(progress.loss.value), curve, name], width, "  ")
     yield from _fields("speed", _speed(progress), width, "; ")
     yield from _fields("devices", _devices(progress), width, ", ")
-    yield from _fields(
-        "metrics", [f"{one.name} {number(one.value)}" for one in progress.others[:_METRICS]], width, " · "
-    )
+    others = [f"{metric.name} {number(metric.value)}" for metric in progress.others[:_METRICS]]
+    yield from _fields("metrics", others, width, " · ")
 
 
 def _left(detail: Detail, now: float, width: int) -> Iterator[Line]:

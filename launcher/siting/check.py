@@ -108,19 +108,19 @@ class Comparison:
     def _nodes(self, site: Site, reported: MachineInfo) -> None:
         """Compare each kind of nodes with `node` and `other_nodes`."""
         cores_word = "CPUs" if reported.counts_threads else "cores"
-        own = own_kinds(site, reported)
+        matching = own_kinds(site, reported)
         others = site.other_nodes or []
         unknown = [
             kind
             for kind in reported.nodes
-            if kind not in own and not any(_is_other(other, kind) for other in others)
+            if kind not in matching and not any(_is_other(other, kind) for other in others)
         ]
-        if site.node is not None and not own:
+        if site.node is not None and not matching:
             theirs = " or ".join(kind.words(cores_word) for kind in unknown) or "none"
             self._differs(("node",), _node_words(site.node), theirs, site.node)
             if len(unknown) == 1 or site.other_nodes is None:
                 unknown = []  # `_differs` has just reported them
-        own_queues = {queue for kind in own for queue in kind.queues}
+        own_queues = {queue for kind in matching for queue in kind.queues}
         for kind in unknown:
             count = "1 node" if kind.nodes == 1 else f"{kind.nodes} nodes"
             queues = f" ({', '.join(kind.queues)})" if kind.queues else ""
@@ -152,13 +152,13 @@ def own_kinds(site: Site, reported: MachineInfo) -> list[NodeKind]:
     """
     node = site.node
     alike = [kind for kind in reported.nodes if node and is_node(node, kind, reported.counts_threads)]
-    own = [kind for kind in alike if not any(_is_other(other, kind) for other in site.other_nodes or [])]
-    if node is None or site.other_nodes is None or not own:
+    matching = [kind for kind in alike if not any(_is_other(other, kind) for other in site.other_nodes or [])]
+    if node is None or site.other_nodes is None or not matching:
         return alike
-    first = own[0]
+    first = matching[0]
     return [
         kind
-        for kind in own
+        for kind in matching
         if (node.sockets or kind.cores == first.cores) and (node.devices or kind.devices == first.devices)
     ]
 

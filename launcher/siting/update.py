@@ -144,8 +144,8 @@ class _Update:
     def _other_nodes(self) -> None:
         """Write the whole section again, to fit the updated `node`."""
         kind = self._kind()
-        own = own_kinds(self.site, self.info) or ([kind] if kind else [])
-        entries = other_nodes_entries(self.draft, self.info, own)
+        matching = own_kinds(self.site, self.info) or ([kind] if kind else [])
+        entries = other_nodes_entries(self.draft, self.info, matching)
         # Leave out the comment: the profile has it already, or a person has removed it.
         self._put_block(("other_nodes",), *(entry for entry in entries if not isinstance(entry, Comment)))
 

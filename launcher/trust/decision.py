@@ -83,7 +83,7 @@ def refused(path: Path, found: list[Weakness], environ: Mapping[str, str]) -> li
     on_the_way = steps_to(path)
     for folder in granted(environ):
         if folder in on_the_way:
-            found = [one for one in found if not _covers(folder, one)]
+            found = [item for item in found if not _covers(folder, item)]
     return found
 
 
@@ -103,11 +103,11 @@ def fixes(found: list[Weakness]) -> Iterator[str]:
 
 def to_trust(found: list[Weakness]) -> Iterator[Path]:
     """The folders to trust, so that these weaknesses are allowed."""
-    left = [one for one in found if not one.is_link]
+    left = [item for item in found if not item.is_link]
     while left:
         folder = _widest(left)
         yield folder
-        left = [one for one in left if not _covers(folder, one)]
+        left = [item for item in left if not _covers(folder, item)]
 
 
 def _covers(folder: Path, one: Weakness) -> bool:
@@ -123,5 +123,5 @@ def _covers(folder: Path, one: Weakness) -> bool:
 
 def _widest(found: list[Weakness]) -> Path:
     """The folder to trust: the outermost if the same group can write to all, else the nearest to the file."""
-    groups = {one.group for one in found}
+    groups = {item.group for item in found}
     return (found[0] if len(groups) == 1 and None not in groups else found[-1]).path

@@ -32,7 +32,7 @@ def weaknesses(path: Path, *, is_installed: bool = False) -> list[Weakness]:
     `is_installed`: whether the path may belong to a user whom a container does not show, as root's do.
     """
     steps = (step._replace(is_last=step.is_last and not is_installed) for step in _steps(path))
-    return list({step.path: found for step in steps if (found := weakness(step))}.values())
+    return list({step.path: weak for step in steps if (weak := weakness(step))}.values())
 
 
 def steps_to(path: Path) -> set[Path]:

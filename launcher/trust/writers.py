@@ -101,11 +101,11 @@ def _by_owner(step: Step) -> Weakness | None:
         # This may be the host's root, to whom the outermost folders of all paths belong.
         if not step.is_last and not step.is_below_all:
             return None
-        why, anyone = "belongs to a user whom this container does not show", step.is_below_all
+        reason, anyone = "belongs to a user whom this container does not show", step.is_below_all
     else:
-        why = f"belongs to {people.user_name(uid)}"
+        reason = f"belongs to {people.user_name(uid)}"
     is_link = stat.S_ISLNK(step.about.st_mode)
-    return Weakness(step.path, why, anyone, None, ours=False, is_link=is_link)
+    return Weakness(step.path, reason, anyone, None, ours=False, is_link=is_link)
 
 
 def _by_mode_or_list(step: Step) -> Weakness | None:
