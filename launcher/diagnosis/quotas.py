@@ -100,7 +100,9 @@ def _judge(mount: Mount, folder: Path, usage: Usage) -> Findings:
         if hard and used >= hard:
             yield Finding("quota", "problem", f"{fact}: it is full", clean)
         elif used >= limit:
-            yield Finding("quota", "problem", f"{fact}: over it, so writing ends with its grace", clean)
+            yield Finding(
+                "quota", "problem", f"{fact}: over it, so writes fail when its grace period ends", clean
+            )
         elif used >= _NEARLY * limit:
             yield Finding("quota", "warning", f"{fact}, nearly all of it", clean)
         else:

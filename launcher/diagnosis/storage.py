@@ -119,7 +119,7 @@ def _unwritable(about: str, place: str, answer: Mapping[str, Any], subject: Subj
         return Finding(about, "problem", f"{place} {state}: {answer['failed']}", _else(about, subject, fix))
     fact = f"{place} cannot be written to: {answer['failed']}"
     if about == "workdir":
-        fix = "a program that writes nothing there does not mind; else name another"
+        fix = "harmless if the program writes nothing there; otherwise name another"
         return Finding(about, "warning", fact, _else(about, subject, fix))
     return Finding(about, "problem", fact, _else(about, subject, "choose another"))
 

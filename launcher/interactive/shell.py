@@ -133,7 +133,7 @@ def _attempt(run: RunDirectory, now: RunStatus, member: MemberStatus) -> Attempt
     if member.state == "ended":
         ending = member.ending or now.ending
         raise CastoffError(f"{job}: it is over ({ending}), so no rank is left; `{logs}` shows what it wrote")
-    raise CastoffError(f"{job}: whether it runs is not known{because}; `{logs}` shows what it wrote")
+    raise CastoffError(f"{job}: it is not known whether it runs{because}; `{logs}` shows what it wrote")
 
 
 def _host_number(
@@ -151,7 +151,7 @@ def _host_number(
     if plan is None or plan.own_distribution or not facts.layout:
         reason = "its own --distribution decides that" if plan else "castoff did not submit it"
         raise CastoffError(
-            f"{run.id}: on which host rank {rank} is, is not known ({reason}): name the host as well, as in "
+            f"{run.id}: it is not known on which host rank {rank} is ({reason}): name the host, too, as in "
             f"--rank {rank} --host {hosts[-1]}; its hosts: {_listed(hosts)}"
         )
     counts = (count for count, times in facts.layout for _ in range(times))

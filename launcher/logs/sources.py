@@ -253,7 +253,7 @@ def check_ranks(run: RunDirectory, selection: Selection) -> str | None:
     if count is not None and (wrong := sorted(rank for rank in selection.ranks if rank >= count)):
         raise CastoffError(f"{run.id}: no rank {wrong[0]}; ranks are 0 to {count - 1}")
     if selection.ranks and plan.launcher not in MERGING and not plan.per_rank_logs:
-        return f"{run.id}: its ranks share one log a node; one has its own only where it fails first"
+        return f"{run.id}: its ranks share one log per node; only the rank that fails first has its own"
     return None
 
 

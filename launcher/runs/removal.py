@@ -54,7 +54,7 @@ def remove(run: RunDirectory) -> None:
         with run.locked(_PATIENCE):
             hidden = set_aside(run.path, run.id)
     except BlockingIOError:
-        reason = "something of it is still there, or just begins; `castoff cancel` ends it"
+        reason = "it is still active, or just starting; `castoff cancel` ends it"
         raise CastoffError(f"{run.id}: {reason}") from None
     except OSError as error:
         raise CastoffError(f"{run.path}: cannot be removed: {error.strerror}") from error

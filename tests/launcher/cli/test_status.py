@@ -129,9 +129,9 @@ class TestStatus:
         for reference, said in (
             ("nothing", "no such run; `castoff list` shows your runs"),
             ("", "an empty name: no such run"),
-            (".", "no job.sh beside attempts/"),
-            ("..", "no job.sh beside attempts/"),
-            ("/nowhere", "no job.sh beside attempts/"),
+            (".", "no job.sh next to attempts/"),
+            ("..", "no job.sh next to attempts/"),
+            ("/nowhere", "no job.sh next to attempts/"),
             ("x" * 5000, "no such run"),
         ):
             for verb in ("status", "wait", "logs", "cancel"):

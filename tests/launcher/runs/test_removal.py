@@ -149,7 +149,7 @@ def test_only_its_own_leftovers_are_swept_up(made: Made, tmp_path: Path) -> None
 
 def test_one_that_begins_again_stays(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removal, "_PATIENCE", 0.1)
-    with locked(made.run.path / LOCK), pytest.raises(CastoffError, match="something of it is still there"):
+    with locked(made.run.path / LOCK), pytest.raises(CastoffError, match="it is still active"):
         remove(made.run)
     assert left(made) == ["run"]
 
