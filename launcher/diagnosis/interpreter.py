@@ -1,4 +1,4 @@
-"""Checks the job's Python after setup: its version, and whether it has torch and castoff, without imports."""
+"""Checks the job's Python after setup: its version, and whether torch and castoff are installed."""
 
 from __future__ import annotations
 

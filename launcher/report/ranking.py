@@ -120,7 +120,7 @@ def differing(results: Sequence[Result]) -> list[str]:
 
 
 def for_a_table(results: Sequence[Result]) -> tuple[list[str], int]:
-    """The parameters to show in a table, of those in which members differ, and the number of further ones.
+    """Choose which of the parameters in which members differ a table shows, and count the others.
 
     If programs have different parameters, only those that all of them have are shown.
     """

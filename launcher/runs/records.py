@@ -274,7 +274,7 @@ def record_bytes(path: Path) -> bytes:
         CastoffError: the file exists but cannot be read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # or a pipe in its place would block
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # so that a pipe in its place does not block
         try:
             return os.read(descriptor, _LARGEST_RECORD)
         finally:

@@ -1,4 +1,4 @@
-"""The two parts of a script: the head, which is specific to the job, and below a marker the machinery."""
+"""The two parts of a script: the head, which is specific to the job, and the machinery below a marker."""
 
 from __future__ import annotations
 

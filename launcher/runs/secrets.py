@@ -81,7 +81,7 @@ def secret_part(name: str) -> str | None:
 _IN_VARIABLES = re.compile(
     rf"{_WORD.pattern}|passphrase|[_.-]pwd|(?<![a-z])token(?![a-z])|(?<![a-z])auth(?![a-z])", re.IGNORECASE
 )
-"""`_WORD`, and words that only mean a secret in a variable: a file named tokens mostly holds text."""
+"""`_WORD`, and words that mean a secret only in a variable's name: a file named tokens mostly holds text."""
 
 _OF_TEXTS = re.compile("(pad|bos|eos|unk|mask|cls|sep|special|image)[_-]token", re.IGNORECASE)
 """Tokens of language models."""
