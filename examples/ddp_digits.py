@@ -6,7 +6,7 @@ Plain PyTorch: it reads RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_POR
 import os
 
 import torch
-import torch._dynamo  # DDP needs it; imported once there is a group, it would keep that to the end
+import torch._dynamo  # DDP needs it; imported after the group is made, it would keep the group alive
 from torch import distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -24,7 +24,7 @@ DIGITS = """
 
 
 def draw(count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images of 5 x 3 pixels, and which digits they show."""
+    """Images of 5 x 3 pixels, shape (count, 15), and their digits, shape (count,)."""
     lines = [line.split() for line in DIGITS.split("\n") if line]
     clean = torch.tensor([[mark == "#" for line in lines for mark in line[digit]] for digit in range(10)])
     labels = torch.randint(10, (count,))
@@ -34,7 +34,7 @@ def draw(count: int) -> tuple[torch.Tensor, torch.Tensor]:
 def main() -> None:
     device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     if device.type != "cpu":
-        # A rank sees all devices of its node, or its own alone.
+        # A rank sees all devices of its node, or only its own.
         torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]) % torch.accelerator.device_count())
     # gloo on a CPU, nccl on NVIDIA and AMD devices, xccl on Intel's.
     dist.init_process_group(dist.get_default_backend_for_device(device), init_method="env://")
@@ -52,7 +52,7 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 
     for epoch in range(EPOCHS):
-        sampler.set_epoch(epoch)  # another shuffle each time, the same one on every rank
+        sampler.set_epoch(epoch)  # a new order in each epoch, the same on every rank
         total = torch.zeros(2, device=device)  # sum of losses, number of images
         for batch, wanted in loader:
             loss = nn.functional.cross_entropy(model(batch.to(device)), wanted.to(device))
@@ -64,7 +64,7 @@ def main() -> None:
         if rank == 0:
             print(f"epoch {epoch + 1:2d} of {EPOCHS}: training loss {total[0] / total[1]:.3f}", flush=True)
 
-    # Each rank judges its own images; none is judged twice, so the sums over ranks are exact.
+    # Each rank evaluates different images, so the sums over ranks are exact.
     mine = test[rank::ranks]
     with torch.no_grad():
         right = (network(images[mine].to(device)).argmax(1) == labels[mine].to(device)).sum()
@@ -73,7 +73,7 @@ def main() -> None:
     if rank == 0:
         correct, seen = score.tolist()
         print(f"test accuracy {correct / seen:.4f} ({correct} of {seen} images, {ranks} ranks)", flush=True)
-    del model  # or the group is not gone yet, whose threads may abort a program that ends meanwhile
+    del model  # it keeps the group alive, whose threads could abort the program as it ends
     dist.destroy_process_group()
 
 

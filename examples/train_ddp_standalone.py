@@ -1,10 +1,11 @@
 """The training of train_ddp.py without a launcher: this program spawns its ranks, all on this machine.
 
-python examples/train_ddp_standalone.py                          a rank for each device; without any, two
-python examples/train_ddp_standalone.py --ranks 3 training.num_workers=4
-CUDA_VISIBLE_DEVICES=3,4,5 python examples/train_ddp_standalone.py
+python examples/train_ddp_standalone.py a rank for each device; two without devices python
+examples/train_ddp_standalone.py --ranks 3 training.num_workers=4 CUDA_VISIBLE_DEVICES=3,4,5 python
+examples/train_ddp_standalone.py
 
-It reads train_ddp.yaml beside it, or another --config; training.num_epochs=3 after it sets a field.
+It reads train_ddp.yaml from its folder, or the file of --config; an argument such as training.num_epochs=3
+sets a field.
 """
 
 import argparse
@@ -26,18 +27,18 @@ logger = logging.getLogger(__name__)
 
 
 def compute_loss(outputs: dict[int, Tensor], batch: Any) -> Tensor:
-    """The mean over a batch's causal sets: is it like a manifold, and of which dimension, if it has one?"""
+    """The mean loss of a batch: is each set manifold-like, and of which dimension, if it has one?"""
     manifold_like, dimension = batch.y.unbind(dim=1)
-    known = (dimension > 0).float()
+    has_dimension = (dimension > 0).float()
     errors = smooth_l1_loss(outputs[1].squeeze(1), dimension, reduction="none")
     guesses = binary_cross_entropy_with_logits(outputs[0].squeeze(1), manifold_like)
-    loss: Tensor = guesses + (errors * known).mean()
+    loss: Tensor = guesses + (errors * has_dimension).mean()
     return loss
 
 
 def train_ddp(rank: int, world_size: int, config: Config) -> None:
-    """What each process does; torch.multiprocessing.spawn gives it its rank."""
-    setup_logging(rank)  # rank 0 says what happens, the others only what goes wrong
+    """Train in one process; torch.multiprocessing.spawn passes its rank."""
+    setup_logging(rank)  # rank 0 logs progress, the others only warnings
     torch.set_num_threads(max(torch.get_num_threads() // world_size, 1))  # the ranks share this machine
     logger.info("Process %d of %d started", rank, world_size)
     initialize_ddp(
@@ -53,7 +54,7 @@ def train_ddp(rank: int, world_size: int, config: Config) -> None:
     trainer = TrainerDDP(rank, config)
     train_loader, val_loader, test_loader = trainer.prepare_dataloaders()
     trainer.run_training(train_loader, val_loader)
-    cleanup_ddp()  # nobody waits while rank 0 tests; after an error, the end of the process says it all
+    cleanup_ddp()  # no rank waits while rank 0 tests; after an error the process just ends
     if rank == 0:
         metrics = trainer.run_test(test_loader)
         logger.info("The best model is in %s; its test loss is %.3f", trainer.folder, metrics["loss"])

@@ -1,9 +1,9 @@
-"""A Python function as a Slurm job: each rank adds its number to all others' over the hosts' network.
+"""A Python function as a Slurm job: the ranks sum their numbers over the network.
 
 python examples/slurm/function.py            two nodes, two ranks on each
 python examples/slurm/function.py local      two ranks on this machine
 
-docs/how-to/submitit.md says what else the executor can do.
+docs/how-to/submitit.md describes the executor.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""One member of a sweep: fits a line by gradient descent, with a learning rate of its own."""
+"""One member of a sweep: fits a line by gradient descent, with the member's learning rate."""
 
 import os
 
