@@ -1,7 +1,7 @@
 """A custom model in the trainer: it predicts on which of a spiral's three arms a point lies.
 
-python examples/own_model.py in this process castoff launch -n 2 -- python examples/own_model.py on two ranks;
-torchrun works, too
+python examples/own_model.py                        in this process
+castoff launch -n 2 -- python examples/own_model.py on two ranks; torchrun works, too
 """
 
 import sys

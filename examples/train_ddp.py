@@ -1,9 +1,10 @@
 """Train a graph network on causal sets with TrainerDDP, one process for each device.
 
-torchrun --standalone --nproc_per_node=3 examples/train_ddp.py castoff launch -n 3 -- python
-examples/train_ddp.py on this host, or in an allocation srun --ntasks-per-node=4 python examples/train_ddp.py
-in a job python -m torch.distributed.launch --nproc_per_node=3 examples/train_ddp.py torchrun's predecessor
-python examples/train_ddp.py in one process
+torchrun --standalone --nproc_per_node=3 examples/train_ddp.py
+castoff launch -n 3 -- python examples/train_ddp.py                       on this host, or in an allocation
+srun --ntasks-per-node=4 python examples/train_ddp.py                     in a job
+python -m torch.distributed.launch --nproc_per_node=3 examples/train_ddp.py   torchrun's predecessor
+python examples/train_ddp.py                                              in one process
 
 It reads train_ddp.yaml from its folder, or the file of --config; an argument such as training.num_epochs=3
 sets a field.

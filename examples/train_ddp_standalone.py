@@ -1,8 +1,8 @@
 """The training of train_ddp.py without a launcher: this program spawns its ranks, all on this machine.
 
-python examples/train_ddp_standalone.py a rank for each device; two without devices python
-examples/train_ddp_standalone.py --ranks 3 training.num_workers=4 CUDA_VISIBLE_DEVICES=3,4,5 python
-examples/train_ddp_standalone.py
+python examples/train_ddp_standalone.py                          a rank for each device; two without devices
+python examples/train_ddp_standalone.py --ranks 3 training.num_workers=4
+CUDA_VISIBLE_DEVICES=3,4,5 python examples/train_ddp_standalone.py
 
 It reads train_ddp.yaml from its folder, or the file of --config; an argument such as training.num_epochs=3
 sets a field.
