@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 2919389127, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1597673158}
+SOURCES = {'head.sh.j2': 3496716905, 'flux.sh.j2': 4068463503, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3968322572, 'local.sh.j2': 257662978}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, **_: Any) -> str:
@@ -22,36 +22,36 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add('# ' + str(line) + '\n')
     for note in plan.notes:
         _add('# ' + str(_filters['comment'](note)) + '\n')
-    _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\n')
+    _add('# Load castoff\'s functions first: they follow the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # LINENO-1, so that errors have the right line numbers\n\n')
     if (not plan.script):
         _add('castoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_device_step=%d' % (plan.devices.step,)) if ('devices' in features) else "")) + '\n')
     if ('groups' in features):
-        _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
+        _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # NODESxRANKS: consecutive nodes, and the ranks on each\n')
     if plan.walltime:
-        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; a stop is asked for in the last ' + str(plan.grace) + '\n')
+        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; it is asked to stop in the last ' + str(plan.grace) + '\n')
     elif ('deadline' in features):
-        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; a stop is asked for in the last ' + str(plan.grace) + '\n')
+        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; it is asked to stop in the last ' + str(plan.grace) + '\n')
     elif (('nodes' in features) and (not plan.driver)):
         _add('castoff_start_timeout=' + str((plan.start_timeout or 0)) + ' # seconds\n')
     if ('visible' in features):
         _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
     elif ('masks' in features):
-        _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
+        _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # for each rank of a node\n')
     if ('binds_ranks' in features):
-        _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # of each rank of a node\n')
+        _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # for each rank of a node\n')
     if ('devices' in features):
         if plan.devices.indices:
-            _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # of each rank of a node, among those that it sees\n')
+            _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # for each rank of a node, among the devices that it sees\n')
         if plan.devices.near:
-            _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
+            _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # for each rank of a node, CPUs near its devices\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + ' # on ' + str(', '.join(map(str, plan.requeue_on))) + '\n')
     if plan.margin:
-        _add('castoff_margin=' + str(plan.margin) + ' # seconds before the walltime: ranks that are still running are ended, for the requeue\n')
+        _add('castoff_margin=' + str(plan.margin) + ' # seconds before the walltime at which running ranks are ended, for the requeue\n')
     if plan.signal:
         _add('castoff_chosen_signal=' + str(plan.signal.name) + ' castoff_signal_before=' + str(plan.signal.before) + ' # seconds before the walltime\n')
     if (plan.restart and plan.restart.max):
-        _add('castoff_restart_max=' + str(plan.restart.max) + ' castoff_never="' + str(_filters['wrapped'](plan.restart.never)) + '" # exit codes after which nothing starts again\n')
+        _add('castoff_restart_max=' + str(plan.restart.max) + ' castoff_never="' + str(_filters['wrapped'](plan.restart.never)) + '" # exit codes that forbid a restart\n')
     if (plan.restart and plan.restart.spare_nodes):
         _add('castoff_spare_nodes=' + str(plan.restart.spare_nodes) + '\n')
     if (plan.restart and plan.restart.hang):
@@ -59,18 +59,18 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
     if plan.progress:
         _add('castoff_progress=' + str(_filters['sh'](plan.progress)) + '\n')
     if ('hosts' in features):
-        _add('castoff_each_host=(' + str(_filters['words'](plan.each_host)) + ') # one process a host\n')
+        _add('castoff_each_host=(' + str(_filters['words'](plan.each_host)) + ') # starts one process on each host\n')
     if plan.preflight:
-        _add('castoff_host_devices=' + str(plan.preflight.devices) + ' castoff_host_memory=' + str(plan.preflight.memory) + ' # in KiB; what each host has to have\n')
+        _add('castoff_host_devices=' + str(plan.preflight.devices) + ' castoff_host_memory=' + str(plan.preflight.memory) + ' # memory in KiB; required on each host\n')
         for line in plan.preflight.checks:
             _add('castoff_own_check ' + str(_filters['sh'](line)) + '\n')
     if ((plan.requeue_how == 'copy') and plan.env_from):
-        _add('castoff_secrets="' + str(' '.join(map(str, plan.env_from))) + '" # variables that a copy of this job reads in the run directory\n')
+        _add('castoff_secrets="' + str(' '.join(map(str, plan.env_from))) + '" # variables that a copy of this job reads from the run directory\n')
     if plan.array_indices:
         _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
-    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
+    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # make the run directory and its records; handle requests to stop\n')
     if (plan.teardown or plan.site_teardown):
-        _add('\n# --- Teardown: on this host at the end, once setup was through; the job keeps its own code\n')
+        _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
     if plan.teardown:
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
         for line in plan.teardown:
@@ -85,11 +85,11 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add('\n# --- Setup\n')
     pass
     if plan.snapshot:
-        _add('castoff_snapshot # CASTOFF_CODE_DIR: the copy of the code\n')
+        _add('castoff_snapshot # sets CASTOFF_CODE_DIR, the copy of the code\n')
     if plan.setup:
         for (name, value,) in plan.default_env.items():
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
-        _add('castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty\n')
+        _add('castoff_setup # a failing line is reported and ends the job; unset variables are empty\n')
         for line in plan.setup:
             _add(str(line) + '\n')
         _add('castoff_setup_over\n')
@@ -101,7 +101,7 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
     if (not plan.script):
         _add('# --- Environment of the ranks\n')
     if (not plan.script):
-        _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
+        _add("castoff_clear_stale_env # a parent job's launcher variables must not reach our ranks\n")
     if (not plan.setup):
         for (name, value,) in plan.default_env.items():
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
@@ -115,27 +115,27 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
     for name in plan.env_from:
         _add('castoff_need ' + str(name) + '\n')
     if plan.function:
-        _add('export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose\n')
+        _add("export SUBMITIT_EXECUTOR=castoff # submitit asks castoff for each rank's function\n")
     if plan.workdir:
         _add('cd ' + str(_filters['folder_word'](plan.workdir)) + '\n')
     if plan.teardown:
-        _add('castoff_set_up=1 # teardown relies on all of this\n')
+        _add('castoff_set_up=1 # teardown needs all of the above\n')
     if (('here' not in features) and (not plan.script)):
-        _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
+        _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # sets MASTER_ADDR and MASTER_PORT\n')
     if (plan.driver and (not plan.script)):
-        _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
+        _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # sets CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
-        _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
+        _add("\n# --- Stage: copy to each node's local disk, before the ranks start\n")
         _add('castoff_stage_in ' + str((_filters['sh'](plan.local_storage) if plan.local_storage else '"${TMPDIR:-/tmp}"')) + '\n')
         for item in plan.stage:
             _add('castoff_item ' + str(_filters['sh'](item.source)) + ' ' + str(_filters['sh'](item.to)) + ' ' + str(('unpack' if item.unpack else 'copy')) + ' ' + str(('activate' if item.activate else 'leave')) + str(("".join(map(str, (' ', item.sha256,))) if item.sha256 else "")) + '\n')
     if plan.container:
-        _add('\n# --- Container round each rank\n')
+        _add('\n# --- Container of each rank\n')
         _add('castoff_image=' + str(image) + '\n')
         if plan.python:
             _add('castoff_python_folder=' + str(_filters['sh'](_filters['folder'](plan.python))) + '\n')
         if kept:
-            _add('castoff_kept="' + str(_filters['wrapped'](kept)) + '" # whatever the image sets\n')
+            _add('castoff_kept="' + str(_filters['wrapped'](kept)) + '" # keep these, whatever the image sets\n')
         for (name, value,) in plan.container.env.items():
             _add('castoff_inside ' + str(name) + ' ' + str(_filters['sh'](value)) + '\n')
         for folder in plan.container.shared:
@@ -149,7 +149,7 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
     if plan.preload:
         _add('castoff_preload ' + str(_filters['words'](plan.preload_start)) + ' \\\n  -- ' + str(','.join(map(str, plan.preload))) + ' ' + str(program) + '\n')
     if ('restart' in features):
-        _add('while :; do # again in this job after a failure, at most restart.max times\n')
+        _add('while :; do # restart in this job after a failure, at most restart.max times\n')
     if plan.script:
         _add('castoff_run_script ' + str(program) + " 3<&0 <<'" + str(_filters['delimiter'](plan.script)) + "'\n" + str(plan.script) + str(('' if plan.script.endswith('\n') else '\n')) + str(_filters['delimiter'](plan.script)) + '\n')
     elif plan.driver:
@@ -160,7 +160,7 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
     if ('restart' in features):
         _add('castoff_restart || break\ndone\n')
-    _add('castoff_end # its ending, on record; starts it again where that is due\n')
+    _add('castoff_end # record the ending; requeue if necessary\n')
     return "".join(_parts)
 
 
@@ -176,36 +176,36 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('# ' + str(line) + '\n')
     for note in plan.notes:
         _add('# ' + str(_filters['comment'](note)) + '\n')
-    _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\n')
+    _add('# Load castoff\'s functions first: they follow the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # LINENO-1, so that errors have the right line numbers\n\n')
     if (not plan.script):
         _add('castoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_device_step=%d' % (plan.devices.step,)) if ('devices' in features) else "")) + '\n')
     if ('groups' in features):
-        _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
+        _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # NODESxRANKS: consecutive nodes, and the ranks on each\n')
     if plan.walltime:
-        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; a stop is asked for in the last ' + str(plan.grace) + '\n')
+        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; it is asked to stop in the last ' + str(plan.grace) + '\n')
     elif ('deadline' in features):
-        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; a stop is asked for in the last ' + str(plan.grace) + '\n')
+        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; it is asked to stop in the last ' + str(plan.grace) + '\n')
     elif (('nodes' in features) and (not plan.driver)):
         _add('castoff_start_timeout=' + str((plan.start_timeout or 0)) + ' # seconds\n')
     if ('visible' in features):
         _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
     elif ('masks' in features):
-        _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
+        _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # for each rank of a node\n')
     if ('binds_ranks' in features):
-        _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # of each rank of a node\n')
+        _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # for each rank of a node\n')
     if ('devices' in features):
         if plan.devices.indices:
-            _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # of each rank of a node, among those that it sees\n')
+            _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # for each rank of a node, among the devices that it sees\n')
         if plan.devices.near:
-            _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
+            _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # for each rank of a node, CPUs near its devices\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + ' # on ' + str(', '.join(map(str, plan.requeue_on))) + '\n')
     if plan.margin:
-        _add('castoff_margin=' + str(plan.margin) + ' # seconds before the walltime: ranks that are still running are ended, for the requeue\n')
+        _add('castoff_margin=' + str(plan.margin) + ' # seconds before the walltime at which running ranks are ended, for the requeue\n')
     if plan.signal:
         _add('castoff_chosen_signal=' + str(plan.signal.name) + ' castoff_signal_before=' + str(plan.signal.before) + ' # seconds before the walltime\n')
     if (plan.restart and plan.restart.max):
-        _add('castoff_restart_max=' + str(plan.restart.max) + ' castoff_never="' + str(_filters['wrapped'](plan.restart.never)) + '" # exit codes after which nothing starts again\n')
+        _add('castoff_restart_max=' + str(plan.restart.max) + ' castoff_never="' + str(_filters['wrapped'](plan.restart.never)) + '" # exit codes that forbid a restart\n')
     if (plan.restart and plan.restart.spare_nodes):
         _add('castoff_spare_nodes=' + str(plan.restart.spare_nodes) + '\n')
     if (plan.restart and plan.restart.hang):
@@ -213,17 +213,17 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if plan.progress:
         _add('castoff_progress=' + str(_filters['sh'](plan.progress)) + '\n')
     if ('hosts' in features):
-        _add('castoff_each_host=(' + str(_filters['words'](plan.each_host)) + ') # one process a host\n')
+        _add('castoff_each_host=(' + str(_filters['words'](plan.each_host)) + ') # starts one process on each host\n')
     if plan.preflight:
-        _add('castoff_host_devices=' + str(plan.preflight.devices) + ' castoff_host_memory=' + str(plan.preflight.memory) + ' # in KiB; what each host has to have\n')
+        _add('castoff_host_devices=' + str(plan.preflight.devices) + ' castoff_host_memory=' + str(plan.preflight.memory) + ' # memory in KiB; required on each host\n')
         for line in plan.preflight.checks:
             _add('castoff_own_check ' + str(_filters['sh'](line)) + '\n')
     pass
     if plan.array_indices:
         _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
-    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
+    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # make the run directory and its records; handle requests to stop\n')
     if (plan.teardown or plan.site_teardown):
-        _add('\n# --- Teardown: on this host at the end, once setup was through; the job keeps its own code\n')
+        _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
     if plan.teardown:
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
         for line in plan.teardown:
@@ -238,11 +238,11 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('\n# --- Setup\n')
     pass
     if plan.snapshot:
-        _add('castoff_snapshot # CASTOFF_CODE_DIR: the copy of the code\n')
+        _add('castoff_snapshot # sets CASTOFF_CODE_DIR, the copy of the code\n')
     if plan.setup:
         for (name, value,) in plan.default_env.items():
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
-        _add('castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty\n')
+        _add('castoff_setup # a failing line is reported and ends the job; unset variables are empty\n')
         for line in plan.setup:
             _add(str(line) + '\n')
         _add('castoff_setup_over\n')
@@ -254,7 +254,7 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if (not plan.script):
         _add('# --- Environment of the ranks\n')
     if (not plan.script):
-        _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
+        _add("castoff_clear_stale_env # a parent job's launcher variables must not reach our ranks\n")
     if (not plan.setup):
         for (name, value,) in plan.default_env.items():
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
@@ -268,27 +268,27 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     for name in plan.env_from:
         _add('castoff_need ' + str(name) + '\n')
     if plan.function:
-        _add('export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose\n')
+        _add("export SUBMITIT_EXECUTOR=castoff # submitit asks castoff for each rank's function\n")
     if plan.workdir:
         _add('cd ' + str(_filters['folder_word'](plan.workdir)) + '\n')
     if plan.teardown:
-        _add('castoff_set_up=1 # teardown relies on all of this\n')
+        _add('castoff_set_up=1 # teardown needs all of the above\n')
     if (('here' not in features) and (not plan.script)):
-        _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
+        _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # sets MASTER_ADDR and MASTER_PORT\n')
     if (plan.driver and (not plan.script)):
-        _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
+        _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # sets CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
-        _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
+        _add("\n# --- Stage: copy to each node's local disk, before the ranks start\n")
         _add('castoff_stage_in ' + str((_filters['sh'](plan.local_storage) if plan.local_storage else '"${TMPDIR:-/tmp}"')) + '\n')
         for item in plan.stage:
             _add('castoff_item ' + str(_filters['sh'](item.source)) + ' ' + str(_filters['sh'](item.to)) + ' ' + str(('unpack' if item.unpack else 'copy')) + ' ' + str(('activate' if item.activate else 'leave')) + str(("".join(map(str, (' ', item.sha256,))) if item.sha256 else "")) + '\n')
     if plan.container:
-        _add('\n# --- Container round each rank\n')
+        _add('\n# --- Container of each rank\n')
         _add('castoff_image=' + str(image) + '\n')
         if plan.python:
             _add('castoff_python_folder=' + str(_filters['sh'](_filters['folder'](plan.python))) + '\n')
         if kept:
-            _add('castoff_kept="' + str(_filters['wrapped'](kept)) + '" # whatever the image sets\n')
+            _add('castoff_kept="' + str(_filters['wrapped'](kept)) + '" # keep these, whatever the image sets\n')
         for (name, value,) in plan.container.env.items():
             _add('castoff_inside ' + str(name) + ' ' + str(_filters['sh'](value)) + '\n')
         for folder in plan.container.shared:
@@ -302,7 +302,7 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if plan.preload:
         _add('castoff_preload ' + str(_filters['words'](plan.preload_start)) + ' \\\n  -- ' + str(','.join(map(str, plan.preload))) + ' ' + str(program) + '\n')
     if ('restart' in features):
-        _add('while :; do # again in this job after a failure, at most restart.max times\n')
+        _add('while :; do # restart in this job after a failure, at most restart.max times\n')
     if plan.script:
         _add('castoff_run_script ' + str(program) + " 3<&0 <<'" + str(_filters['delimiter'](plan.script)) + "'\n" + str(plan.script) + str(('' if plan.script.endswith('\n') else '\n')) + str(_filters['delimiter'](plan.script)) + '\n')
     elif plan.driver:
@@ -313,7 +313,7 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
     if ('restart' in features):
         _add('castoff_restart || break\ndone\n')
-    _add('castoff_end # its ending, on record; starts it again where that is due\n')
+    _add('castoff_end # record the ending; requeue if necessary\n')
     return "".join(_parts)
 
 
@@ -329,36 +329,36 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('# ' + str(line) + '\n')
     for note in plan.notes:
         _add('# ' + str(_filters['comment'](note)) + '\n')
-    _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\n')
+    _add('# Load castoff\'s functions first: they follow the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # LINENO-1, so that errors have the right line numbers\n\n')
     if (not plan.script):
         _add('castoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_device_step=%d' % (plan.devices.step,)) if ('devices' in features) else "")) + '\n')
     if ('groups' in features):
-        _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
+        _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # NODESxRANKS: consecutive nodes, and the ranks on each\n')
     if plan.walltime:
-        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; a stop is asked for in the last ' + str(plan.grace) + '\n')
+        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; it is asked to stop in the last ' + str(plan.grace) + '\n')
     elif ('deadline' in features):
-        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; a stop is asked for in the last ' + str(plan.grace) + '\n')
+        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; it is asked to stop in the last ' + str(plan.grace) + '\n')
     elif (('nodes' in features) and (not plan.driver)):
         _add('castoff_start_timeout=' + str((plan.start_timeout or 0)) + ' # seconds\n')
     if ('visible' in features):
         _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
     elif ('masks' in features):
-        _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
+        _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # for each rank of a node\n')
     if ('binds_ranks' in features):
-        _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # of each rank of a node\n')
+        _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # for each rank of a node\n')
     if ('devices' in features):
         if plan.devices.indices:
-            _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # of each rank of a node, among those that it sees\n')
+            _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # for each rank of a node, among the devices that it sees\n')
         if plan.devices.near:
-            _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
+            _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # for each rank of a node, CPUs near its devices\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + ' # on ' + str(', '.join(map(str, plan.requeue_on))) + '\n')
     if plan.margin:
-        _add('castoff_margin=' + str(plan.margin) + ' # seconds before the walltime: ranks that are still running are ended, for the requeue\n')
+        _add('castoff_margin=' + str(plan.margin) + ' # seconds before the walltime at which running ranks are ended, for the requeue\n')
     if plan.signal:
         _add('castoff_chosen_signal=' + str(plan.signal.name) + ' castoff_signal_before=' + str(plan.signal.before) + ' # seconds before the walltime\n')
     if (plan.restart and plan.restart.max):
-        _add('castoff_restart_max=' + str(plan.restart.max) + ' castoff_never="' + str(_filters['wrapped'](plan.restart.never)) + '" # exit codes after which nothing starts again\n')
+        _add('castoff_restart_max=' + str(plan.restart.max) + ' castoff_never="' + str(_filters['wrapped'](plan.restart.never)) + '" # exit codes that forbid a restart\n')
     if (plan.restart and plan.restart.spare_nodes):
         _add('castoff_spare_nodes=' + str(plan.restart.spare_nodes) + '\n')
     if (plan.restart and plan.restart.hang):
@@ -366,20 +366,20 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
     if plan.progress:
         _add('castoff_progress=' + str(_filters['sh'](plan.progress)) + '\n')
     if ('hosts' in features):
-        _add('castoff_each_host=(' + str(_filters['words'](plan.each_host)) + ') # one process a host\n')
+        _add('castoff_each_host=(' + str(_filters['words'](plan.each_host)) + ') # starts one process on each host\n')
     if plan.preflight:
-        _add('castoff_host_devices=' + str(plan.preflight.devices) + ' castoff_host_memory=' + str(plan.preflight.memory) + ' # in KiB; what each host has to have\n')
+        _add('castoff_host_devices=' + str(plan.preflight.devices) + ' castoff_host_memory=' + str(plan.preflight.memory) + ' # memory in KiB; required on each host\n')
         for line in plan.preflight.checks:
             _add('castoff_own_check ' + str(_filters['sh'](line)) + '\n')
     if ((plan.requeue_how == 'copy') and (not isinstance(plan.inherit, str))):
-        _add('castoff_copied=' + str(','.join(map(str, plan.inherit))) + ' # variables that a copy of this job has, too\n')
+        _add('castoff_copied=' + str(','.join(map(str, plan.inherit))) + ' # variables passed to a copy of this job\n')
     if ((plan.requeue_how == 'copy') and plan.env_from):
         _add('castoff_secrets=' + str(','.join(map(str, plan.env_from))) + '\n')
     if plan.array_indices:
         _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
-    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
+    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # make the run directory and its records; handle requests to stop\n')
     if (plan.teardown or plan.site_teardown):
-        _add('\n# --- Teardown: on this host at the end, once setup was through; the job keeps its own code\n')
+        _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
     if plan.teardown:
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
         for line in plan.teardown:
@@ -394,11 +394,11 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('\n# --- Setup\n')
     pass
     if plan.snapshot:
-        _add('castoff_snapshot # CASTOFF_CODE_DIR: the copy of the code\n')
+        _add('castoff_snapshot # sets CASTOFF_CODE_DIR, the copy of the code\n')
     if plan.setup:
         for (name, value,) in plan.default_env.items():
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
-        _add('castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty\n')
+        _add('castoff_setup # a failing line is reported and ends the job; unset variables are empty\n')
         for line in plan.setup:
             _add(str(line) + '\n')
         _add('castoff_setup_over\n')
@@ -410,7 +410,7 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
     if (not plan.script):
         _add('# --- Environment of the ranks\n')
     if (not plan.script):
-        _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
+        _add("castoff_clear_stale_env # a parent job's launcher variables must not reach our ranks\n")
     if (not plan.setup):
         for (name, value,) in plan.default_env.items():
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
@@ -424,27 +424,27 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
     for name in plan.env_from:
         _add('castoff_need ' + str(name) + '\n')
     if plan.function:
-        _add('export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose\n')
+        _add("export SUBMITIT_EXECUTOR=castoff # submitit asks castoff for each rank's function\n")
     if plan.workdir:
         _add('cd ' + str(_filters['folder_word'](plan.workdir)) + '\n')
     if plan.teardown:
-        _add('castoff_set_up=1 # teardown relies on all of this\n')
+        _add('castoff_set_up=1 # teardown needs all of the above\n')
     if (('here' not in features) and (not plan.script)):
-        _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
+        _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # sets MASTER_ADDR and MASTER_PORT\n')
     if (plan.driver and (not plan.script)):
-        _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
+        _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # sets CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
-        _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
+        _add("\n# --- Stage: copy to each node's local disk, before the ranks start\n")
         _add('castoff_stage_in ' + str((_filters['sh'](plan.local_storage) if plan.local_storage else '"${TMPDIR:-/tmp}"')) + '\n')
         for item in plan.stage:
             _add('castoff_item ' + str(_filters['sh'](item.source)) + ' ' + str(_filters['sh'](item.to)) + ' ' + str(('unpack' if item.unpack else 'copy')) + ' ' + str(('activate' if item.activate else 'leave')) + str(("".join(map(str, (' ', item.sha256,))) if item.sha256 else "")) + '\n')
     if plan.container:
-        _add('\n# --- Container round each rank\n')
+        _add('\n# --- Container of each rank\n')
         _add('castoff_image=' + str(image) + '\n')
         if plan.python:
             _add('castoff_python_folder=' + str(_filters['sh'](_filters['folder'](plan.python))) + '\n')
         if kept:
-            _add('castoff_kept="' + str(_filters['wrapped'](kept)) + '" # whatever the image sets\n')
+            _add('castoff_kept="' + str(_filters['wrapped'](kept)) + '" # keep these, whatever the image sets\n')
         for (name, value,) in plan.container.env.items():
             _add('castoff_inside ' + str(name) + ' ' + str(_filters['sh'](value)) + '\n')
         for folder in plan.container.shared:
@@ -458,7 +458,7 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
     if plan.preload:
         _add('castoff_preload ' + str(_filters['words'](plan.preload_start)) + ' \\\n  -- ' + str(','.join(map(str, plan.preload))) + ' ' + str(program) + '\n')
     if ('restart' in features):
-        _add('while :; do # again in this job after a failure, at most restart.max times\n')
+        _add('while :; do # restart in this job after a failure, at most restart.max times\n')
     if plan.script:
         _add('castoff_run_script ' + str(program) + " 3<&0 <<'" + str(_filters['delimiter'](plan.script)) + "'\n" + str(plan.script) + str(('' if plan.script.endswith('\n') else '\n')) + str(_filters['delimiter'](plan.script)) + '\n')
     elif plan.driver:
@@ -469,7 +469,7 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
     if ('restart' in features):
         _add('castoff_restart || break\ndone\n')
-    _add('castoff_end # its ending, on record; starts it again where that is due\n')
+    _add('castoff_end # record the ending; requeue if necessary\n')
     return "".join(_parts)
 
 
@@ -484,36 +484,36 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('# ' + str(line) + '\n')
     for note in plan.notes:
         _add('# ' + str(_filters['comment'](note)) + '\n')
-    _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\n')
+    _add('# Load castoff\'s functions first: they follow the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # LINENO-1, so that errors have the right line numbers\n\n')
     if (not plan.script):
         _add('castoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_device_step=%d' % (plan.devices.step,)) if ('devices' in features) else "")) + '\n')
     if ('groups' in features):
-        _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
+        _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # NODESxRANKS: consecutive nodes, and the ranks on each\n')
     if plan.walltime:
-        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; a stop is asked for in the last ' + str(plan.grace) + '\n')
+        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; it is asked to stop in the last ' + str(plan.grace) + '\n')
     elif ('deadline' in features):
-        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; a stop is asked for in the last ' + str(plan.grace) + '\n')
+        _add('castoff_grace=' + str(plan.grace) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if (('nodes' in features) and (not plan.driver)) else "")) + ' # seconds; it is asked to stop in the last ' + str(plan.grace) + '\n')
     elif (('nodes' in features) and (not plan.driver)):
         _add('castoff_start_timeout=' + str((plan.start_timeout or 0)) + ' # seconds\n')
     if ('visible' in features):
         _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
     elif ('masks' in features):
-        _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
+        _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # for each rank of a node\n')
     if ('binds_ranks' in features):
-        _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # of each rank of a node\n')
+        _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # for each rank of a node\n')
     if ('devices' in features):
         if plan.devices.indices:
-            _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # of each rank of a node, among those that it sees\n')
+            _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # for each rank of a node, among the devices that it sees\n')
         if plan.devices.near:
-            _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
+            _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # for each rank of a node, CPUs near its devices\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + ' # on ' + str(', '.join(map(str, plan.requeue_on))) + '\n')
     if plan.margin:
-        _add('castoff_margin=' + str(plan.margin) + ' # seconds before the walltime: ranks that are still running are ended, for the requeue\n')
+        _add('castoff_margin=' + str(plan.margin) + ' # seconds before the walltime at which running ranks are ended, for the requeue\n')
     if plan.signal:
         _add('castoff_chosen_signal=' + str(plan.signal.name) + ' castoff_signal_before=' + str(plan.signal.before) + ' # seconds before the walltime\n')
     if (plan.restart and plan.restart.max):
-        _add('castoff_restart_max=' + str(plan.restart.max) + ' castoff_never="' + str(_filters['wrapped'](plan.restart.never)) + '" # exit codes after which nothing starts again\n')
+        _add('castoff_restart_max=' + str(plan.restart.max) + ' castoff_never="' + str(_filters['wrapped'](plan.restart.never)) + '" # exit codes that forbid a restart\n')
     if (plan.restart and plan.restart.spare_nodes):
         _add('castoff_spare_nodes=' + str(plan.restart.spare_nodes) + '\n')
     if (plan.restart and plan.restart.hang):
@@ -521,18 +521,18 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if plan.progress:
         _add('castoff_progress=' + str(_filters['sh'](plan.progress)) + '\n')
     if ('hosts' in features):
-        _add('castoff_each_host=(' + str(_filters['words'](plan.each_host)) + ') # one process a host\n')
+        _add('castoff_each_host=(' + str(_filters['words'](plan.each_host)) + ') # starts one process on each host\n')
     if plan.preflight:
-        _add('castoff_host_devices=' + str(plan.preflight.devices) + ' castoff_host_memory=' + str(plan.preflight.memory) + ' # in KiB; what each host has to have\n')
+        _add('castoff_host_devices=' + str(plan.preflight.devices) + ' castoff_host_memory=' + str(plan.preflight.memory) + ' # memory in KiB; required on each host\n')
         for line in plan.preflight.checks:
             _add('castoff_own_check ' + str(_filters['sh'](line)) + '\n')
     if plan.array_count:
         _add('castoff_own_index=${1:-' + str(plan.first_member) + '} # bash job.sh 3 runs member 3 of the array\n')
     if plan.array_indices:
         _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
-    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
+    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # make the run directory and its records; handle requests to stop\n')
     if (plan.teardown or plan.site_teardown):
-        _add('\n# --- Teardown: on this host at the end, once setup was through; the job keeps its own code\n')
+        _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
     if plan.teardown:
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
         for line in plan.teardown:
@@ -546,13 +546,13 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if (((plan.setup or plan.python) or plan.snapshot) or ('inherit' in features)):
         _add('\n# --- Setup\n')
     if (plan.inherit != 'all'):
-        _add('castoff_inherit' + str("".join(map(str, (' ', ' '.join(map(str, ((plan.inherit if (not isinstance(plan.inherit, str)) else []) + plan.env_from))),)))) + ' # all else is dropped\n')
+        _add('castoff_inherit' + str("".join(map(str, (' ', ' '.join(map(str, ((plan.inherit if (not isinstance(plan.inherit, str)) else []) + plan.env_from))),)))) + ' # all other variables are dropped\n')
     if plan.snapshot:
-        _add('castoff_snapshot # CASTOFF_CODE_DIR: the copy of the code\n')
+        _add('castoff_snapshot # sets CASTOFF_CODE_DIR, the copy of the code\n')
     if plan.setup:
         for (name, value,) in plan.default_env.items():
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
-        _add('castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty\n')
+        _add('castoff_setup # a failing line is reported and ends the job; unset variables are empty\n')
         for line in plan.setup:
             _add(str(line) + '\n')
         _add('castoff_setup_over\n')
@@ -564,7 +564,7 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if (not plan.script):
         _add('# --- Environment of the ranks\n')
     if (not plan.script):
-        _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
+        _add("castoff_clear_stale_env # a parent job's launcher variables must not reach our ranks\n")
     if (not plan.setup):
         for (name, value,) in plan.default_env.items():
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
@@ -578,27 +578,27 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     for name in plan.env_from:
         _add('castoff_need ' + str(name) + '\n')
     if plan.function:
-        _add('export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose\n')
+        _add("export SUBMITIT_EXECUTOR=castoff # submitit asks castoff for each rank's function\n")
     if plan.workdir:
         _add('cd ' + str(_filters['folder_word'](plan.workdir)) + '\n')
     if plan.teardown:
-        _add('castoff_set_up=1 # teardown relies on all of this\n')
+        _add('castoff_set_up=1 # teardown needs all of the above\n')
     if (('here' not in features) and (not plan.script)):
-        _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
+        _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # sets MASTER_ADDR and MASTER_PORT\n')
     if (plan.driver and (not plan.script)):
-        _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
+        _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # sets CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
-        _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
+        _add("\n# --- Stage: copy to each node's local disk, before the ranks start\n")
         _add('castoff_stage_in ' + str((_filters['sh'](plan.local_storage) if plan.local_storage else '"${TMPDIR:-/tmp}"')) + '\n')
         for item in plan.stage:
             _add('castoff_item ' + str(_filters['sh'](item.source)) + ' ' + str(_filters['sh'](item.to)) + ' ' + str(('unpack' if item.unpack else 'copy')) + ' ' + str(('activate' if item.activate else 'leave')) + str(("".join(map(str, (' ', item.sha256,))) if item.sha256 else "")) + '\n')
     if plan.container:
-        _add('\n# --- Container round each rank\n')
+        _add('\n# --- Container of each rank\n')
         _add('castoff_image=' + str(image) + '\n')
         if plan.python:
             _add('castoff_python_folder=' + str(_filters['sh'](_filters['folder'](plan.python))) + '\n')
         if kept:
-            _add('castoff_kept="' + str(_filters['wrapped'](kept)) + '" # whatever the image sets\n')
+            _add('castoff_kept="' + str(_filters['wrapped'](kept)) + '" # keep these, whatever the image sets\n')
         for (name, value,) in plan.container.env.items():
             _add('castoff_inside ' + str(name) + ' ' + str(_filters['sh'](value)) + '\n')
         for folder in plan.container.shared:
@@ -612,7 +612,7 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if plan.preload:
         _add('castoff_preload ' + str(_filters['words'](plan.preload_start)) + ' \\\n  -- ' + str(','.join(map(str, plan.preload))) + ' ' + str(program) + '\n')
     if ('restart' in features):
-        _add('while :; do # again in this job after a failure, at most restart.max times\n')
+        _add('while :; do # restart in this job after a failure, at most restart.max times\n')
     if plan.script:
         _add('castoff_run_script ' + str(program) + " 3<&0 <<'" + str(_filters['delimiter'](plan.script)) + "'\n" + str(plan.script) + str(('' if plan.script.endswith('\n') else '\n')) + str(_filters['delimiter'](plan.script)) + '\n')
     elif plan.driver:
@@ -623,5 +623,5 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
     if ('restart' in features):
         _add('castoff_restart || break\ndone\n')
-    _add('castoff_end # its ending, on record; starts it again where that is due\n')
+    _add('castoff_end # record the ending; requeue if necessary\n')
     return "".join(_parts)

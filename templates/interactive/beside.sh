@@ -1,12 +1,12 @@
-# A command or a shell beside a rank of a running job: with the environment of its process, and in its container.
-# bash -c THIS castoff ATTEMPT_DIR RANK RUN [WORD...]; no RANK: the first one on this host; no WORD: a shell
+# Runs a command or a shell next to a rank of a running job, with the rank's environment and in its container.
+# bash -c THIS castoff ATTEMPT_DIR RANK RUN [WORD...]; empty RANK: the first rank on this host; no WORD: a shell
 set -u
 castoff_attempt=$1 castoff_rank=$2 castoff_run=$3
 shift 3
 castoff_term=${TERM-dumb}
 castoff_here=$(hostname)
 castoff_say() { echo "castoff: $*" >&2; }
-castoff_stat() { # PID FIELD of /proc/PID/stat, from 3: its command's name may hold anything
+castoff_stat() { # PID FIELD of /proc/PID/stat, from 3: the command's name, field 2, may hold spaces
   local castoff_fields
   castoff_fields=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
   read -r -a castoff_fields <<<"${castoff_fields##*) }"
@@ -25,7 +25,7 @@ castoff_value() { # PID NAME
 castoff_is_of_attempt() { # PID
   [[ -O /proc/$1 ]] && grep -qzxF -- "CASTOFF_ATTEMPT_DIR=$castoff_attempt" "/proc/$1/environ" 2>/dev/null
 }
-castoff_find() { # the rank's process: of those with its RANK the oldest, whose children inherit it
+castoff_find() { # the rank's process: the oldest with its RANK, since children inherit RANK
   local castoff_folder castoff_pid castoff_has castoff_since castoff_oldest=0
   castoff_process='' castoff_other=''
   for castoff_folder in /proc/[0-9]*; do
@@ -43,7 +43,7 @@ castoff_find() { # the rank's process: of those with its RANK the oldest, whose 
     fi
   done
 }
-castoff_outside() { # PID in a container: of its parents the one that started that
+castoff_outside() { # PID in a container: its ancestor that started the container
   local castoff_pid=$1
   while castoff_pid=$(castoff_stat "$castoff_pid" 4) && ((castoff_pid > 1)); do
     if castoff_is_of_attempt "$castoff_pid" && ! castoff_value "$castoff_pid" RANK >/dev/null; then
@@ -59,14 +59,14 @@ castoff_shares() { # NAMESPACE
   [[ $castoff_theirs == "$(readlink "/proc/self/ns/$1")" ]]
 }
 castoff_functions=()
-castoff_clear() { # not by <(…): what ends after the exec below sends the program a CHLD, of which ps dies
+castoff_clear() { # not by <(…): a child ending after the exec below would send the program a CHLD, which ends ps
   local castoff_name
   set -f
   for castoff_name in $(compgen -e); do unset -v "$castoff_name" 2>/dev/null; done
   for castoff_name in $(declare -Fx); do unset -f -- "$castoff_name" 2>/dev/null; done
   set +f
 }
-castoff_take() { # [PATTERN of names]: of castoff_entries, which never stand on a command line or in a file
+castoff_take() { # [PATTERN of names]: export these of castoff_entries, which may hold secrets: not by command line or file
   local castoff_entry castoff_name
   for castoff_entry in "${castoff_entries[@]}"; do
     castoff_name=${castoff_entry%%=*}
@@ -75,14 +75,14 @@ castoff_take() { # [PATTERN of names]: of castoff_entries, which never stand on 
     case $castoff_name in
       BASH_FUNC_*%%) castoff_functions+=("$castoff_entry") ;;
       '' | [0-9]* | *[!A-Za-z0-9_]* | castoff_*) ;;
-      *) export "$castoff_entry" 2>/dev/null ;; # some are bash's own
+      *) export "$castoff_entry" 2>/dev/null ;; # some are read-only in bash
     esac
   done
 }
-castoff_read() { # PID: its environment into castoff_entries; false where it has gone meanwhile
+castoff_read() { # PID: read its environment into castoff_entries; fails if the process has ended
   mapfile -d '' -t castoff_entries 2>/dev/null <"/proc/$1/environ" && ((${#castoff_entries[@]}))
 } 2>/dev/null
-for ((castoff_try = 0; castoff_try < 20; castoff_try++)); do # what the job's script calls comes and goes
+for ((castoff_try = 0; castoff_try < 20; castoff_try++)); do # the job script's commands are short-lived
   castoff_find
   if castoff_read "${castoff_process:-${castoff_other:-$$}}"; then break; fi
 done
@@ -113,7 +113,7 @@ else
     [[ ! -t 0 ]] || CASTOFF_CONTAINER_FLAGS+=' --tty'
     export CASTOFF_CONTAINER_FLAGS
   else
-    # A container that the launcher has made, or the program itself; without one it may be a /tmp of its own.
+    # The launcher or the program has made a container; as root, perhaps only a private /tmp.
     if ! castoff_shares user; then
       castoff_word=(--user --preserve-credentials --mount --root)
     elif ! castoff_shares mnt && ((EUID == 0)); then
@@ -129,11 +129,11 @@ else
   fi
   cd -- "$castoff_folder" 2>/dev/null || castoff_say "the rank's folder is not to be entered: $castoff_folder"
 fi
-export TERM=$castoff_term # the job's own is no terminal
+export TERM=$castoff_term # the job has no terminal
 if (($# == 0)); then
-  # No start-up files: they would change the environment that this is about.
+  # No start-up files, which would change the rank's environment.
   export PS1="[$castoff_title] \h:\w\\$ "
-  # shellcheck disable=SC2016 # for that shell
+  # shellcheck disable=SC2016 # expanded by that shell
   set -- /bin/sh -c 'command -v bash >/dev/null && exec bash --noprofile --norc -i; exec sh -i'
 elif ((${#castoff_word[@]} == 0)) && ! type -P -- "$1" >/dev/null; then
   castoff_say "$1 is not on PATH of $castoff_title on $castoff_here: ${PATH-}"

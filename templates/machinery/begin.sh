@@ -1,5 +1,5 @@
 # --- Run directory: records and logs --------------------------------------------------------------
-((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) || # older ones lose exit codes of setup in traps
+((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) || # older versions lose setup's exit codes in traps
   { echo "castoff: this needs bash 4.4 or newer, not $BASH_VERSION: name one as the profile's shell" >&2 && exit 1; }
 castoff_begin() {
   castoff_unset_user_functions
@@ -17,12 +17,12 @@ castoff_begin() {
   castoff_scheduler_choose_log
 #endif
 #if !script
-  if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several
+  if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # a log may hold several attempts
 #endif
   castoff_ending=failed castoff_reason=''
-  castoff_listen # before a trap for the end, which would call what a signal ends failed
-  trap 'castoff_finish $? "$BASH_COMMAND"' EXIT # which keeps the code
-  if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # while it waited, somebody asked the run to stop
+  castoff_listen # before the EXIT trap, which would record a job ended by a signal as failed
+  trap 'castoff_finish $? "$BASH_COMMAND"' EXIT # keeps the exit code
+  if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # the run was asked to stop while this job was pending
     echo "castoff: stopped before it began; castoff resubmit restarts it" >&2
     castoff_ending=cancelled
     exit 143
@@ -37,22 +37,22 @@ castoff_begin() {
   castoff_read_secrets
 #endif
 #if deadline
-  CASTOFF_DEADLINE=$(castoff_scheduler_end_time) # seconds since 1970; a stop is asked for CASTOFF_GRACE seconds before
+  CASTOFF_DEADLINE=$(castoff_scheduler_end_time) # seconds since 1970; the stop is CASTOFF_GRACE seconds earlier
   export CASTOFF_DEADLINE CASTOFF_GRACE=$castoff_grace
 #else
-  unset -v CASTOFF_DEADLINE CASTOFF_GRACE # no walltime; these would be a parent job's
+  unset -v CASTOFF_DEADLINE CASTOFF_GRACE # there is no walltime; these are a parent job's
 #endif
 #if attempts
   castoff_await_fences
 #endif
   cd "$castoff_submit_dir" || exit
 }
-# castoff submit names it. A script that stands alone makes castoff-<job id> where it was submitted,
-# and copies itself there; a directory that a parent job left in the environment is not believed.
+# castoff submit sets it. Otherwise the script makes castoff-<job id> in the folder it was submitted from,
+# and copies itself into it; a directory that a parent job left in the environment is ignored.
 castoff_find_run_dir() {
   local castoff_tries=0
   until [[ -z ${CASTOFF_RUN_DIR:-} || -e $CASTOFF_RUN_DIR/job.sh ]] || ((++castoff_tries > 60)); do
-    ls -- "${CASTOFF_RUN_DIR%/*}" >/dev/null 2>&1 || ((1)) # a shared file system may show it up to a minute late
+    ls -- "${CASTOFF_RUN_DIR%/*}" >/dev/null 2>&1 || ((1)) # ls: a shared file system may show it up to a minute late
     sleep 1
   done
   if [[ -n ${CASTOFF_RUN_DIR:-} && ! -e $CASTOFF_RUN_DIR ]]; then
@@ -68,18 +68,18 @@ castoff_find_run_dir() {
   castoff_check_run_dir
   cmp -s -- "$0" "$CASTOFF_RUN_DIR/job.sh" || (
     umask 077
-    echo '*' >"$CASTOFF_RUN_DIR/.gitignore" # git takes no run for code
+    echo '*' >"$CASTOFF_RUN_DIR/.gitignore" # keeps the run out of git
     cp -- "$0" "$CASTOFF_RUN_DIR/.job.sh.$castoff_index"
     mv -- "$CASTOFF_RUN_DIR/.job.sh.$castoff_index" "$CASTOFF_RUN_DIR/job.sh"
   )
 }
-castoff_check_run_dir() { # again before anything in it is run: others may have put theirs in its place meanwhile
+castoff_check_run_dir() { # repeated before a file in it is run, since others may have replaced it
   local castoff_mode
   if [[ -L $CASTOFF_RUN_DIR || ! -O $CASTOFF_RUN_DIR ]]; then
     echo "castoff: $CASTOFF_RUN_DIR is a link or another user's, so nothing is written there" >&2
     exit 1
   fi
-  castoff_mode=$(stat --format %a -- "$CASTOFF_RUN_DIR") # shows a POSIX access list, as its mask; none of NFSv4
+  castoff_mode=$(stat --format %a -- "$CASTOFF_RUN_DIR") # includes a POSIX access list's mask, but not NFSv4 lists
   if ((8#$castoff_mode & 8#22)); then
     echo "castoff: $CASTOFF_RUN_DIR: others may write to it (mode $castoff_mode), so its contents may be theirs;" \
       "if you trust it, chmod go-w $(printf %q "$CASTOFF_RUN_DIR")" >&2
@@ -96,14 +96,14 @@ castoff_count_attempts() {
 #endif
   export CASTOFF_ATTEMPT=$((${CASTOFF_ATTEMPT:-0} + castoff_restarts))
   while [[ -e $CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT ]]; do
-    CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) # started again without a count, as after a node failure
+    CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) # restarted by the scheduler without a count, as after a node failure
   done
 #if requeue | copy | chain
-  export CASTOFF_FIRST_ATTEMPT=${CASTOFF_FIRST_ATTEMPT:-0} # of this submission
+  export CASTOFF_FIRST_ATTEMPT=${CASTOFF_FIRST_ATTEMPT:-0} # the first of this submission
 #endif
 }
 #if places | sparse secrets
-castoff_members() { # the number of each, ascending
+castoff_members() { # prints the members' numbers, ascending
   local castoff_part IFS=,
   for castoff_part in $castoff_array_indices; do
     if [[ $castoff_part =~ ^([0-9]+)-([0-9]+)(:([0-9]+))?$ ]]; then
@@ -117,16 +117,16 @@ castoff_members() { # the number of each, ascending
 castoff_begin_records() {
   export CASTOFF_RUN_DIR CASTOFF_ATTEMPT_DIR=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
   export CASTOFF_LOG_DIR=$CASTOFF_RUN_DIR/logs/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
-  export CASTOFF_STOP_FILE=$CASTOFF_ATTEMPT_DIR/stop            # when it appears: stop early, please
-  export CASTOFF_OUTCOME_FILE=$CASTOFF_ATTEMPT_DIR/outcome      # the program may write: done or resume
-  export CASTOFF_FAILURE_FILE=$CASTOFF_ATTEMPT_DIR/failure.json # the first rank that failed
-  export CASTOFF_METRICS_FILE=$CASTOFF_ATTEMPT_DIR/metrics.jsonl # the program may add: a JSON object a line, with step
-  export CASTOFF_PROGRESS_FILE=$CASTOFF_ATTEMPT_DIR/progress    # the program may write: how far it is, a number
-  export CASTOFF_STACK_DIR=$CASTOFF_LOG_DIR/stacks              # where a rank writes its stacks on QUIT: rank-00000.txt
-  castoff_rank=$CASTOFF_ATTEMPT_DIR/rank.sh                     # tells each rank who it is
+  export CASTOFF_STOP_FILE=$CASTOFF_ATTEMPT_DIR/stop            # when it exists, the program should stop early
+  export CASTOFF_OUTCOME_FILE=$CASTOFF_ATTEMPT_DIR/outcome      # the program may write done or resume
+  export CASTOFF_FAILURE_FILE=$CASTOFF_ATTEMPT_DIR/failure.json # the first failure of a rank
+  export CASTOFF_METRICS_FILE=$CASTOFF_ATTEMPT_DIR/metrics.jsonl # the program may append JSON lines with step
+  export CASTOFF_PROGRESS_FILE=$CASTOFF_ATTEMPT_DIR/progress    # the program may write its progress, a number
+  export CASTOFF_STACK_DIR=$CASTOFF_LOG_DIR/stacks              # a rank writes its stacks here on QUIT: rank-00000.txt
+  castoff_rank=$CASTOFF_ATTEMPT_DIR/rank.sh                     # sets RANK etc. and starts each rank's program
   (
     umask 077
-    mkdir -p -- "$CASTOFF_ATTEMPT_DIR/ended" "$CASTOFF_STACK_DIR" # a file of each rank that has ended well
+    mkdir -p -- "$CASTOFF_ATTEMPT_DIR/ended" "$CASTOFF_STACK_DIR" # ended: a file for each rank that succeeded
 #if restart
     printf '{"job": "%s"%s, "host": "%s", "time": %(%s)T%s}\n' "$castoff_job" \
       "${castoff_cluster:+, \"cluster\": \"$castoff_cluster\"}" "$(hostname)" -1 \
@@ -135,14 +135,14 @@ castoff_begin_records() {
     printf '{"job": "%s"%s, "host": "%s", "time": %(%s)T}\n' "$castoff_job" \
       "${castoff_cluster:+, \"cluster\": \"$castoff_cluster\"}" "$(hostname)" -1 >"$CASTOFF_ATTEMPT_DIR/start.json"
 #endif
-    printf '%1000s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
+    printf '%1000s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # reserves space for the ending, in case the disk fills up
 #if fence
     echo live >"$CASTOFF_ATTEMPT_DIR/fence"
 #endif
   )
 }
-castoff_finish() { # CODE COMMAND: the last that this script does
-  # A child that a signal ends as it begins still has this script's traps.
+castoff_finish() { # CODE COMMAND: run as this script exits
+  # A child ended by a signal as it starts still has this script's traps.
   if [[ $BASHPID != "$$" ]]; then builtin exit "$1"; fi
   set +e
 #if setup
@@ -178,7 +178,7 @@ castoff_finish() { # CODE COMMAND: the last that this script does
   if [[ $castoff_ending == cancelled ]] && castoff_scheduler_has_lost_host; then castoff_ending=node-failure; fi
 #endif
   castoff_record_ending "$castoff_ending" "$1"
-  if [[ $castoff_ending == failed && $1 == 0 ]]; then builtin exit 1; fi # or jobs that wait for it would begin
+  if [[ $castoff_ending == failed && $1 == 0 ]]; then builtin exit 1; fi # or dependent jobs would start
   return "$1"
 }
 #if restart
@@ -186,7 +186,7 @@ castoff_record_ending() { # ENDING CODE [restart: another attempt of this job fo
 #else
 castoff_record_ending() { # ENDING CODE
 #endif
-  if [[ $1 == failed && $2 == 0 ]]; then set -- failed 1; fi # a signal ended it, or setup's own exit
+  if [[ $1 == failed && $2 == 0 ]]; then set -- failed 1; fi # ended by a signal, or by exit in setup
   (
     umask 077
 #if restart
@@ -214,7 +214,7 @@ castoff_record_ending() { # ENDING CODE
 }
 #if !here !script | torchrun | stage | container | hang
 # --- Programs of the nodes ------------------------------------------------------------------------
-castoff_write() { # FILE [VALUE...]: standard input as a program for the nodes, which begins with these values
+castoff_write() { # FILE [VARIABLE...]: write standard input as a program for the nodes, with these variables set
   local castoff_name
   {
     printf '%s\n' '#!/bin/sh' 'set -u' 'exec </dev/null # castoff_read has opened it there'
@@ -225,12 +225,12 @@ castoff_write() { # FILE [VALUE...]: standard input as a program for the nodes, 
   } >"$CASTOFF_ATTEMPT_DIR/$1"
   chmod 700 "$CASTOFF_ATTEMPT_DIR/$1"
 }
-castoff_quoted() { # WORD...: as sh reads them
+castoff_quoted() { # WORD...: quoted for sh
   local castoff_word castoff_tick="'\\''"
   for castoff_word; do printf "'%s' " "${castoff_word//\'/"$castoff_tick"}"; done
 }
-# What runs on a node is opened once and run as it was opened: nobody can put theirs in its place meanwhile. It is
-# standard input, as mpiexec may need any other file (PMI_FD). A node may see it a minute late, or not at all.
+# A node opens its program once, checks it and runs the open file, so that nobody can replace it in between. It is
+# read from standard input, as mpiexec may need any other descriptor (PMI_FD). A node may see it late, or not at all.
 castoff_read='castoff_tries=0; until [ -e "$0" ] || [ "$castoff_tries" -ge 60 ]; do'\
 ' castoff_tries=$((castoff_tries + 1)); ls "${0%/*}" >/dev/null 2>&1; sleep 1; done;'\
 ' [ -e "$0" ] || { echo "castoff: $(hostname) does not see ${0%/*}: a run directory must'\
@@ -241,7 +241,7 @@ castoff_read='castoff_tries=0; until [ -e "$0" ] || [ "$castoff_tries" -ge 60 ];
 #if here
 castoff_run_checked=(/bin/sh -c "$castoff_read")
 #elif survives
-# On an exit code alone this launcher would let the other ranks run on.
+# This launcher keeps the other ranks running after an exit code.
 castoff_run_checked=(/bin/sh -c "${castoff_read//exit 126/kill -s KILL \$\$}")
 #else
 castoff_run_checked=(/bin/sh -c "${castoff_read//exit 126/exit 1}")

@@ -1,6 +1,6 @@
-# --- Container: what each rank's program runs in --------------------------------------------------
+# --- Container of each rank's program --------------------------------------------------------------
 castoff_given=
-castoff_inside() { # NAME VALUE of a variable for the inside alone
+castoff_inside() { # NAME VALUE: set a variable only inside the container
   export "CASTOFF_GIVEN_$1=$2"
   castoff_given+=" $1"
 }
@@ -13,8 +13,8 @@ castoff_check_image() {
 }
 #endif
 #if binds
-export CASTOFF_BINDS= # folders that are inside what they are outside, one a line
-castoff_bind() {      # FOLDER, unless it lies in one that is there already
+export CASTOFF_BINDS= # folders bound at the same path, one per line
+castoff_bind() {      # FOLDER, unless it is inside one already bound
   local castoff_around
   case $1 in
     / | *["$castoff_unbindable"]* | *$'\n'*)
@@ -54,10 +54,10 @@ castoff_container() { # RUNTIME FLAG...
   castoff_write_container
   castoff_write_inside
 }
-castoff_write_container() { # container.sh, which starts the runtime
+castoff_write_container() { # write container.sh, which starts the runtime
   castoff_write container.sh castoff_image castoff_mounts castoff_runtime castoff_bind_flag castoff_kept \
     <<'CASTOFF_CONTAINER'
-# Should the image set one of these too, inside.sh puts it back.
+# If the image sets one of these too, inside.sh restores it.
 for castoff_name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT $castoff_kept; do
   eval "[ -z \"\${$castoff_name+set}\" ] || export CASTOFF_GIVEN_$castoff_name=\"\$$castoff_name\""
 done
@@ -73,14 +73,14 @@ eval "exec $castoff_runtime"'"$@"'
 CASTOFF_CONTAINER
 }
 #endif
-castoff_write_inside() { # inside.sh, the first to run in the container
+castoff_write_inside() { # write inside.sh, which runs first in the container
 #if loader !torchrun
   castoff_write inside.sh castoff_kept castoff_given castoff_python_folder castoff_staged_path castoff_loading \
     <<'CASTOFF_INSIDE'
 #else
   castoff_write inside.sh castoff_kept castoff_given castoff_python_folder castoff_staged_path <<'CASTOFF_INSIDE'
 #endif
-# Runs first in the container: what the job says counts more than what the image says.
+# Runs first in the container: restores the job's variables, which win over the image's.
 if [ -z "${CASTOFF_WORKDIR:-}" ]; then
   echo "castoff: the environment did not reach the container: leave out flags that drop it, as --cleanenv does" >&2
   exit 1
@@ -91,7 +91,7 @@ for castoff_name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK MASTER
   unset -v "CASTOFF_GIVEN_$castoff_name"
 done
 #if libraries
-LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/.singularity.d/libs # apptainer puts the GPUs' libraries there
+LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/.singularity.d/libs # apptainer puts the GPU libraries in it
 #endif
 #if python
 export PATH="$castoff_python_folder:$PATH"

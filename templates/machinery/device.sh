@@ -1,15 +1,15 @@
-# Which of the devices that this rank sees is its own: an index among those that masks show, if there are any.
+# Finds this rank's device: its index among the visible devices, after masks.
 #if masks | indices | near
-castoff_own_word() { # WORD of each local rank...
+castoff_own_word() { # WORD...: the word for this local rank
   shift "$LOCAL_RANK"
   castoff_word=$1
 }
 #endif
-castoff_count_shown() { # MASK; 0.0,0.1 is one device, with two tiles; CUDA ignores what follows a number below 0
+castoff_count_shown() { # MASK: counts devices; 0.0,0.1 is one with two tiles; CUDA ignores all after a negative one
   castoff_shown=$(echo "$1" | tr , '\n' | sed '/^-/,$d; /^NoDevFiles/,$d; s/\..*/./; /^$/d' | uniq | wc -l)
 }
 #if visible | masks
-castoff_show() { # MASK by the numbers on the node; fails where something shows so few devices that it numbers anew
+castoff_show() { # MASK in the node's numbers; fails if so few devices are visible that they are renumbered
   eval "castoff_shows=\${$castoff_device_variable-}"
   castoff_count_shown "$castoff_shows"
   castoff_numbers=$1,
@@ -55,14 +55,14 @@ for castoff_name in CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICE
     castoff_refuse "the device of rank $RANK is number $CASTOFF_DEVICE of those that it sees, from 0, but" \
       "$castoff_name=$castoff_shows shows it $castoff_shown. Have $castoff_name show as many as the ranks of a node" \
       "need, start fewer ranks on a node, or ask for none (devices_per_rank: 0) and choose devices in the program"
-  elif [ "$castoff_shows" != "${castoff_shows#*MIG-}" ]; then # CUDA shows a process only the first of these
+  elif [ "$castoff_shows" != "${castoff_shows#*MIG-}" ]; then # CUDA shows a process only the first MIG device
     castoff_word=$(echo "$castoff_shows" | cut -d , -f $((CASTOFF_DEVICE + 1)))
     export "$castoff_name=$castoff_word" CASTOFF_DEVICE=0
   fi
 done
-if [ -n "$CASTOFF_DEVICE" ]; then export CASTOFF_DEVICE; else unset -v CASTOFF_DEVICE; fi # none is shown
+if [ -n "$CASTOFF_DEVICE" ]; then export CASTOFF_DEVICE; else unset -v CASTOFF_DEVICE; fi # unset: no device is visible
 #if near
-castoff_meet() ( # CPUS CPUS: whether two lists have one in common
+castoff_meet() ( # CPUS CPUS: whether two CPU lists overlap
   IFS=,
   for castoff_one in $1; do
     for castoff_other in $2; do

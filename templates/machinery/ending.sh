@@ -1,17 +1,17 @@
-# --- How it ended ---------------------------------------------------------------------------------
-castoff_end() { # the first failure and the program's own word decide; a launcher's exit code may be a victim's
-  set +e # a message that a full disk does not take must not become the job's code
+# --- Ending of the job ----------------------------------------------------------------------------
+castoff_end() { # decided by the first failure and the program's outcome; the launcher's exit code may be a later rank's
+  set +e # a message that cannot be written to a full disk must not set the job's exit code
 #if setup
   castoff_unset_user_functions
 #endif
 #if nodes !driver
-  if [[ -e $CASTOFF_ATTEMPT_DIR/unstarted ]]; then castoff_code=1; fi # the launcher's says only that it was ended
+  if [[ -e $CASTOFF_ATTEMPT_DIR/unstarted ]]; then castoff_code=1; fi # the launcher's code only shows that it was ended
 #endif
 #if stage !teardown
   castoff_unstage "$castoff_code"
 #endif
   castoff_outcome=$(cat "$CASTOFF_OUTCOME_FILE" 2>/dev/null || true)
-  castoff_late= # whether it is the walltime that ends this job
+  castoff_late= # whether the walltime ends this job
   if [[ -n ${CASTOFF_DEADLINE:-} ]] && (($(date +%s) + 15 > CASTOFF_DEADLINE)); then castoff_late=1; fi
 #if mpiexec
   if ((castoff_code != 0)) && [[ -z $castoff_terminated && ! -e $CASTOFF_FAILURE_FILE ]]; then
@@ -36,7 +36,7 @@ castoff_end() { # the first failure and the program's own word decide; a launche
 #elif hang
   if [[ -e $CASTOFF_ATTEMPT_DIR/hang ]]; then castoff_reason=$(castoff_failure_words); fi
 #endif
-  if [[ -s $CASTOFF_FAILURE_FILE ]]; then # an empty one says nothing: the disk was full
+  if [[ -s $CASTOFF_FAILURE_FILE ]]; then # it is empty if the disk was full
     castoff_code=$(castoff_field code)
 #if !here !script
     castoff_show_failure
@@ -51,7 +51,7 @@ castoff_end() { # the first failure and the program's own word decide; a launche
     castoff_unstage "$castoff_code"
 #endif
 #endif
-    if [[ ! -e $CASTOFF_RUN_DIR/stop ]]; then # else castoff stop asked for it; castoff resubmit resumes it
+    if [[ ! -e $CASTOFF_RUN_DIR/stop ]]; then # otherwise castoff stop ended it, and castoff resubmit resumes it
 #if requeue | copy | chain
 #if stops
       castoff_start_again
@@ -62,7 +62,7 @@ castoff_end() { # the first failure and the program's own word decide; a launche
 #endif
       castoff_ending=walltime castoff_reason=${castoff_reason:-it stopped early; castoff resubmit resumes it}
     fi
-    exit 75 # EX_TEMPFAIL: it can resume
+    exit 75 # EX_TEMPFAIL: the run can be resumed
   fi
 #if !here !script
   if ((castoff_code == 0)) && [[ $castoff_outcome != 'done' && -z $castoff_terminated ]]; then
@@ -92,7 +92,7 @@ castoff_end() { # the first failure and the program's own word decide; a launche
   fi
   exit "$castoff_code"
 }
-castoff_check_room() { # what a full disk does not take of the ranks' output is lost, and few programs notice
+castoff_check_room() { # output of the ranks is lost on a full disk, which few programs notice
   castoff_reason=$(export LC_ALL=C && exec 2>&1 && cd "$CASTOFF_LOG_DIR" &&
     head -c 4096 /dev/urandom >.room && sync .room; rm -f .room)
 #if here
@@ -104,7 +104,7 @@ castoff_check_room() { # what a full disk does not take of the ranks' output is 
   exit 74 # EX_IOERR
 }
 #if restart | hang | torchrun !here !script | driver !here !script | stage !here !script
-castoff_failure_words() { # as in: rank 3 on n2 failed first: killed by SIGKILL
+castoff_failure_words() { # prints, say: rank 3 on n2 failed first: killed by SIGKILL
   local castoff_program castoff_signal castoff_how
 #if hang
   if [[ -e $CASTOFF_ATTEMPT_DIR/hang ]]; then
@@ -121,7 +121,7 @@ castoff_failure_words() { # as in: rank 3 on n2 failed first: killed by SIGKILL
 #endif
 castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }
 #if expiry | obeyed
-castoff_end_early() { # WHAT ended it; its program wrote no outcome, so what counts is whether it made progress
+castoff_end_early() { # WHAT ended it; the program wrote no outcome, so a requeue depends on its progress
   local castoff_why
   if [[ -e $CASTOFF_RUN_DIR/stop ]]; then
     castoff_reason="$1; not requeued: castoff stop was called"
@@ -143,20 +143,20 @@ castoff_end_early() { # WHAT ended it; its program wrote no outcome, so what cou
 }
 #endif
 #if obeyed
-castoff_obeyed_signal() { # whether that, and no failure, ended the program
+castoff_obeyed_signal() { # whether the signal, and no failure, ended the program
   if [[ ! -e $CASTOFF_ATTEMPT_DIR/signalled || -n $castoff_terminated || -n $castoff_outcome ]]; then return 1; fi
   if [[ -s $CASTOFF_FAILURE_FILE ]]; then castoff_code=$(castoff_field code); fi
   ((castoff_code == 0 || castoff_code == 128 + castoff_chosen_number))
 }
 #endif
 #if requeue | copy | chain
-# --- Started again after it ended too soon --------------------------------------------------------
-castoff_start_again() { # returns where nothing starts it again, with why in castoff_reason
+# --- Requeue after an early end -------------------------------------------------------------------
+castoff_start_again() { # returns if the job cannot be requeued, with the reason in castoff_reason
   local castoff_why="requeue.max ($castoff_requeue_max) is used up"
 #if chain
   if ((${CASTOFF_CHAIN:-$castoff_requeue_max} < castoff_requeue_max)); then
     castoff_ending=resume
-    exit 75 # not 0: then the chain's next job is due
+    exit 75 # not 0, so that the chain's next job runs
   fi
   if [[ -z ${CASTOFF_CHAIN:-} ]]; then castoff_why="no chain follows: castoff submit sends one"; fi
 #else
@@ -165,12 +165,12 @@ castoff_start_again() { # returns where nothing starts it again, with why in cas
 #else
   if ((CASTOFF_ATTEMPT - CASTOFF_FIRST_ATTEMPT < castoff_requeue_max)); then
 #endif
-    castoff_record_ending resume "${castoff_resume_code:-0}" # before anything ends this job
+    castoff_record_ending resume "${castoff_resume_code:-0}" # before the scheduler ends this job
     if castoff_scheduler_requeue; then
       castoff_ending=resume
       exit "${castoff_resume_code:-0}"
     fi
-    if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # castoff stop was here meanwhile
+    if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # castoff stop was called meanwhile
       castoff_ending=resume
       exit 75
     fi
@@ -182,15 +182,15 @@ castoff_start_again() { # returns where nothing starts it again, with why in cas
 }
 #endif
 #if chain
-# --- A chain: jobs that resume one after the other, submitted beforehand --------------------------
+# --- Chain: jobs submitted beforehand, which resume one after the other ---------------------------
 castoff_check_chain() {
   local castoff_before castoff_last castoff_why=
   if ((!${CASTOFF_CHAIN:-0})); then return 0; fi
-  # A later job of the chain: the one before did not exit with 0.
+  # This is a later job of the chain: the one before did not exit with 0.
   castoff_before=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$((CASTOFF_ATTEMPT - 1))
   castoff_last=$(sed -n 's/.*"ending": *"\([^"]*\)".*/\1/p' "$castoff_before/ending.json" 2>/dev/null || true)
 #ifdef castoff_scheduler_has_lost_host
-  if [[ $castoff_last == node-failure ]]; then castoff_last=; fi # as good as killed
+  if [[ $castoff_last == node-failure ]]; then castoff_last=; fi # treated as killed
 #endif
   if [[ -e $CASTOFF_RUN_DIR/stop ]]; then
     castoff_why="the run was asked to stop; castoff resubmit restarts it"
@@ -205,7 +205,7 @@ castoff_check_chain() {
   fi
   if [[ -n $castoff_why ]]; then
     echo "castoff: job $CASTOFF_CHAIN of the chain does not begin: $castoff_why"
-    exit 0 # so that those that would follow are no longer due
+    exit 0 # so that the following jobs are not run
   fi
 }
 #endif

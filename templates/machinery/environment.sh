@@ -1,12 +1,12 @@
 # --- Environment ----------------------------------------------------------------------------------
 #if !script
-castoff_clear_stale_env() { # what a launcher set in a parent's ranks; not what people set for a launcher
+castoff_clear_stale_env() { # unset what a parent job's launcher set for its ranks; keep what users set for launchers
 #if setup
   castoff_unset_user_functions
   castoff_keep_exit
-  castoff_listen # again: setup may have traps of its own
+  castoff_listen # again, since setup may have set traps
 #endif
-  set +C # we write over files of ours
+  set +C # castoff overwrites its own files
   unset -v CASTOFF_{LAUNCHER,RANK,DEVICE} MASTER_{ADDR,PORT} RANK WORLD_SIZE NODE_RANK ROLE_NAME \
     {LOCAL,GROUP,ROLE}_{RANK,WORLD_SIZE} TORCHELASTIC_{RUN_ID,RESTART_COUNT,MAX_RESTARTS,USE_AGENT_STORE} \
     TORCHELASTIC_{ERROR_FILE,SIGNALS_TO_HANDLE} PMI_{RANK,SIZE,FD,PORT,ID,JOBID,SPAWNED,HOSTNAME} "${!PMI_LOCAL_@}" \
@@ -21,14 +21,14 @@ castoff_clear_stale_env() { # what a launcher set in a parent's ranks; not what 
   export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
 }
 #endif
-castoff_unset_user_functions() { # functions of setup's or of the environment are not what we mean by these
-  POSIXLY_CORRECT=1 # so that unset is bash's own
+castoff_unset_user_functions() { # drop functions from setup or the environment with the names of commands
+  POSIXLY_CORRECT=1 # makes unset the builtin
   unset -f builtin shopt unset && unset -v POSIXLY_CORRECT
-  shopt -u inherit_errexit 2>/dev/null || ((1)) # which bash before 5.2 keeps of that
+  shopt -u inherit_errexit 2>/dev/null || ((1)) # set by POSIXLY_CORRECT, and kept by bash before 5.2
   unset -f awk bash break cat cd chmod cksum cmp command compgen continue cp cut date declare df disown echo env eval \
     exec exit export false find getent grep head hostname id kill local ls mapfile mkdir mktemp mv printf qdel qsub \
     read readonly return rm rmdir scontrol sed set sh sha256sum shift sleep sort squeue stat sync tail tar timeout tr \
-    trap true umask unzip wait wc xargs : . # programs of the nodes call some of them, where sh is bash
+    trap true umask unzip wait wc xargs : . # some are called by nodes' programs, whose sh may be bash
 }
 #if loader
 #if here !torchrun !container
@@ -36,8 +36,8 @@ castoff_loading= # names, joined by commas
 #else
 castoff_loading= # lines of sh
 #endif
-castoff_for_program() { # NAME VALUE of a variable that would change the launcher and all else that starts with it
-  export "CASTOFF_GIVEN_$1=$2" # which what runs last before the program turns into the variable itself
+castoff_for_program() { # NAME VALUE: a variable that would affect the launcher and other programs, too
+  export "CASTOFF_GIVEN_$1=$2" # the last step before the program renames it to NAME
 #if here !torchrun !container
   castoff_loading+=${castoff_loading:+,}$1
 #else
@@ -47,7 +47,7 @@ castoff_for_program() { # NAME VALUE of a variable that would change the launche
 }
 #endif
 #if inherit
-castoff_inherit() { # NAME...: the environment but for these variables is dropped
+castoff_inherit() { # NAME...: drop all other variables
   local castoff_name castoff_kept_names=" $* "
   while read -r castoff_name; do
     case $castoff_name in
@@ -59,15 +59,15 @@ castoff_inherit() { # NAME...: the environment but for these variables is droppe
         ;;
     esac
   done < <(compgen -e)
-  while read -r _ _ castoff_name; do # functions, too
-    unset -f "$castoff_name" 2>/dev/null || true # ours are read-only
+  while read -r _ _ castoff_name; do # drop functions, too
+    unset -f "$castoff_name" 2>/dev/null || true # castoff's are read-only
   done < <(declare -Fx)
 }
 #endif
 #if secrets
-# --- env_from: variables that the script does not hold ---------------------------------------------
-castoff_hidden= # what castoff submit has written of them
-castoff_read_secrets() { # as this job begins, from what was looked at: nothing reads that file later
+# --- env_from: variables that are not in the script --------------------------------------------------
+castoff_hidden= # the variables that castoff submit has written
+castoff_read_secrets() { # as this job begins, from the file opened and checked above; it is not read again
   if [[ ! -e $CASTOFF_RUN_DIR/secrets.sh ]]; then return 0; fi
   exec 9<"$CASTOFF_RUN_DIR/secrets.sh"
   if [[ ! -O /dev/fd/9 ]] || (("8#$(stat --dereference --format %a /dev/fd/9)" & 8#22)); then
@@ -77,7 +77,7 @@ castoff_read_secrets() { # as this job begins, from what was looked at: nothing 
   castoff_hidden=$(cat <&9)
   exec 9<&-
 }
-castoff_need() { # NAME of a variable that env_from asks for
+castoff_need() { # NAME: export a variable of env_from
   eval "$castoff_hidden"
   if [[ -z ${!1+set} ]]; then
     echo "castoff: env_from names $1, but it is not set; ${castoff_scheduler_advice/NAME/$1}" >&2
@@ -85,9 +85,9 @@ castoff_need() { # NAME of a variable that env_from asks for
   fi
   export "${1?}"
 }
-castoff_remove_secrets() { # once nothing of the run needs them; castoff resubmit writes them anew
+castoff_remove_secrets() { # when no job of the run needs them any more; castoff resubmit writes them again
   local castoff_member
-  # A scheduler may restart what was asked to end or wants to resume; castoff status knows more.
+  # The scheduler may restart a job that was asked to end or wants to resume; castoff status decides.
   if [[ ! -e $CASTOFF_RUN_DIR/stop && (-n $castoff_terminated || ! $castoff_ending =~ ^(done|failed)$) ]]; then
     return 0
   fi
@@ -104,7 +104,7 @@ castoff_remove_secrets() { # once nothing of the run needs them; castoff resubmi
 #endif
   rm -f -- "$CASTOFF_RUN_DIR/secrets.sh"
 }
-castoff_is_over() { # MEMBER, since it was submitted last
+castoff_is_over() { # MEMBER: whether it has ended since its last submission
   local castoff_attempt=0 castoff_file
   while [[ -e $CASTOFF_RUN_DIR/attempts/$1.$((castoff_attempt + 1)) ]]; do
     castoff_attempt=$((castoff_attempt + 1))

@@ -1,15 +1,15 @@
 # --- Hangs: ranks without any sign of life --------------------------------------------------------
 castoff_reason=
 castoff_watch_hang() {
-  castoff_await_hang 9<> <(:) & # 9 never says anything
+  castoff_await_hang 9<> <(:) & # 9 never has input
   castoff_hang_watcher=$!
   disown "$castoff_hang_watcher"
 }
 castoff_end_hang_watch() {
   builtin kill -s KILL "$castoff_hang_watcher" 2>/dev/null || true
 }
-castoff_signs_of_life() { # what changes as soon as any rank writes something, or gets further
-  { : >"$CASTOFF_LOG_DIR/.look" && rm "$CASTOFF_LOG_DIR/.look"; } 2>/dev/null || true # NFS may show an old folder
+castoff_signs_of_life() { # prints text that changes when any rank writes output or makes progress
+  { : >"$CASTOFF_LOG_DIR/.look" && rm "$CASTOFF_LOG_DIR/.look"; } 2>/dev/null || true # makes NFS refresh the folder
   {
     find "$CASTOFF_LOG_DIR" "$CASTOFF_METRICS_FILE" -type f -printf '%s %f\n' 2>/dev/null | sort
 #if reported_progress
@@ -21,13 +21,13 @@ castoff_signs_of_life() { # what changes as soon as any rank writes something, o
 }
 castoff_await_hang() {
   local castoff_last='' castoff_since castoff_now castoff_signs castoff_between=$((castoff_hang / 10))
-  set +e # what cannot be read is a sign of nothing
+  set +e # unreadable files are no sign of life
   castoff_since=$(date +%s)
   castoff_between=$((castoff_between > 30 ? 30 : castoff_between < 1 ? 1 : castoff_between))
   while builtin kill -0 "$castoff_launcher" 2>/dev/null && [[ ! -s $CASTOFF_FAILURE_FILE ]]; do
     castoff_signs=$(castoff_signs_of_life)
 #if nodes !here !driver
-    if [[ -e $CASTOFF_ATTEMPT_DIR/starting ]]; then castoff_last=; fi # ranks that do not start are watched elsewhere
+    if [[ -e $CASTOFF_ATTEMPT_DIR/starting ]]; then castoff_last=; fi # unstarted.sh watches ranks that have not started
 #endif
     castoff_now=$(date +%s)
     if [[ $castoff_signs != "$castoff_last" ]]; then
@@ -39,7 +39,7 @@ castoff_await_hang() {
     read -r -t "$castoff_between" -u 9 _ || true
   done
 }
-castoff_end_hang() { # who hangs, by the stacks of all, and ends the launcher
+castoff_end_hang() { # find the hanging rank from all ranks' stacks, and end the launcher
   local castoff_rank castoff_host castoff_words
   echo "castoff: no output and no progress for $castoff_hang s (restart.hang): the ranks' stacks are collected" >&2
   castoff_collect_stacks
@@ -66,19 +66,19 @@ castoff_end_hang() { # who hangs, by the stacks of all, and ends the launcher
 #if here
   builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true
   read -r -t 1 -u 9 _ || true
-  builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true # the second, which has it kill its ranks
+  builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true # a second TERM makes it kill its ranks
 #else
   castoff_end_launcher
 #endif
 }
-castoff_hang_log() { # RANK's
+castoff_hang_log() { # RANK: prints the name of its log
 #if per_rank_logs
   if [[ -n $1 && $1 != null ]]; then printf 'rank-%05d.log' "$1"; else echo rank-00000.log; fi
 #else
   echo node-00000.log
 #endif
 }
-castoff_collect_stacks() { # what each rank says, a line each: RANK, HOST, STATE, and where it is
+castoff_collect_stacks() { # prints a line for each rank: RANK, HOST, STATE, and its place in the program
   castoff_write_stacks
 #if hosts
   castoff_ask "$CASTOFF_ATTEMPT_DIR/hosts" "$CASTOFF_ATTEMPT_DIR/stacks.sh"
@@ -87,7 +87,7 @@ castoff_collect_stacks() { # what each rank says, a line each: RANK, HOST, STATE
   timeout -k 2 60 "${castoff_run_checked[@]}" "$CASTOFF_ATTEMPT_DIR/stacks.sh" >"$CASTOFF_ATTEMPT_DIR/stacks" || true
 #endif
 }
-castoff_compare_stacks() { # RANK HOST WORDS of the one that differs; without a rank where none does
+castoff_compare_stacks() { # prints RANK HOST WORDS of the rank that differs; no rank if none does
   local castoff_began
   castoff_began=$(stat --format %Y -- "$CASTOFF_ATTEMPT_DIR/start.json")
   find "$CASTOFF_ATTEMPT_DIR/ended" -name '[0-9]*' -printf '%f\t%T@\n' >"$CASTOFF_ATTEMPT_DIR/ended-well" || true
@@ -142,7 +142,7 @@ castoff_compare_stacks() { # RANK HOST WORDS of the one that differs; without a 
       else if (many && usual == "") print "||it is not known where they are" besides
       else if (many) print "||" (ranks == 1 ? "it " : ended ? "all others " : "all ranks ") is(usual, ranks) besides
     }
-    function is(where, number) { # of so many ranks
+    function is(where, number) { # whether it is the place of so many ranks
       if (where == "") return number > 1 ? "are at unknown places" : "is at an unknown place"
       if (where !~ /^waits for /) return (number > 1 ? "are at " : "is at ") where
       if (number > 1) sub(/^waits/, "wait", where)
@@ -154,20 +154,20 @@ castoff_compare_stacks() { # RANK HOST WORDS of the one that differs; without a 
   ' "$CASTOFF_ATTEMPT_DIR/ended-well" "$CASTOFF_ATTEMPT_DIR/hosts" "$CASTOFF_ATTEMPT_DIR/stacks"
 #endif
 }
-castoff_write_stacks() { # stacks.sh, which runs on each host
+castoff_write_stacks() { # write stacks.sh, which runs on each host
 #if fence
   castoff_write stacks.sh castoff_launcher_name castoff_mark <<'CASTOFF_STACKS'
 #else
   castoff_write stacks.sh castoff_launcher_name <<'CASTOFF_STACKS'
 #endif
-castoff_process=0 # the number of this host
+castoff_process=0 # index of this host
 #if hosts
-castoff_started='' castoff_beside_it='' castoff_node='' # what not every launcher says
+castoff_started='' castoff_beside_it='' castoff_node='' # not set by every launcher
 #include launcher
 #endif
-castoff_ranks() { # the process of each rank here, and its number: the topmost that knows it
+castoff_ranks() { # prints process and number of each rank on this host: the topmost process with its variable
 #if torchrun
-  castoff_knows=TORCHELASTIC_RUN_ID # torchrun itself may have got a RANK
+  castoff_knows=TORCHELASTIC_RUN_ID # torchrun itself may have a RANK
 #else
   castoff_knows=RANK
 #endif
@@ -177,7 +177,7 @@ castoff_ranks() { # the process of each rank here, and its number: the topmost t
 #if fence
       -v "knows=$castoff_knows" -v "mark=$castoff_mark" '
       BEGIN { FS = "=" }
-      $0 == mark { ours = 1 } # else it is another job, which a rank has submitted
+      $0 == mark { ours = 1 } # otherwise the process belongs to a job that a rank has submitted
       $1 == knows { known = 1 } $1 == "RANK" { rank = $2 } $1 == "NODE_RANK" && $2 != node { other = 1 }
       END { if (known && ours && !other) print rank }')
 #else
@@ -192,7 +192,7 @@ castoff_ranks() { # the process of each rank here, and its number: the topmost t
   done
 }
 castoff_state() { sed 's/.*) \(.\) .*/\1/' "/proc/$1/stat" 2>/dev/null; }
-castoff_family() { # PID: it and all below it, the outermost first; for a client of preload its forked rank
+castoff_family() { # PID: prints it and its descendants, outermost first; for a preload client its forked rank
   cat /proc/[0-9]*/stat 2>/dev/null | LC_ALL=C sed -n 's/^\([0-9]*\) (\(.*\)) . \([0-9]*\) .*/\1 \3 \2/p' |
     awk -v "top=$1" '
       { below[$2] = below[$2] " " $1 }
@@ -207,19 +207,19 @@ castoff_family() { # PID: it and all below it, the outermost first; for a client
         }
       }'
 }
-castoff_has_quit() { # PID MASK: whether QUIT is among its signals that are caught (SigCgt) or ignored (SigIgn)
+castoff_has_quit() { # PID MASK: whether it catches (SigCgt) or ignores (SigIgn) QUIT
   grep -qE "^$2:.*[4567cdef]\$" "/proc/$1/status" 2>/dev/null # bit 2 of the lowest four is signal 3
 }
 castoff_keeps_file() { find "/proc/$1/fd" -lname '*/stacks/rank-*.txt' 2>/dev/null | grep -q .; }
-castoff_answers_quit() { # PID: a QUIT ends neither it nor what it passes that on to, as timeout does
+castoff_answers_quit() { # PID: whether QUIT would end neither it nor a process to which it passes QUIT, as timeout does
   castoff_has_quit "$1" SigCgt || return
   castoff_keeps_file "$1" || for castoff_other in $(castoff_family "$1"); do
     castoff_has_quit "$castoff_other" 'Sig(Cgt|Ign)' || return
   done
 }
-castoff_program() { # PID: the one whose stacks count, as what is started first may be no more than a wrapper
+castoff_program() { # PID: prints the descendant whose stacks matter, since the first process may be a wrapper
   castoff_asked='' castoff_python=''
-  for castoff_one in $(castoff_family "$1"); do # a worker that was forked is behind its parent, whose files it has
+  for castoff_one in $(castoff_family "$1"); do # a forked worker, which has its parent's files, comes after the parent
     case $(castoff_state "$castoff_one") in
       [Tt]) echo "$castoff_one" && return ;;
     esac
@@ -233,7 +233,7 @@ castoff_program() { # PID: the one whose stacks count, as what is started first 
   done
   echo "${castoff_asked:-${castoff_python:-$1}}"
 }
-castoff_stack() { # PID RANK: its stacks into a file
+castoff_stack() { # PID RANK: write its stacks to a file
   castoff_file=$CASTOFF_STACK_DIR/rank-$(printf %05d "$2").txt
   castoff_why="the program has no faulthandler.register(signal.SIGQUIT)"
   if castoff_answers_quit "$1"; then
@@ -243,7 +243,7 @@ castoff_stack() { # PID RANK: its stacks into a file
       castoff_tries=$((castoff_tries + 1))
       sleep 0.1
     done
-    sleep 0.1 # it may be at the middle of a line
+    sleep 0.1 # it may be writing a line
     castoff_why="the program was asked for one (SIGQUIT) and wrote none"
   fi
   [ -s "$castoff_file" ] || ! command -v py-spy >/dev/null || timeout 10 py-spy dump --pid "$1" >"$castoff_file" 2>&1
@@ -253,7 +253,7 @@ castoff_stack() { # PID RANK: its stacks into a file
     [ -z "$castoff_waits" ] || echo "Its main thread $castoff_waits."
   } >"$castoff_file"
 }
-castoff_waits_for() { # PID: for what its main thread waits in the kernel; nothing where that is not known
+castoff_waits_for() { # PID: prints what its main thread waits for in the kernel, if known
   castoff_in=$(cat "/proc/$1/wchan" 2>/dev/null)
   case $castoff_in in
     futex_*) echo "waits for another thread ($castoff_in)" ;;
@@ -268,7 +268,7 @@ castoff_waits_for() { # PID: for what its main thread waits in the kernel; nothi
       ;;
   esac
 }
-castoff_place() { # FILE: where the main thread is, as in function (file:line)
+castoff_place() { # FILE: prints the main thread's place, as function (file:line)
   awk '
     /^Current thread/ { main = 1; next }
     /^Thread .*"MainThread"/ { spy = 1; next }

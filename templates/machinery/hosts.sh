@@ -1,12 +1,12 @@
-# --- Hosts: which of the job's are fit for ranks --------------------------------------------------
-castoff_fit='' castoff_reason='' castoff_lost='' # fit are these, one a line, in the job's order
-castoff_ask() { # FILE PROGRAM: PROGRAM on each host of FILE; its lines, each with when it came, into castoff_answers
+# --- Hosts: checks which of the job's hosts are fit for ranks -------------------------------------
+castoff_fit='' castoff_reason='' castoff_lost='' # fit hosts, one per line, in the job's order
+castoff_ask() { # FILE PROGRAM: run PROGRAM on each host of FILE; append its lines with their times to castoff_answers
   local castoff_host castoff_file castoff_asked=() castoff_missing castoff_number=0 castoff_count
   castoff_answers=$2.answers
   : >"$castoff_answers"
   castoff_count=$(wc -l <"$1")
   castoff_run_on "$((20 + castoff_count / 50))" "$1" "$2"
-  # One by one: because of one host a launcher may start nothing anywhere.
+  # Then one by one: a bad host may keep a launcher from starting anything.
   castoff_missing=$(castoff_missing "$1")
   if [[ -z $castoff_missing ]] || ((castoff_count == 1)); then return; fi
   while read -r castoff_host; do
@@ -30,14 +30,14 @@ castoff_run_on() { # SECONDS FILE PROGRAM
     timeout -k 2 "$1" "${castoff_each_host[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} \
       "${castoff_run_checked[@]/-ge 60/-ge 10}" "$3" "$2" </dev/null 2>>"$CASTOFF_LOG_DIR/hosts.log" |
       while IFS= read -r castoff_line; do printf '%(%s)T %s\n' -1 "$castoff_line"; done >>"$castoff_answers"
-  } 2>>"$CASTOFF_LOG_DIR/hosts.log" & # bash says there if timeout was killed
+  } 2>>"$CASTOFF_LOG_DIR/hosts.log" & # bash reports in that log if timeout was killed
   castoff_await "$!"
 }
-castoff_missing() { # FILE: its hosts that have not answered
+castoff_missing() { # FILE: prints its hosts that have not answered
   awk 'FILENAME == ARGV[1] { if (sub(/^[0-9]* answered /, "")) answered[$0]; next } !($0 in answered)' \
     "$castoff_answers" "$1"
 }
-castoff_await() { # PROCESS..., whatever signals come: traps run meanwhile
+castoff_await() { # PROCESS...: wait for them, running traps meanwhile
   local castoff_one
   for castoff_one; do
     while builtin kill -0 "$castoff_one" 2>/dev/null; do read -r -t 0.05 -u 9 _ || true; done 9<> <(:)
@@ -45,7 +45,7 @@ castoff_await() { # PROCESS..., whatever signals come: traps run meanwhile
   done
 }
 #if restart | preflight
-castoff_find_hosts() { # leaves in castoff_fit those that are fit; nothing of earlier attempts runs on them any more
+castoff_find_hosts() { # sets castoff_fit to the fit hosts, on which earlier attempts have been ended
   local castoff_first castoff_time
   castoff_meet_at=
   for castoff_time in first again; do
@@ -55,13 +55,13 @@ castoff_find_hosts() { # leaves in castoff_fit those that are fit; nothing of ea
     if [[ $castoff_time == again || $castoff_first == "${castoff_fit%%$'\n'*}" ]]; then return; fi
   done
 }
-castoff_without_set_aside() { # of the hosts on standard input, those that this job has not set aside
+castoff_without_set_aside() { # prints the hosts on standard input that this job has not set aside
   local castoff_host
   while read -r castoff_host; do
     castoff_is_set_aside "$CASTOFF_RUN_DIR/set-aside/$castoff_host.json" || echo "$castoff_host"
   done
 }
-castoff_is_set_aside() { # RECORD: whether it is of this job, and of this start of it: Slurm may requeue it days later
+castoff_is_set_aside() { # RECORD: whether this start of this job wrote it: Slurm may requeue a job days later
   local castoff_in
   if ! grep -qsF "\"job\": \"$castoff_job\"" "$1"; then return 1; fi
   castoff_in=$(sed -n 's/.*"attempt": \([0-9]*\).*/\1/p' "$1")
@@ -84,7 +84,7 @@ castoff_look_at_hosts() {
     fi
   done < <(castoff_judge_answers)
 }
-castoff_judge_answers() { # each candidate, and behind | why it is not fit
+castoff_judge_answers() { # prints each candidate, and after | why it is not fit
   local castoff_first
   castoff_first=$(sed -n 1p "$CASTOFF_ATTEMPT_DIR/candidates")
   awk -v "first=$castoff_first" '
@@ -94,7 +94,7 @@ castoff_judge_answers() { # each candidate, and behind | why it is not fit
       sub(/^"[^"]*": "?/, "", found)
       return found
     }
-    function launchers_words(host, short, line, at) { # the last that name it
+    function launchers_words(host, short, line, at) { # the last launcher lines that name the host
       for (at = lines; at; at--) {
         line = " " said[at] " "
         gsub(/[^A-Za-z0-9._-]+/, " ", line)
@@ -131,7 +131,7 @@ castoff_judge_answers() { # each candidate, and behind | why it is not fit
             "it does not answer" launchers_words(host, short)
         if (why[host] ~ /^it does not reach /) cut++
       }
-      # Where none of the others reach the first host, it is that one.
+      # If no other host reaches the first host, the first one is at fault.
       if (count > 2 && cut == count - 1 && why[first] == "") {
         for (at = 1; at <= count; at++) why[order[at]] = ""
         why[first] = "no other host of the job reaches it"
@@ -140,7 +140,7 @@ castoff_judge_answers() { # each candidate, and behind | why it is not fit
     }
   ' "$CASTOFF_LOG_DIR/hosts.log" "$castoff_answers" "$CASTOFF_ATTEMPT_DIR/candidates"
 }
-castoff_set_aside() { # HOST REASON: no rank runs there any more in this job
+castoff_set_aside() { # HOST REASON: run no more ranks of this job on it
   echo "castoff: $1 is set aside: $2" >&2
   (
     umask 077
@@ -150,7 +150,7 @@ castoff_set_aside() { # HOST REASON: no rank runs there any more in this job
       >"$CASTOFF_RUN_DIR/set-aside/$1.json"
   ) || true
 }
-castoff_enough_hosts() { # else why this job has to end, in castoff_reason
+castoff_enough_hosts() { # otherwise sets castoff_reason to why this job must end
   local castoff_count
   castoff_count=$(printf '%s' "$castoff_fit" | grep -c '' || true)
   if ((castoff_count >= castoff_nodes)); then return 0; fi
@@ -159,7 +159,7 @@ castoff_enough_hosts() { # else why this job has to end, in castoff_reason
   castoff_lost=1
   return 1
 }
-castoff_set_aside_words() { # as in : n2 does not answer; n3 …, of those that this job has
+castoff_set_aside_words() { # prints, say, ": n2 does not answer; n3 …" for this job's hosts
   local castoff_file castoff_words=
   for castoff_file in "$CASTOFF_RUN_DIR"/set-aside/*.json; do
     if castoff_is_set_aside "$castoff_file"; then
@@ -169,7 +169,7 @@ castoff_set_aside_words() { # as in : n2 does not answer; n3 …, of those that 
   printf %s "${castoff_words:+:${castoff_words:1}}"
 }
 #if spares | preflight
-castoff_end_without_hosts() { # before any rank has started
+castoff_end_without_hosts() { # called before any rank has started
   echo "castoff: $castoff_reason" >&2
 #if restart
   castoff_requeue_due=1 castoff_code=1
@@ -182,30 +182,30 @@ castoff_end_without_hosts() { # before any rank has started
 #endif
 #if own_checks
 castoff_own_checks=
-castoff_own_check() { # LINE of shell, which fails on a host that is not fit
+castoff_own_check() { # LINE of shell that fails on an unfit host
   castoff_own_checks+="castoff_check $(castoff_quoted "$1")"$'\n'
 }
 #endif
 #if preflight nodes
-castoff_know_first_host() { # what the other hosts should find under its name, as far as that is known here
+castoff_know_first_host() { # the addresses that other hosts should find for its name, if known on this host
   castoff_meet_at=$(sed -n 1p "$CASTOFF_ATTEMPT_DIR/candidates") castoff_meet_addresses=
   if [[ $(hostname) == "${castoff_meet_at%%.*}" || $(hostname) == "$castoff_meet_at" ]]; then
     castoff_meet_addresses=$(hostname -I 2>/dev/null || true)
   fi
 }
 #endif
-castoff_write_host() { # host.sh, which runs on each host: it ends what is left of earlier attempts, and looks round
+castoff_write_host() { # write host.sh, which on each host ends processes of earlier attempts, and checks the host
   local castoff_attempts=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.
   castoff_write host.sh castoff_attempts castoff_mark castoff_ranks_per_node castoff_launcher_name \
 #if preflight
     castoff_host_devices castoff_host_memory castoff_meet_at castoff_meet_addresses castoff_own_checks \
 #endif
     <<'CASTOFF_HOST'
-castoff_started='' castoff_beside_it='' castoff_node='' # what not every launcher says
+castoff_started='' castoff_beside_it='' castoff_node='' # not set by every launcher
 castoff_refuse() { echo "castoff: $*" >&2 && exit 1; }
 #include launcher
 castoff_host=${castoff_node:-$(sed -n "$((castoff_process + 1))p" "$1")}
-castoff_say() { # WHY it is not fit; nothing where it is
+castoff_say() { # WHY the host is not fit; empty: it is
   castoff_now=$(date +%s)
   printf '{"host": "%s", "name": "%s", "time": %s, "problem": "%s"}\n' "$castoff_host" "$(hostname)" "$castoff_now" \
     "$(printf %.300s "$1" | LC_ALL=C tr -d '"\\\000-\037')"
@@ -214,8 +214,8 @@ castoff_say() { # WHY it is not fit; nothing where it is
 }
 castoff_marks=$(echo "$castoff_mark" &&
   sed -n "s/^castoff_mark='\(.*\)' \$/\1/p" "$castoff_attempts"*/rank.sh 2>/dev/null)
-castoff_old() { # the processes of earlier attempts: their ranks, and what stands round these
-  { # grep says nothing of processes of others, whose environment it cannot read
+castoff_old() { # prints the processes of earlier attempts: their ranks, and the processes around these
+  { # grep skips other users' processes, whose environment it cannot read
     grep -lsF -- "$castoff_attempts" /proc/[0-9]*/cmdline | xargs -r grep -lsF -- rank.sh
     grep -lsF -- "CASTOFF_ATTEMPT_DIR=$castoff_attempts" /proc/[0-9]*/environ |
       xargs -r grep -lszxF -- "$castoff_marks" |
@@ -243,7 +243,7 @@ done
 castoff_free() { df -Pk "$1" 2>/dev/null | awk 'NR == 2 { print $4 }'; }
 castoff_mib() { echo "$(($1 / 1024)) MiB"; }
 #if nodes
-castoff_connects() { # ADDRESS: whether its host answers on ports as MASTER_PORT, be it that nobody listens there
+castoff_connects() { # ADDRESS: whether its host answers on ports like MASTER_PORT, if only by refusing
   castoff_answer=$(timeout 5 bash -pc ': <>"/dev/tcp/$0/29999"' "$1" 2>&1) && return
   case $castoff_answer in *refused*) return 0 ;; esac
   return 1
@@ -276,7 +276,7 @@ if [ "$castoff_host_devices" -gt 0 ]; then
   elif [ -e /dev/kfd ]; then
     castoff_found=$(cat /sys/class/kfd/kfd/topology/nodes/*/simd_count 2>/dev/null | grep -vcx 0)
   elif [ -d /dev/dri ]; then
-    castoff_found=$(($(find /dev/dri -name 'renderD*' | wc -l) * 2)) # each may be two tiles
+    castoff_found=$(($(find /dev/dri -name 'renderD*' | wc -l) * 2)) # each may have two tiles
   fi
   [ "${castoff_found:-$castoff_host_devices}" -ge "$castoff_host_devices" ] ||
     castoff_say "it has $castoff_found devices, and the plan needs $castoff_host_devices"
@@ -294,7 +294,7 @@ castoff_room /dev/shm "$((castoff_ranks_per_node * 16384))"
 castoff_room "${TMPDIR:-/tmp}" 65536
 castoff_room "${castoff_attempts%/*}" 65536
 #if own_checks
-castoff_check() { # LINE of the job's own
+castoff_check() { # LINE: a check from the job file
   castoff_answer=$(timeout 60 sh -c "$1" 2>&1 </dev/null) && return
   castoff_code=$?
   castoff_answer=$(echo "$castoff_answer" | tail -n 1)

@@ -1,4 +1,4 @@
-castoff_program='' castoff_ended='' # whether somebody ended this rank: then its code says nothing
+castoff_program='' castoff_ended='' # set when this rank was ended from outside: then its code is meaningless
 castoff_pass_on() {
   castoff_interrupted=1
   [ -z "$castoff_program" ] || kill -s "$1" "$castoff_program" 2>/dev/null
@@ -12,7 +12,7 @@ trap castoff_on_relay USR1
 trap 'castoff_pass_on USR2' USR2
 #endif
 #if restart | hang
-castoff_count_oom_kills() { # of this rank's control group (cgroups(7)), or nothing where nobody counts
+castoff_count_oom_kills() { # prints the count of this rank's control group (cgroups(7)), if there is one
   castoff_oom_kills=
   while IFS=: read -r castoff_kills castoff_kind castoff_group; do
     case $castoff_kind in
@@ -36,19 +36,19 @@ castoff_program=$!
 castoff_timer=
 if [ -n "${castoff_chosen_signal:-}" ] && [ -n "${CASTOFF_DEADLINE:-}" ]; then
   (
-    castoff_number=$RANK # afterwards, 1: it was said
+    castoff_number=$RANK # 0 on rank 0 until the message is printed
     trap 'kill "$castoff_sleep"; exit' TERM
     while kill -s 0 "$castoff_program"; do
       castoff_left=$((CASTOFF_DEADLINE - castoff_signal_before - $(date +%s)))
       if [ "$castoff_left" -le 0 ]; then
         ! castoff_deliver "$castoff_program" || exit
-        castoff_left=5 # what begins to handle it later still gets it
+        castoff_left=5 # a program that installs its handler later still gets it
         [ "$castoff_number" -ne 0 ] ||
           echo "castoff: rank 0 does not handle SIG$castoff_chosen_signal, so it is not sent: it would end it" \
             >>"$CASTOFF_LOG_DIR/$castoff_log"
         castoff_number=1
       fi
-      env -u CASTOFF_ATTEMPT_DIR -u RANK sleep $((castoff_left < 10 ? castoff_left : 10)) & # no process of the rank
+      env -u CASTOFF_ATTEMPT_DIR -u RANK sleep $((castoff_left < 10 ? castoff_left : 10)) & # not the rank's process
       castoff_sleep=$!
       wait "$castoff_sleep"
     done
@@ -58,19 +58,19 @@ fi
 #endif
 [ -z "$castoff_ended" ] || castoff_pass_on TERM
 castoff_code=127 castoff_interrupted=1
-while [ -n "$castoff_interrupted" ] || kill -s 0 "$castoff_program" 2>/dev/null; do # a signal ends wait alone
+while [ -n "$castoff_interrupted" ] || kill -s 0 "$castoff_program" 2>/dev/null; do # a signal interrupts wait
   castoff_interrupted=
-  wait "$castoff_program" 2>/dev/null # sh would say Killed, and nothing else
+  wait "$castoff_program" 2>/dev/null # sh would only print Killed
   castoff_last=$?
-  # 127: its code is known already, or there is no such program. bash 5.2 says -1 where it has lost the code
-  # to a signal; then what the signal left counts, as it is most often what the program died of.
+  # 127: its code was read before, or the program does not exist. bash 5.2 returns -1 if a signal made it lose the
+  # code; then the signal's code is used, since the program most often died of that signal.
   [ "$castoff_last" -ge 0 ] && [ "$castoff_last" -ne 127 ] || break
   castoff_code=$castoff_last
 done
 #if signal
 [ -z "$castoff_timer" ] || kill -s TERM "$castoff_timer" 2>/dev/null
 #endif
-castoff_record_failure() { # RANK, or null and a program; the first to write wins (noclobber)
+castoff_record_failure() { # RANK, or null and a program: record the failure, if it is the first (noclobber)
   castoff_signal=null
   [ "$castoff_code" -le 128 ] || ! castoff_name=$(kill -l "$castoff_code" 2>/dev/null) ||
     castoff_signal="\"SIG$castoff_name\""

@@ -1,6 +1,6 @@
-# --- Programs of the nodes: round each rank -------------------------------------------------------
+# --- Programs of the nodes: the wrapper of each rank ----------------------------------------------
 #if !here
-castoff_write_rank() { # rank.sh: tells a rank who it is, starts its program, and records the first failure
+castoff_write_rank() { # write rank.sh, which sets RANK etc., starts the rank's program, and records the first failure
 #if fence nodes | fence hosts
   local castoff_guarding
   castoff_guarding=$(declare -f castoff_left castoff_guard)
@@ -46,14 +46,14 @@ castoff_write_rank() { # rank.sh: tells a rank who it is, starts its program, an
     castoff_loading \
 #endif
     <<'CASTOFF_RANK'
-castoff_refuse() { # this is not how the script laid the ranks out
+castoff_refuse() { # the launcher placed ranks differently than the script
   echo "castoff: $*" >&2
-  kill -s KILL "$$" # on an exit code alone some launchers let the other ranks run on
+  kill -s KILL "$$" # some launchers keep the other ranks running after an exit code
 }
-castoff_started='' castoff_beside_it='' castoff_node='' # what not every launcher says
+castoff_started='' castoff_beside_it='' castoff_node='' # not set by every launcher
 #if attach
-# This launcher's ranks have sessions of their own, which PBS counts, limits and ends once it knows them. It refuses
-# one that it knows already.
+# This launcher starts ranks in new sessions, which PBS accounts, limits and ends only if they are attached. It
+# refuses to attach a session twice.
 castoff_attach=$(command -v pbs_attach) ||
   castoff_attach=$(. /etc/pbs.conf 2>/dev/null && echo "$PBS_EXEC/bin/pbs_attach") || :
 [ -z "$castoff_attach" ] || timeout 10 "$castoff_attach" -j "${PBS_JOBID:-}" -p "$$" >/dev/null 2>&1 || :
@@ -71,11 +71,11 @@ castoff_process=0 castoff_local=0 NODE_RANK=0
   castoff_refuse "$castoff_launcher_name started $castoff_started processes; this script is for $castoff_ranks"
 #endif
 #if fills_nodes
-# It fills node after node, and says of none which it is.
+# This launcher fills node after node, but does not set the node's number.
 #if torchrun
 NODE_RANK=$castoff_process
 #elif groups
-NODE_RANK=0 castoff_first=0 # of those on the nodes of the next group
+NODE_RANK=0 castoff_first=0 # first rank of the next group
 for castoff_group in $castoff_groups; do
   castoff_first=$((castoff_first + ${castoff_group%x*} * ${castoff_group#*x}))
   NODE_RANK=$((NODE_RANK + ${castoff_group%x*}))
@@ -85,8 +85,8 @@ for castoff_group in $castoff_groups; do
   fi
 done
 #else
-castoff_first=$((castoff_ranks_per_node * castoff_full_nodes)) # of those on nodes with one fewer
-if [ "$castoff_process" -lt "$castoff_first" ]; then # bash 4.2 would divide by 0 in the arm of ?: that it skips
+castoff_first=$((castoff_ranks_per_node * castoff_full_nodes)) # first rank on the nodes with one rank fewer
+if [ "$castoff_process" -lt "$castoff_first" ]; then # not ?:, as bash 4.2 would divide by 0 in the skipped branch
   NODE_RANK=$((castoff_process / castoff_ranks_per_node))
 else
   NODE_RANK=$((castoff_full_nodes + (castoff_process - castoff_first) / (castoff_ranks_per_node - 1)))
@@ -94,7 +94,7 @@ fi
 #endif
 #endif
 #if distribution
-LOCAL_WORLD_SIZE=$(($(echo "$SLURM_GTIDS" | tr -cd , | wc -c) + 1)) # where it goes, srun alone knows
+LOCAL_WORLD_SIZE=$(($(echo "$SLURM_GTIDS" | tr -cd , | wc -c) + 1)) # only srun knows the placement
 #elif groups
 castoff_nodes_before=0 LOCAL_WORLD_SIZE=''
 for castoff_group in $castoff_groups; do
@@ -118,7 +118,7 @@ for MASTER_ADDR in $castoff_meeting_names ''; do
       "$(echo "$castoff_meeting_names" | tr '\n' ' '); the site's master_suffix is what follows a host's short name"
   castoff_said=0
   timeout 5 getent ahosts "$MASTER_ADDR" >/dev/null 2>&1 || castoff_said=$?
-  case $castoff_said in 2 | 124) ;; *) break ;; esac # 2: nobody knows it; without getent nobody has said no
+  case $castoff_said in 2 | 124) ;; *) break ;; esac # 2: unknown name; 124: no answer; else use it
 done
 export MASTER_ADDR
 #endif
@@ -140,10 +140,10 @@ castoff_count=1
   castoff_refuse "rank $castoff_process has local rank $castoff_local${castoff_beside_it:+ of $castoff_beside_it};" \
     "this script lays $LOCAL_WORLD_SIZE out there"
 #if driver
-RANK=0 LOCAL_RANK=0 # not for its workers
+RANK=0 LOCAL_RANK=0 # not inherited by its workers
 #else
 export RANK="$castoff_process" LOCAL_RANK="$castoff_local" WORLD_SIZE="$castoff_ranks" LOCAL_WORLD_SIZE NODE_RANK
-export CASTOFF_LAUNCHER="$castoff_launcher_name" CASTOFF_RANK="$RANK/$WORLD_SIZE" # its own children count otherwise
+export CASTOFF_LAUNCHER="$castoff_launcher_name" CASTOFF_RANK="$RANK/$WORLD_SIZE" # children may have another RANK
 #endif
 #if stage
 castoff_count=$LOCAL_WORLD_SIZE
@@ -161,7 +161,7 @@ castoff_bound=$(taskset -pc "$castoff_cpus" "$$" 2>&1) ||
 #if container !launcher_enters
 set -- /bin/sh -c "$castoff_read" "$CASTOFF_ATTEMPT_DIR/container.sh" "$@"
 #elif container
-set -- /bin/sh "$CASTOFF_ATTEMPT_DIR/inside.sh" "$@" # this runs in the container already
+set -- /bin/sh "$CASTOFF_ATTEMPT_DIR/inside.sh" "$@" # this already runs in the container
 castoff_host=${SLURMD_NODENAME:-$(hostname)}
 castoff_quiet=1
 #endif
@@ -172,7 +172,7 @@ exec 3>>"$CASTOFF_LOG_DIR/$castoff_log"
 castoff_log=rank-$(printf %05d "$RANK").log
 exec 3>>"$CASTOFF_LOG_DIR/$castoff_log"
 #else
-# So many files in one folder would hurt the file system: one a node, and those of ranks that fail.
+# A log per rank would overload the file system: write one per node, and one for each rank that fails.
 if [ "$LOCAL_RANK" -eq 0 ]; then
   castoff_log=node-$(printf %05d "$NODE_RANK").log
   exec 3>>"$CASTOFF_LOG_DIR/$castoff_log" 4</dev/null
@@ -185,11 +185,11 @@ else
 #endif
   exec 3>>"$castoff_buffer"
   exec 4<"$castoff_buffer"
-  rm -f "$castoff_buffer" # no name, so it goes with its last user
+  rm -f "$castoff_buffer" # removed now, so that its space is freed with its last user
 fi
 #endif
 #if nodes
-# Others' logs show that they have started; the first one's was there before.
+# A log shows that its rank has started, except rank 0's, which the script creates.
 [ "$castoff_process" -ne 0 ] || rm -f "$CASTOFF_ATTEMPT_DIR/starting"
 #endif
 castoff_exec() {
@@ -209,11 +209,11 @@ castoff_exec() {
 #if preload
   [ ! -r "$castoff_client" ] || exec "$1" -I -S "$castoff_client" "$castoff_agent" "$castoff_gone" "$@"
 #endif
-  exec "$@" # so that a program named echo is none of sh's own
+  exec "$@" # exec, so that a program named echo is not sh's builtin
 }
 #if fence nodes | fence hosts
-# One process of each node watches the fence. It has none of the launcher's files, for which that would wait, and is no
-# process of the rank.
+# A process on each node watches the fence. It closes the launcher's files, or that would wait for it, and does not
+# count as a process of the rank.
 if [ "$castoff_local" -eq 0 ] && command -v bash >/dev/null; then
   env -u CASTOFF_ATTEMPT_DIR -u RANK bash -ps "$CASTOFF_ATTEMPT_DIR" "$castoff_mark" "$$" \
     <<CASTOFF_GUARD >/dev/null 2>&1 &
@@ -223,7 +223,7 @@ CASTOFF_GUARD
 fi
 #endif
 #if usr1
-castoff_on_relay() { # the script's sign to stop, if the file is there; else the program's own, and its launcher gets it
+castoff_on_relay() { # the script's request to stop, if the file exists; otherwise USR1 is for the program
   [ -n "$castoff_ended" ] || [ ! -e "$CASTOFF_ATTEMPT_DIR/terminated" ] || { castoff_ended=1 && castoff_pass_on TERM; }
 }
 #elif usr2
@@ -238,7 +238,7 @@ if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ]; then
     echo "castoff: no $1 on this job's PATH ($PATH): have setup activate its environment, or set the field python" >&3
 #endif
 #if torchrun
-  # torchrun_rank.sh has recorded which rank it was, unless it was killed with its rank; then torchrun itself knows.
+  # torchrun_rank.sh has recorded the failed rank, unless it was killed with the rank; then torchrun's report is used.
   castoff_cause=$(awk '/^Root Cause \(first observed failure\):/ { cause = 1; rank = code = "" }
     cause && $1 == "rank" { rank = $3 }
     cause && $1 == "exitcode" { code = $3 < 0 ? 128 - $3 : $3; cause = 0 }
@@ -258,7 +258,7 @@ if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ]; then
 #endif
 #endif
 #if survives
-  kill -s KILL "$$" # on an exit code alone this launcher would let the others run on
+  kill -s KILL "$$" # this launcher keeps the other ranks running after an exit code
 #endif
 fi
 #if torchrun
@@ -269,13 +269,13 @@ fi
 [ "$castoff_code" -ne 0 ] || [ "$LOCAL_RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/$RANK") 2>/dev/null
 #endif
 #if stage teardown !driver
-[ "$(hostname)" != "$castoff_first_host" ] || exit "$castoff_code" # teardown may need what was staged there
+[ "$(hostname)" != "$castoff_first_host" ] || exit "$castoff_code" # teardown may need the staged files on this host
 #endif
 #if stage restart !driver
-[ -e "$CASTOFF_ATTEMPT_DIR/terminated" ] || exit "$castoff_code" # the next attempt needs what was staged
+[ -e "$CASTOFF_ATTEMPT_DIR/terminated" ] || exit "$castoff_code" # the next attempt needs the staged files
 #endif
 #if stage !driver
-# The last rank of a node removes what was staged there: in a job that is being ended nobody else can.
+# The last rank of a node removes the staged files, since nothing else can in a job that is being ended.
 mkdir "$CASTOFF_STAGE_DIR/.castoff-end-$castoff_local" 2>/dev/null
 set -- "$CASTOFF_STAGE_DIR"/.castoff-end-*
 if [ "$#" -ge "$castoff_count" ]; then
@@ -295,7 +295,7 @@ CASTOFF_RANK
 }
 #endif
 #if torchrun
-castoff_write_torchrun_rank() { # torchrun_rank.sh, round each of torchrun's ranks: its own code says nothing of them
+castoff_write_torchrun_rank() { # write torchrun_rank.sh, around each of torchrun's ranks, as its code hides theirs
 #if signal loader
   castoff_write torchrun_rank.sh castoff_loading castoff_chosen_signal castoff_chosen_number castoff_signal_before \
     <<'CASTOFF_TORCHRUN_RANK'
@@ -326,7 +326,7 @@ castoff_on_relay() { castoff_pass_on USR2; }
 castoff_on_relay() { castoff_pass_on USR1; }
 #endif
 #include program
-# With restarts left, torchrun starts all ranks again.
+# If it has restarts left, torchrun restarts all ranks.
 if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ] &&
   [ "${TORCHELASTIC_RESTART_COUNT:-0}" -ge "${TORCHELASTIC_MAX_RESTARTS:-0}" ]; then
   castoff_record_failure "$RANK"

@@ -1,8 +1,8 @@
-# --- Rendezvous: where the ranks meet -------------------------------------------------------------
-castoff_rendezvous() { # [SUFFIX of the hosts' names]
+# --- Rendezvous: sets MASTER_ADDR and MASTER_PORT -------------------------------------------------
+castoff_rendezvous() { # [SUFFIX of host names]
   local castoff_count castoff_sum
 #if restart
-  castoff_suffix=${1-} # for the next attempt
+  castoff_suffix=${1-} # kept for the next attempt
 #endif
 #if spares
   if [[ -z $castoff_fit ]]; then castoff_find_hosts; fi
@@ -38,9 +38,9 @@ castoff_rendezvous() { # [SUFFIX of the hosts' names]
 #else
   export MASTER_ADDR=127.0.0.1 MASTER_PORT # all ranks are on this host
 #endif
-  castoff_sum=$(echo "$CASTOFF_ATTEMPT_DIR" | cksum) # another for each start, also within one job
+  castoff_sum=$(echo "$CASTOFF_ATTEMPT_DIR" | cksum) # gives each start a new port, also within a job
   MASTER_PORT=$((20000 + ${castoff_sum%% *} % 10000))
-  for _ in {1..50}; do # a port that takes a connection is somebody else's; bash -p does not read BASH_ENV
+  for _ in {1..50}; do # a port that accepts a connection is in use; bash -p does not read BASH_ENV
 #if nodes
     timeout 5 bash -pc ': <>"/dev/tcp/$0/$1"' "$castoff_meeting_host" "$MASTER_PORT" 2>/dev/null || break
 #else
@@ -50,18 +50,18 @@ castoff_rendezvous() { # [SUFFIX of the hosts' names]
   done
 }
 #if driver
-castoff_export_hosts() { # CORES DEVICES of each host; cores that nobody has asked for are as many as this host has
+castoff_export_hosts() { # CORES DEVICES of each host; CORES 0: as many as this host has
   export CASTOFF_HOST_FILE=$CASTOFF_ATTEMPT_DIR/hosts CASTOFF_NODES=$castoff_nodes CASTOFF_HOSTS
   export CASTOFF_CORES_PER_NODE=$1 CASTOFF_DEVICES_PER_NODE=$2
   CASTOFF_HOSTS=$(tr '\n' , <"$CASTOFF_HOST_FILE")
   CASTOFF_HOSTS=${CASTOFF_HOSTS%,}
-  if ((!$1)); then # by Slurm, by PBS, or by their limits
+  if ((!$1)); then # according to Slurm, PBS, or their limits
     CASTOFF_CORES_PER_NODE=${SLURM_CPUS_ON_NODE:-${NCPUS:-$(env -u OMP_NUM_THREADS nproc)}}
   fi
 }
 #endif
 #if nodes
-castoff_name_meeting() { # SUFFIX: the names of the host of rank 0; each rank takes the first that it can resolve
+castoff_name_meeting() { # SUFFIX: lists names of rank 0's host; each rank uses the first that it can resolve
   local castoff_here castoff_short
 #ifdef castoff_launcher_host_of_rank_0
   castoff_meeting_host=$(castoff_launcher_host_of_rank_0)
@@ -76,7 +76,7 @@ castoff_name_meeting() { # SUFFIX: the names of the host of rank 0; each rank ta
       printf '%s\n' "$MASTER_ADDR" "$castoff_short" "$castoff_meeting_host"
       timeout 5 getent ahosts "$castoff_meeting_host" || timeout 5 getent ahosts "$castoff_short" || true
       if [[ ${castoff_here%%.*} == "$castoff_short" ]]; then hostname -I || true; fi
-    } 2>/dev/null | awk '{ # of the addresses, none that means whichever host asks
+    } 2>/dev/null | awk '{ # skip loopback and link-local addresses
       for (i = 1; i <= NF; i++)
         if ((NR <= 3 || $i ~ /[.:]/ && $i !~ /^(127\.|::1$|fe80:|localhost)/) && !seen[$i]++) print $i
     }'

@@ -1,13 +1,13 @@
-# --- Restarts: another attempt in the same job, after a failure -----------------------------------
-castoff_restarts_done= # so many in this job
+# --- Restarts: a new attempt in the same job after a failure --------------------------------------
+castoff_restarts_done= # restarts so far in this job
 castoff_has_failed='' castoff_reason='' castoff_requeue_due='' castoff_lost=''
-castoff_restart() { # after an attempt: whether the next begins in this job
+castoff_restart() { # after an attempt: whether a new one begins in this job
   castoff_has_failed='' castoff_reason='' castoff_requeue_due='' castoff_lost='' castoff_what=''
 #if setup
   castoff_unset_user_functions
 #endif
   if ! castoff_attempt_failed; then return 1; fi
-  castoff_launcher= # from here on a signal ends this job
+  castoff_launcher= # from now on a signal ends this job
 #if !here
   if [[ -s $CASTOFF_FAILURE_FILE ]]; then castoff_show_failure; fi
 #endif
@@ -28,7 +28,7 @@ castoff_restart() { # after an attempt: whether the next begins in this job
 #endif
   castoff_find_hosts
 #if spares
-  # Where no rank has failed, the launcher has lost one of these.
+  # If no rank has failed, the launcher has lost one of these.
   if [[ ! -s $CASTOFF_FAILURE_FILE ]]; then castoff_what+=$(castoff_set_aside_words); fi
 #endif
   if ! castoff_enough_hosts; then
@@ -43,18 +43,18 @@ castoff_restart() { # after an attempt: whether the next begins in this job
   castoff_next_attempt
 }
 #if spares
-castoff_await_fence() { # ranks that nobody reaches end themselves (rank.sh)
+castoff_await_fence() { # unreachable ranks end themselves (rank.sh)
   local castoff_lost_hosts castoff_left=$((castoff_over_since + 2 * castoff_fence_every - SECONDS))
   castoff_lost_hosts=$(castoff_missing "$CASTOFF_ATTEMPT_DIR/hosts" | grep -vxF -e "$castoff_suspect" || true)
 #if hang
-  # Where the stacks were collected, the ranks could be ended, too.
+  # If the stacks were collected, the ranks were ended, too.
   castoff_lost_hosts=$(grep -vxF -f <(sed -n 's/^answered //p' "$CASTOFF_ATTEMPT_DIR/stacks" 2>/dev/null || true) \
     <<<"$castoff_lost_hosts" || true)
 #endif
   if [[ -n $castoff_lost_hosts ]] && ((castoff_left > 0)); then read -r -t "$castoff_left" -u 9 _ 9<> <(:) || true; fi
 }
 #endif
-castoff_attempt_failed() { # whether it failed, with castoff_code, and not because it was to end
+castoff_attempt_failed() { # whether it failed, with castoff_code, rather than being asked to end
   local castoff_outcome
   castoff_outcome=$(cat "$CASTOFF_OUTCOME_FILE" 2>/dev/null || true)
   if [[ -n $castoff_terminated || $castoff_outcome == resume ]]; then return 1; fi
@@ -72,7 +72,7 @@ castoff_attempt_failed() { # whether it failed, with castoff_code, and not becau
     castoff_code=1 castoff_reason="not all ranks have started"
 #endif
 #if here
-  elif ((castoff_code != 0 && castoff_code != 74)); then # 74: the ranks did well, and a log is incomplete
+  elif ((castoff_code != 0 && castoff_code != 74)); then # 74: the ranks succeeded, but a log is incomplete
 #else
   elif ((castoff_code != 0)); then
 #endif
@@ -88,7 +88,7 @@ castoff_attempt_failed() { # whether it failed, with castoff_code, and not becau
   fi
   castoff_has_failed=1 castoff_code=${castoff_code:-1} castoff_what=${castoff_what:-$castoff_reason}
 }
-castoff_forbids_restart() { # why there is none, behind what castoff_reason says already
+castoff_forbids_restart() { # whether none is allowed; appends the reason to castoff_reason
   local castoff_why='' castoff_left
   castoff_left=$((${CASTOFF_DEADLINE:-0} - $(date +%s)))
 #if here
@@ -122,9 +122,9 @@ castoff_forbids_restart() { # why there is none, behind what castoff_reason says
   castoff_reason+="${castoff_reason:+; }$castoff_why"
 }
 #if spares
-castoff_suspect_host() { # one that was twice the first to fail by a signal, if another can replace it
+castoff_suspect_host() { # a host that twice failed first by a signal, if another host can replace it
   local castoff_host castoff_file castoff_count=0 castoff_hosts
-  castoff_host=$(castoff_field host 2>/dev/null || true) # no rank has failed where the launcher has
+  castoff_host=$(castoff_field host 2>/dev/null || true) # empty if the launcher failed, not a rank
   if [[ -z $castoff_host || $(castoff_field signal) != SIG* ]]; then return 0; fi
   for castoff_file in "${CASTOFF_ATTEMPT_DIR%.*}".*/failure.json; do
     if grep -qsF "\"host\": \"$castoff_host\"" "$castoff_file" && grep -qs '"signal": "SIG' "$castoff_file"; then
@@ -136,7 +136,7 @@ castoff_suspect_host() { # one that was twice the first to fail by a signal, if 
   castoff_host=$(awk -v name="$castoff_host" '{ short = $0; sub(/\..*/, "", short); other = name; sub(/\..*/, "", other)
     if ($0 == name || short == other) { print; exit } }' <<<"$castoff_hosts")
   if [[ -n $castoff_host ]]; then
-    castoff_suspect=$castoff_host # its launcher has ended what ran there
+    castoff_suspect=$castoff_host # its launcher has ended the ranks on it
     castoff_set_aside "$castoff_host" "ranks there were the first to fail, by a signal, twice"
   fi
 }
@@ -149,7 +149,7 @@ castoff_next_attempt() {
   castoff_record_ending failed "$castoff_code" restart
   CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1))
   castoff_begin_records
-  if [[ -e $CASTOFF_RUN_DIR/stop ]]; then : >>"$CASTOFF_STOP_FILE" || true; fi # who asked did not see this attempt
+  if [[ -e $CASTOFF_RUN_DIR/stop ]]; then : >>"$CASTOFF_STOP_FILE" || true; fi # the request came before this attempt
   castoff_reason=
 #if copy
   if [[ -e $castoff_old/next.json ]]; then mv -- "$castoff_old/next.json" "$CASTOFF_ATTEMPT_DIR/next.json"; fi
@@ -164,7 +164,7 @@ castoff_next_attempt() {
   castoff_keep_agents "$castoff_old"
 #endif
 }
-castoff_end_of_restarts() { # a failed attempt that no other follows in this job
+castoff_end_of_restarts() { # a failed attempt after which this job does not restart
 #if requeue | copy | chain
   if [[ -n $castoff_requeue_due && ! -e $CASTOFF_RUN_DIR/stop ]]; then
     castoff_ending=resume
@@ -179,7 +179,7 @@ castoff_end_of_restarts() { # a failed attempt that no other follows in this job
   exit $((castoff_code ? castoff_code : 1))
 }
 #if requeue | copy
-castoff_count_requeues() { # so many of this submission's attempts were the first of a job, beside the first of all
+castoff_count_requeues() { # prints the number of this submission's jobs so far, not counting the first
   local castoff_number castoff_count=-1
   for ((castoff_number = CASTOFF_FIRST_ATTEMPT; castoff_number <= CASTOFF_ATTEMPT; castoff_number++)); do
     grep -qs '"restart"' "${CASTOFF_ATTEMPT_DIR%.*}.$castoff_number/start.json" || castoff_count=$((castoff_count + 1))

@@ -1,12 +1,12 @@
-# --- The job's own script -------------------------------------------------------------------------
-castoff_run_script() { # SHELL...; standard input: the script, which runs here once; 3: its own standard input
+# --- The job file's script ------------------------------------------------------------------------
+castoff_run_script() { # SHELL...; standard input: the script, which runs once on this host; 3: the script's input
   local castoff_file=$CASTOFF_ATTEMPT_DIR/script
-  if [[ -n ${SLURM_JOB_ID-} ]]; then castoff_file=$CASTOFF_ATTEMPT_DIR/slurm_script; fi # as Slurm calls it
+  if [[ -n ${SLURM_JOB_ID-} ]]; then castoff_file=$CASTOFF_ATTEMPT_DIR/slurm_script; fi # Slurm's name of it
   castoff_check_run_dir
 #if attempts
   castoff_check_fence
 #endif
-  trap 'castoff_pass_on HUP' HUP # as the shell of a batch script gets it; and so on
+  trap 'castoff_pass_on HUP' HUP # as the scheduler's shell would pass it to a batch script
   trap 'castoff_pass_on INT' INT
   trap 'castoff_pass_on QUIT' QUIT
   trap 'castoff_pass_on USR1' USR1
@@ -16,13 +16,13 @@ castoff_run_script() { # SHELL...; standard input: the script, which runs here o
   castoff_link_output
   printf '%(%s)T\n' -1 >"$CASTOFF_ATTEMPT_DIR/launched" || true
 #if judged
-  echo "$PWD" >"$CASTOFF_ATTEMPT_DIR/folder" || true # where its progress is looked for
+  echo "$PWD" >"$CASTOFF_ATTEMPT_DIR/folder" || true # where checkpoints are searched
 #if guessed
   castoff_note_others
 #endif
 #endif
   (
-    trap - INT QUIT HUP TERM USR1 USR2 ALRM # which bash has what it starts in the background ignore
+    trap - INT QUIT HUP TERM USR1 USR2 ALRM # bash makes background commands ignore some of them
     exec "$@" "$castoff_file" <&3 3<&-
   ) &
   castoff_launcher=$!
@@ -46,7 +46,7 @@ castoff_pass_on() { # SIGNAL
   castoff_signalled=1
   if [[ -n $castoff_launcher ]]; then builtin kill -s "$1" "$castoff_launcher" 2>/dev/null || true; fi
 }
-# Its output is the job's, in the files that the scheduler has opened. castoff logs finds it by another name of these.
+# The script writes to the job's output files, opened by the scheduler; castoff logs finds them by a link.
 castoff_link_output() {
   local castoff_out castoff_log=$CASTOFF_LOG_DIR/rank-00000.log
   castoff_out=$(readlink "/proc/$$/fd/1" || true)
@@ -54,7 +54,7 @@ castoff_link_output() {
     ln -f -- "$castoff_out" "$castoff_log" 2>/dev/null || ln -sf -- "$castoff_out" "$castoff_log" || true
   fi
 }
-castoff_keep_output() { # a link to another disk may lead nowhere soon, and errors may have a file: the last 10 MB
+castoff_keep_output() { # copies the last 10 MB if the link may break, or errors have a separate file
   local castoff_log=$CASTOFF_LOG_DIR/rank-00000.log castoff_fd
   if [[ ! -L $castoff_log && "/proc/$$/fd/1" -ef "/proc/$$/fd/2" ]]; then return 0; fi
   rm -f -- "$castoff_log"
@@ -64,7 +64,7 @@ castoff_keep_output() { # a link to another disk may lead nowhere soon, and erro
     fi
   done
 }
-castoff_record_code() { # of the script
+castoff_record_code() { # record the script's exit code
   local castoff_signal=null castoff_name
   if ((castoff_code > 128)) && castoff_name=$(builtin kill -l "$castoff_code" 2>/dev/null); then
     castoff_signal="\"SIG$castoff_name\""
@@ -74,11 +74,11 @@ castoff_record_code() { # of the script
 }
 #if signal
 #include signal
-castoff_watch_signal() { # sends the script the job's signal in time, if it handles it
+castoff_watch_signal() { # send the script the job's signal in time, if it handles it
   castoff_signaller=
   if [[ -z ${CASTOFF_DEADLINE:-} ]]; then return 0; fi
   (
-    exec 9<> <(:) # never says anything
+    exec 9<> <(:) # 9 never has input
     while builtin kill -0 "$castoff_launcher" 2>/dev/null; do
       printf -v castoff_now '%(%s)T' -1
       if ((castoff_now >= CASTOFF_DEADLINE - castoff_signal_before)) && castoff_deliver "$castoff_launcher"; then exit; fi

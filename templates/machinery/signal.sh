@@ -1,4 +1,4 @@
-castoff_deliver() { # PID: the signal goes to the outermost of it and its descendants that handles it; 1: none does
+castoff_deliver() { # PID: signal the outermost process, of it and its descendants, that handles it; 1: none does
   castoff_todo=$1
   while [ -n "$castoff_todo" ]; do
     castoff_these=$castoff_todo castoff_todo=
@@ -12,25 +12,25 @@ castoff_deliver() { # PID: the signal goes to the outermost of it and its descen
   done
   return 1
 }
-castoff_handles() { # PID: whether it catches the signal, which otherwise would end it
+castoff_handles() { # PID: whether it handles the signal, which would otherwise end it
   castoff_mask=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status" 2>/dev/null)
   [ $((0x0${castoff_mask#????????} >> (castoff_chosen_number - 1) & 1)) -eq 1 ]
 }
 #if here
-castoff_signal_ranks() { # those that castoff's own launcher has started
+castoff_signal_ranks() { # the ranks that castoff launch has started
   local castoff_pid castoff_pids castoff_name
   castoff_pids=$(cat "/proc/$castoff_launcher/task"/*/children 2>/dev/null || true)
   for castoff_pid in $castoff_pids; do
     grep -qsz '^RANK=' "/proc/$castoff_pid/environ" || continue
     if grep -qszE '/preload/(agent|begin)\.py$' "/proc/$castoff_pid/cmdline"; then continue; fi
     castoff_name=$(cat "/proc/$castoff_pid/comm" 2>/dev/null || true)
-    if [[ $castoff_name =~ ^castoff:([0-9]+)$ ]]; then castoff_pid=${BASH_REMATCH[1]}; fi # its copy
+    if [[ $castoff_name =~ ^castoff:([0-9]+)$ ]]; then castoff_pid=${BASH_REMATCH[1]}; fi # the rank forked by preload
     if [[ $castoff_delivered_to != *" $castoff_pid "* ]] && castoff_deliver "$castoff_pid"; then
       castoff_delivered_to+="$castoff_pid "
     fi
   done
   if [[ $castoff_delivered_to == ' ' ]]; then
-    castoff_delivered_to='  ' # what begins to handle it later still gets it
+    castoff_delivered_to='  ' # a program that installs its handler later still gets it
     echo "castoff: no rank handles SIG$castoff_chosen_signal, so it is not sent: it would end them" >&2
   fi
 }

@@ -1,10 +1,10 @@
-# --- Stage: copies on each node's own disk, made before the ranks start ---------------------------
+# --- Stage: copies to each node's local disk, before the ranks start ------------------------------
 castoff_staged=
 #if teardown
 castoff_first_host=$(hostname)
 #endif
 castoff_items=
-castoff_staged_path= # the folders that come first on PATH, each with a : behind it
+castoff_staged_path= # folders to prepend to PATH, each followed by :
 castoff_stage_in() { # FOLDER
   local castoff_storage=$1
   if [[ ! -w $castoff_storage && -w $castoff_storage/$(id -un) ]]; then castoff_storage+=/$(id -un); fi
@@ -15,7 +15,7 @@ castoff_item() { # FROM TO unpack|copy activate|leave [SHA-256]
   castoff_items+="\"\$1\" $(castoff_quoted "$@")"$'\n'
   if [[ $4 == activate ]]; then castoff_staged_path+=$CASTOFF_STAGE_DIR/$2/bin:; fi
 }
-castoff_stage() { # LAUNCHER of one process a node...
+castoff_stage() { # LAUNCHER (one process per node)...
   castoff_command=("$@") castoff_flags=()
 #ifdef castoff_scheduler_find_launcher
   castoff_scheduler_find_launcher
@@ -38,19 +38,19 @@ castoff_stage() { # LAUNCHER of one process a node...
   if [[ -n $castoff_terminated ]]; then castoff_leave_stage; fi
   castoff_check_stage
 #if many_nodes
-  # Of so many nodes, the fastest and the slowest.
+  # Of many nodes, show the fastest and the slowest.
   sed -n 's/.*castoff: staged in \([0-9]* s on .*\)/\1/p' "$CASTOFF_LOG_DIR/stage.log" | sort -n |
     awk 'NR == 1 { fastest = $0 } END { print "castoff: staged on " NR " nodes, from " fastest " to " $0 }'
 #else
   grep 'castoff: staged in' "$CASTOFF_LOG_DIR/stage.log"
 #endif
 }
-castoff_run() { # COMMAND... in the background, where signals reach it; leaves its code in castoff_code
+castoff_run() { # COMMAND...: run it in the background, so that signals are handled; sets castoff_code
   "$@" "$CASTOFF_STAGE_DIR" "$castoff_submit_dir" &
   castoff_launcher=$!
   castoff_wait
 }
-castoff_leave_stage() { # the job was ended meanwhile
+castoff_leave_stage() { # called if the job is ended during staging
   local castoff_count
   castoff_count=$(grep 'castoff: staged in' "$CASTOFF_LOG_DIR/stage.log" | grep -vc " on $(hostname)\$" || true)
   if ((castoff_count > 0)); then
@@ -60,10 +60,10 @@ castoff_leave_stage() { # the job was ended meanwhile
   if [[ -n ${CASTOFF_DEADLINE:-} ]] && (($(date +%s) + 15 > CASTOFF_DEADLINE)); then castoff_ending=walltime; fi
   exit 143
 }
-castoff_check_stage() { # whether all nodes have it
+castoff_check_stage() { # whether all nodes have the copies
   local castoff_count castoff_plural=s
   castoff_count=$(grep -c 'castoff: staged in' "$CASTOFF_LOG_DIR/stage.log" || true)
-  if [[ -e $CASTOFF_FAILURE_FILE ]]; then # its code counts, and not the launcher's
+  if [[ -e $CASTOFF_FAILURE_FILE ]]; then # use its code, not the launcher's
     castoff_code=$(sed -n 's/.*"code": \([0-9]*\).*/\1/p' "$CASTOFF_FAILURE_FILE")
   fi
   if ((castoff_code != 0 || castoff_count != castoff_nodes)); then
@@ -74,18 +74,18 @@ castoff_check_stage() { # whether all nodes have it
     exit $((castoff_code ? castoff_code : 1))
   fi
 }
-castoff_unstage() { # CODE, the launcher's; never for long, since somebody may be about to kill this job
+castoff_unstage() { # CODE of the launcher; limited in time, since the scheduler may be about to kill this job
   if [[ -z $castoff_staged ]]; then return 0; fi
   castoff_staged=
-  # A signal now ends the cleaning; it is too late to be the ranks' ending.
+  # A signal now ends only the cleaning; the ranks have already ended.
   local castoff_code castoff_launcher=none castoff_terminated=$castoff_terminated
   local castoff_limit=60 castoff_cleaner=("${castoff_stage[@]}")
   if [[ -n $castoff_terminated ]]; then castoff_limit=4; fi
 #if launcher_enters
-  # Slurm starts nothing more in a job that is being ended.
+  # Slurm starts no more steps in a job that is being ended.
   if [[ -n $castoff_terminated ]]; then castoff_cleaner=("${castoff_run_checked[@]}" "$CASTOFF_ATTEMPT_DIR/stage.sh"); fi
 #elif !here !driver !restart
-  # The last rank of a node has cleaned it. Slurm starts nothing more in a job that is being ended.
+  # The last rank of each node has cleaned it. Slurm starts no more steps in a job that is being ended.
   if [[ -n $castoff_terminated ]] || (($1 == 0)); then
     castoff_cleaner=("${castoff_run_checked[@]}" "$CASTOFF_ATTEMPT_DIR/stage.sh")
   fi
@@ -96,39 +96,39 @@ castoff_unstage() { # CODE, the launcher's; never for long, since somebody may b
       "removing it failed or took over $castoff_limit s" >&2
   fi
 }
-castoff_write_stage() { # stage.sh, which runs on each node
+castoff_write_stage() { # write stage.sh, which runs on each node
   castoff_write stage.sh castoff_items <<'CASTOFF_STAGE'
-# VERB STAGE_DIR SUBMIT_DIR: measure runs once; then, on each node, copy and clean.
+# VERB STAGE_DIR SUBMIT_DIR: measure runs once; then copy and clean run on each node.
 castoff_verb=$1
 castoff_stage_dir=$2
 castoff_submit_dir=$3
 castoff_attempt=${0%/*}
 castoff_host=$(hostname)
-castoff_complain() { printf 'castoff: stage: on %s: %s\n' "$castoff_host" "$1" >&2; } # echo may take a \ for its own
+castoff_complain() { printf 'castoff: stage: on %s: %s\n' "$castoff_host" "$1" >&2; } # echo might interpret backslashes
 castoff_fail() { # MESSAGE [CODE]
   castoff_complain "$1"
-  # noclobber: the first writer wins
+  # noclobber: only the first failure is recorded
   (set -C && printf \
     '{"rank": null, "program": "%s", "host": "%s", "code": %s, "signal": null, "log": "%s", "time": %s}\n' \
     staging "$castoff_host" "${2:-1}" stage.log "$(date +%s)" >"$castoff_attempt/failure.json") 2>/dev/null
   castoff_clean
   exit "${2:-1}"
 }
-castoff_clean() { # what this attempt has made, and nothing else
+castoff_clean() { # remove only what this attempt has made
   rmdir "$castoff_stage_dir" 2>/dev/null && return
   [ "$(cat "$castoff_stage_dir/.castoff" 2>/dev/null)" = "$castoff_attempt" ] || return 0
-  # Two ranks may both be the last; a copied folder may be one that nobody may write.
+  # Two ranks may both believe they are the last; a copied folder may be read-only.
   castoff_empty 2>/dev/null || { chmod -R u+rwx "$castoff_stage_dir" && castoff_empty; } 2>/dev/null
   rm -rf "$castoff_stage_dir" || ! castoff_complain "cannot remove all of $castoff_stage_dir"
 }
-castoff_empty() { # .castoff goes last: should this be cut short, the next to clean still knows whose it is
+castoff_empty() { # .castoff is removed last: if this is interrupted, the next cleaning still recognises the folder
   find "$castoff_stage_dir" -mindepth 1 -maxdepth 1 ! -name .castoff -exec rm -rf {} +
 }
-castoff_each_item() { # FUNCTION, which is given: FROM TO unpack|copy activate|leave [SHA-256]
+castoff_each_item() { # FUNCTION, called with FROM TO unpack|copy activate|leave [SHA-256]
   eval "$castoff_items"
 }
 castoff_mib() { awk -v "kib=$1" 'BEGIN { printf "%.1f MiB\n", kib / 1024 }'; }
-castoff_count() { # PATH; says how many files it has, and their bytes
+castoff_count() { # PATH: prints the number of its files and their bytes
   castoff_sizes=$(find -H "$1" -type f -printf '%s\n') || return 1
   echo "$castoff_sizes" | awk 'NF { files++; bytes += $1 } END { printf "%d %.0f\n", files, bytes }'
 }
@@ -139,7 +139,7 @@ castoff_measure() {
 }
 
 castoff_child=
-castoff_give_up() { # this job ends, or another node has failed
+castoff_give_up() { # called if this job ends or another node has failed
   trap '' TERM INT HUP USR1 USR2
   [ -z "$castoff_child" ] || kill "$castoff_child" 2>/dev/null
   wait
@@ -164,7 +164,7 @@ castoff_check_sum() { # PATH [SHA-256]
   read -r castoff_found _ <"$castoff_stage_dir/.castoff-sum"
   [ "$castoff_found" = "$2" ] || castoff_fail "$1 has the SHA-256 sum $castoff_found, and not $2"
 }
-castoff_compare() { # FROM TARGET: as many files and bytes, and links that lead where they led
+castoff_compare() { # FROM TARGET: check that files, bytes and link targets are the same
   castoff_expected=$(sed -n "${castoff_item}p" "$castoff_attempt/stage-sizes")
   castoff_found=$(castoff_count "$2") || castoff_fail "cannot read all of $2"
   [ "$castoff_found" = "$castoff_expected" ] ||
@@ -181,7 +181,7 @@ LOST
 castoff_copy() {
   castoff_item=$((castoff_item + 1))
   castoff_target=$castoff_stage_dir/$2
-  case $2 in # never the stage directory itself, which somebody may have cleaned
+  case $2 in # never create the stage directory itself, which may have been cleaned
     */*) (cd "$castoff_stage_dir" && mkdir -p "./${2%/*}") || castoff_fail "cannot make ${castoff_target%/*}" ;;
   esac
   if [ -d "$1" ]; then

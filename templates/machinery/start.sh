@@ -1,6 +1,6 @@
 # --- Start of the ranks ---------------------------------------------------------------------------
 #if driver
-castoff_launcher_name=driver # this script starts it
+castoff_launcher_name=driver # the script starts the driver itself
 #endif
 castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #if teardown
@@ -8,7 +8,7 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #endif
   castoff_check_run_dir
 #if attempts
-  castoff_check_fence # setup may have taken long
+  castoff_check_fence # another attempt may have begun during setup
 #endif
   castoff_command=() castoff_flags=()
   while [[ $1 != "$castoff_rank" ]]; do
@@ -41,7 +41,7 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
   castoff_scheduler_guard
 #endif
 #if nodes !driver
-  : >"$CASTOFF_ATTEMPT_DIR/starting" || true # the first rank removes it
+  : >"$CASTOFF_ATTEMPT_DIR/starting" || true # removed by the first rank
   castoff_missing='' castoff_all_started=''
 #endif
 #if survives | restart nodes !driver
@@ -57,16 +57,16 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
   castoff_first_log=node-00000.log
 #endif
   : >"$CASTOFF_LOG_DIR/$castoff_first_log"
-  printf '%(%s)T\n' -1 >"$CASTOFF_ATTEMPT_DIR/launched" || true # what came before was setup
+  printf '%(%s)T\n' -1 >"$CASTOFF_ATTEMPT_DIR/launched" || true # end of setup
 #if judged
-  echo "$PWD" >"$CASTOFF_ATTEMPT_DIR/folder" || true # where its progress is looked for
+  echo "$PWD" >"$CASTOFF_ATTEMPT_DIR/folder" || true # where checkpoints are searched
 #if guessed
   castoff_note_others
 #endif
 #endif
   "${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} "${castoff_run_checked[@]}" "$@" &
   castoff_launcher=$!
-  tail -n +1 -f -s 0.2 --pid="$castoff_launcher" "$CASTOFF_LOG_DIR/$castoff_first_log" & # the others' are beside it
+  tail -n +1 -f -s 0.2 --pid="$castoff_launcher" "$CASTOFF_LOG_DIR/$castoff_first_log" & # other logs are next to it
   castoff_tail=$!
 #ifdef castoff_watch_ranks
   castoff_watch_due=$((SECONDS + 1)) castoff_began=$SECONDS
@@ -93,7 +93,7 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #endif
 }
 #if nodes !driver | survives | alone
-castoff_watch_due=0 # while ranks run, castoff_wait asks this each second
+castoff_watch_due=0 # castoff_wait calls castoff_watch_ranks each second while ranks run
 castoff_watch_ranks() {
   castoff_watch_due=$((SECONDS + 1))
 #if nodes !driver
@@ -111,7 +111,7 @@ castoff_watch_ranks() {
 }
 #endif
 #if survives | nodes !driver | hang !here
-castoff_end_launcher() { # it has 6 s to end its ranks; nothing ever comes from 9
+castoff_end_launcher() { # it has 6 s to end its ranks; 9 never has input
 #if nodes !driver | survives | alone
   castoff_watch_due=0
 #endif
@@ -128,7 +128,7 @@ castoff_end_launcher() { # it has 6 s to end its ranks; nothing ever comes from 
 }
 #endif
 #if by_ssh nodes
-castoff_check_ended() { # where a host's daemon dies, the launcher may wait for ever for ranks that ended well
+castoff_check_ended() { # if a host's daemon dies, the launcher may wait forever for ranks that have succeeded
   local castoff_count=$castoff_ranks castoff_ended
 #if torchrun
   castoff_count=$castoff_nodes
@@ -138,7 +138,7 @@ castoff_check_ended() { # where a host's daemon dies, the launcher may wait for 
 #else
   if [[ ! -e $CASTOFF_ATTEMPT_DIR/ended/0 || -n $castoff_all_ended ]]; then return 0; fi
 #endif
-  { : >"$CASTOFF_ATTEMPT_DIR/ended/.look"; } 2>/dev/null || true # NFS may show an old folder
+  { : >"$CASTOFF_ATTEMPT_DIR/ended/.look"; } 2>/dev/null || true # makes NFS refresh the folder
 #if torchrun
   castoff_ended=("$CASTOFF_ATTEMPT_DIR"/ended/node-*)
 #else
@@ -153,11 +153,11 @@ castoff_check_ended() { # where a host's daemon dies, the launcher may wait for 
 }
 #endif
 #if survives
-castoff_check_failure() { # mpiexec should end the ranks when one has failed: where it does not, they would wait for it
+castoff_check_failure() { # mpiexec should end all ranks when one has failed; if it does not, they would wait
   local castoff_patience=4 # seconds
 #elif restart nodes !driver
-# The launcher ends the ranks when one has failed, but then it waits for those of a lost host as well, until the
-# scheduler gives that host up: 300 s with Slurm's default SlurmdTimeout. What runs elsewhere, host.sh ends.
+# When a rank has failed, the launcher ends the others, but waits for those of a lost host until the scheduler gives
+# the host up: 300 s with Slurm's default SlurmdTimeout. host.sh ends ranks on other hosts.
 castoff_check_failure() {
   local castoff_patience=15 # seconds
 #endif
@@ -165,7 +165,7 @@ castoff_check_failure() {
   castoff_failed_at=${castoff_failed_at:-$SECONDS}
   if ((SECONDS < castoff_failed_at + castoff_patience)); then return 0; fi
 #if hang
-  if [[ -e $CASTOFF_ATTEMPT_DIR/hang ]]; then return 0; fi # what has found the hang ends the launcher
+  if [[ -e $CASTOFF_ATTEMPT_DIR/hang ]]; then return 0; fi # castoff_end_hang ends the launcher
 #endif
 #if survives
   echo "castoff: a rank has failed and $castoff_launcher_name keeps the others running, so they are ended" >&2
@@ -177,7 +177,7 @@ castoff_check_failure() {
 #endif
 #if alone
 castoff_meeting='' castoff_between=2 # seconds
-castoff_check_lone_rank() { # a library that counts devices, not ranks, waits for others in silence
+castoff_check_lone_rank() { # a library that counts devices instead of ranks would wait for others without a message
   local castoff_before=$castoff_meeting
   castoff_meeting=$(castoff_find_meeting || true)
   if [[ -n $castoff_meeting && $castoff_meeting == "$castoff_before" ]]; then
@@ -190,12 +190,12 @@ castoff_check_lone_rank() { # a library that counts devices, not ranks, waits fo
   castoff_between=$((${#castoff_meeting} ? 4 : castoff_between < 32 ? castoff_between * 2 : 60))
   castoff_watch_due=$((SECONDS + castoff_between))
 }
-castoff_find_meeting() { # its processes with torch's store, without a process group or workers: CPU time
+castoff_find_meeting() { # prints processes that serve torch's store without a process group or workers, and CPU times
   local castoff_process castoff_child castoff_stat
   while read -r castoff_process; do
     grep -qsE '^pt_tcpstore' "$castoff_process"/task/*/comm || continue
     ! grep -qsE '^pt_(gloo|nccl|xccl|mpi)' "$castoff_process"/task/*/comm || continue
-    for castoff_child in $(cat "$castoff_process"/task/*/children 2>/dev/null || true); do # orted, wandb are no ranks
+    for castoff_child in $(cat "$castoff_process"/task/*/children 2>/dev/null || true); do # orted, wandb are not ranks
       if [[ /proc/$castoff_child/exe -ef $castoff_process/exe ]] &&
         ! grep -qsF multiprocessing.resource_tracker "/proc/$castoff_child/cmdline"; then continue 2; fi
     done
@@ -213,7 +213,7 @@ castoff_show_failure() {
   local castoff_log castoff_signal
 #endif
 #if hang
-  if [[ -e $CASTOFF_ATTEMPT_DIR/hang ]]; then return 0; fi # nothing failed, and who hung has been said
+  if [[ -e $CASTOFF_ATTEMPT_DIR/hang ]]; then return 0; fi # no rank failed, and the hang was reported
 #endif
 #if torchrun | driver | stage | restart | hang
   castoff_log=$(castoff_field log)
@@ -231,8 +231,8 @@ castoff_show_failure() {
 #endif
   if [[ $castoff_log != "$castoff_first_log" ]]; then tail -n 40 "$CASTOFF_LOG_DIR/$castoff_log" >&2 || true; fi
 }
-castoff_check_success() { # srun exits 0, too, when it loses a node: rank 0 itself has to have said that it ended well
-  for _ in {1..10}; do # it may have run on another host; and the run may have been deleted meanwhile
+castoff_check_success() { # srun also exits with 0 when it loses a node, so rank 0 must have recorded its success
+  for _ in {1..10}; do # it may have run on another host, so its file may appear late; the run may have been deleted
 #if torchrun
     if [[ -e $CASTOFF_ATTEMPT_DIR/ended/node-0 || ! -d $CASTOFF_ATTEMPT_DIR ]]; then return; fi
 #else
@@ -248,7 +248,7 @@ castoff_check_success() { # srun exits 0, too, when it loses a node: rank 0 itse
   castoff_terminated=1
 }
 #if mpiexec
-castoff_on_launcher_failure() { # where it failed, and no rank did: whether it is the site's own
+castoff_on_launcher_failure() { # if the launcher failed, but no rank: report if it is not the site's MPI
   local castoff_found
   castoff_found=$(castoff_mpi_of "${castoff_command[0]}")
   if [[ $castoff_found != "$castoff_launcher_name" ]]; then
@@ -257,7 +257,7 @@ castoff_on_launcher_failure() { # where it failed, and no rank did: whether it i
       "or set the profile's launcher to $castoff_found" >&2
   fi
 }
-castoff_mpi_of() { # MPIEXEC: which launcher it is, the job's own if it does not say
+castoff_mpi_of() { # MPIEXEC: prints which launcher it is; the job's launcher if unknown
   case $(timeout 10 "$1" --version 2>&1 </dev/null || true) in
     *"Open MPI"* | *OpenRTE* | *PRTE*) echo openmpi ;;
     *"Intel(R) MPI"*) echo intelmpi ;;

@@ -1,4 +1,4 @@
-# --- What asks it to stop -------------------------------------------------------------------------
+# --- Requests to stop -----------------------------------------------------------------------------
 castoff_launcher='' castoff_signalled='' castoff_terminated='' castoff_asked=''
 castoff_listen() {
   trap castoff_terminate TERM INT HUP
@@ -10,10 +10,10 @@ castoff_listen() {
   castoff_chosen_number=$(builtin kill -l "$castoff_chosen_signal")
 #endif
 }
-castoff_terminate() { # somebody ends this job: the ranks may still save what they have
+castoff_terminate() { # the job is being ended: let the ranks save
   castoff_signalled=1 castoff_terminated=1
 #if teardown
-  if [[ -n $castoff_tearing_down ]]; then # they have ended: that is on record before this is killed
+  if [[ -n $castoff_tearing_down ]]; then # the ranks have ended: record that before this script is killed
     castoff_record_torn
     return
   fi
@@ -23,14 +23,14 @@ castoff_terminate() { # somebody ends this job: the ranks may still save what th
     exit 143
   fi
 #if usr1
-  # On TERM this launcher would kill them. The file tells ranks what the signal means.
+  # On TERM this launcher would kill the ranks. The file shows them what the signal means.
 #if usr2
   { : >>"$CASTOFF_ATTEMPT_DIR/terminated" && builtin kill -s USR2 "$castoff_launcher"; } 2>/dev/null || true
 #else
   { : >>"$CASTOFF_ATTEMPT_DIR/terminated" && builtin kill -s USR1 "$castoff_launcher"; } 2>/dev/null || true
 #endif
 #elif stage restart
-  : >"$CASTOFF_ATTEMPT_DIR/terminated" || true # a rank then removes what was staged
+  : >"$CASTOFF_ATTEMPT_DIR/terminated" || true # a rank then removes the staged files
   builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true
 #else
   builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true
@@ -38,13 +38,14 @@ castoff_terminate() { # somebody ends this job: the ranks may still save what th
 }
 #if teardown
 castoff_hurry_at=
-# Called again and again while the ranks run, and never in a trap: what a bash 5.2 forks there may run on in here.
-castoff_leave_time() { # a program that ignores TERM has half of what there is before the scheduler kills
+# Called regularly while the ranks run, but not in a trap: a process that bash 5.2 forks in a trap may run on as this
+# script.
+castoff_leave_time() { # a program that ignores TERM gets half of the time before the scheduler kills the job
   if [[ -z $castoff_terminated || -n $castoff_tearing_down || $castoff_hurry_at == over ]]; then return 0; fi
   if [[ -z $castoff_hurry_at ]]; then
     castoff_hurry_at=$SECONDS
     local castoff_delay
-    castoff_delay=$(castoff_scheduler_kill_delay || true) # nothing, if what ends this job ends that, too
+    castoff_delay=$(castoff_scheduler_kill_delay || true) # empty if it was ended with this job
     castoff_hurry_at=$((castoff_hurry_at + ${castoff_delay:-10} / 2))
   fi
   if ((SECONDS < castoff_hurry_at)); then return 0; fi
@@ -54,12 +55,12 @@ castoff_leave_time() { # a program that ignores TERM has half of what there is b
 }
 #endif
 #if teardown | expiry
-castoff_kill_ranks() { # what TERM has not ended
+castoff_kill_ranks() { # kill ranks that TERM has not ended
 #if here
-  builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true # the second, which has it kill its ranks
+  builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true # a second TERM makes it kill its ranks
 #elif driver
   local castoff_children=()
-  read -r -a castoff_children <"/proc/$castoff_launcher/task/$castoff_launcher/children" || true # no line's end
+  read -r -a castoff_children <"/proc/$castoff_launcher/task/$castoff_launcher/children" || true # it has no newline
   builtin kill -s KILL "${castoff_children[@]}" 2>/dev/null || true
 #else
 #ifdef castoff_launcher_cancel
@@ -71,8 +72,8 @@ castoff_kill_ranks() { # what TERM has not ended
 }
 #endif
 #if expiry | signal here !torchrun
-# --- What is due before the walltime --------------------------------------------------------------
-castoff_expired='' castoff_killed='' # how its time was over; whether by KILL, too
+# --- Actions before the walltime ------------------------------------------------------------------
+castoff_expired='' castoff_killed='' # how the ranks were ended for the walltime; whether by KILL
 #if signal here !torchrun
 castoff_look_at=0 castoff_delivered_to=' '
 #endif
@@ -119,20 +120,20 @@ castoff_ask_in_time() { # PBS sends no signal before the walltime, and Slurm's m
   : >>"$CASTOFF_STOP_FILE" || true
 }
 #ifdef castoff_scheduler_end_now
-castoff_is_prolonged() { # whether the job has got more time meanwhile
+castoff_is_prolonged() { # whether the job's time limit was extended
   local castoff_end
   castoff_end=$(castoff_scheduler_end_now)
   ((${castoff_end:-0} > CASTOFF_DEADLINE)) && CASTOFF_DEADLINE=$castoff_end
 }
 #endif
 #endif
-castoff_wait() { # for castoff_launcher, whatever signals come; leaves its code in castoff_code
-  # bash may lose the code of what a signal ends while wait waits for it: so that asks when it has ended.
+castoff_wait() { # wait for castoff_launcher, running traps meanwhile; sets castoff_code
+  # bash may lose the code of a process that a signal ends during wait, so wait is called after its end.
   while builtin kill -0 "$castoff_launcher" 2>/dev/null; do
 #if fence
     if ((SECONDS >= castoff_fence_due)); then castoff_check_fence; fi
 #endif
-    read -r -t 0.1 -u 9 _ || true # nothing ever comes; traps run meanwhile
+    read -r -t 0.1 -u 9 _ || true # 9 never has input; traps run meanwhile
 #if deadline
     if [[ -z $castoff_asked ]]; then castoff_ask_in_time; fi
 #endif
@@ -147,12 +148,12 @@ castoff_wait() { # for castoff_launcher, whatever signals come; leaves its code 
 #endif
   done 9<> <(:)
   castoff_signalled=1
-  while [[ -n $castoff_signalled ]]; do # a signal ends wait alone
+  while [[ -n $castoff_signalled ]]; do # a signal interrupts wait
     castoff_signalled='' castoff_code=0
-    builtin wait "$castoff_launcher" 2>/dev/null || castoff_code=$? # which bash would report as Killed, Terminated
+    builtin wait "$castoff_launcher" 2>/dev/null || castoff_code=$? # bash would report Killed or Terminated
   done
 #if attempts | fence teardown
-  castoff_check_fence # maybe what ended it
+  castoff_check_fence # the next attempt's fence may have ended it
 #endif
 #if by_ssh nodes
   if [[ -n $castoff_all_ended ]]; then castoff_code=0; fi

@@ -1,5 +1,5 @@
 # --- Ranks that do not start ----------------------------------------------------------------------
-castoff_check_start() { # each second until all have: reports those that have not, and ends the job when it is time
+castoff_check_start() { # each second until all ranks have started: report those missing; end the job after the timeout
   local castoff_waited=$((SECONDS - castoff_began)) castoff_before=$castoff_missing castoff_patience=20
   if ((castoff_start_timeout && castoff_start_timeout < 40)); then castoff_patience=$((castoff_start_timeout / 2)); fi
   if ((castoff_waited < castoff_patience)) || [[ ! -d $CASTOFF_LOG_DIR || -s $CASTOFF_FAILURE_FILE ]]; then return 0; fi
@@ -23,16 +23,16 @@ castoff_check_start() { # each second until all have: reports those that have no
     castoff_end_launcher
   fi
 }
-castoff_started() { # the number of each that has started: it has opened its log
+castoff_started() { # prints the number of each rank that has started, known from its log
   local castoff_waits=
-  if [[ -e $CASTOFF_ATTEMPT_DIR/starting ]]; then castoff_waits=$castoff_first_log; fi # which was there before
-  # NFS may show a folder as it was a minute ago, but not one that this host has changed since.
+  if [[ -e $CASTOFF_ATTEMPT_DIR/starting ]]; then castoff_waits=$castoff_first_log; fi # it existed before
+  # NFS may show a folder as of a minute ago, unless this host has changed it since.
   { : >"$CASTOFF_LOG_DIR/.look" && rm "$CASTOFF_LOG_DIR/.look"; } 2>/dev/null || true
   find "$CASTOFF_LOG_DIR" -name "${castoff_first_log%%-*}-*.log" ! -name "$castoff_waits" -printf '%f\n' 2>/dev/null |
     tr -cd '0-9\n' || true
 }
 #if distribution
-castoff_unstarted() { # those that have not started; nothing where all have. Where they are, srun alone knows
+castoff_unstarted() { # prints the ranks that have not started, if any; only srun knows their hosts
   local castoff_unit=${castoff_first_log%%-*} castoff_count=$castoff_ranks
   if [[ $castoff_unit == node ]]; then castoff_count=$castoff_nodes; fi
   castoff_started | awk -v "unit=$castoff_unit" -v "count=$castoff_count" '{ started[$0 + 0] } END {
@@ -42,7 +42,7 @@ castoff_unstarted() { # those that have not started; nothing where all have. Whe
   }'
 }
 #else
-castoff_unstarted() { # those that have not started, host by host; nothing where all have
+castoff_unstarted() { # prints the ranks that have not started, host by host, if any
 #if groups
   castoff_started | awk -v "groups=$castoff_groups" \
 #else

@@ -1,8 +1,8 @@
-"""What `castoff doctor --nodes` runs in each rank: can these hosts reach each other, add up, and how fast?
+"""Run by `castoff doctor --nodes` in each rank: checks that hosts reach each other, and measures all-reduces.
 
-It needs torch and the standard library, and nothing of castoff. Each rank appends what it has come to, a JSON
-object a line, to a file of its own in the attempt's folder: so what hangs is known by who wrote what last.
-A rank that comes no further within a stage's time says so and ends, which ends the job.
+It needs only torch and the standard library, not castoff. Each rank appends its results, a JSON object per
+line, to its file in the attempt's folder: the last lines show which rank hangs and where. A rank that exceeds
+a stage's time reports this and exits, which ends the job.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE = {"start": 60.0, "reach": 20.0, "torch": 90.0, "rendezvous": 45.0, "group": 45.0, "sum": 45.0}
-"""Seconds that each stage may take; an import from a busy file system takes longest."""
+"""The most seconds of each stage; an import from a busy file system takes longest."""
 PATIENCE["pairs"] = 60.0
 
 REDUCED = (4 << 10, 256 << 10, 4 << 20, 32 << 20)  # bytes
@@ -33,17 +33,17 @@ EXCHANGED = (1 << 20, 4 << 20, 16 << 20)
 REPEATS = 5
 
 ROUNDS = 8
-"""In how many rounds hosts are paired: each host is then measured with so many others."""
+"""Rounds in which hosts are paired: each host is measured with this many others."""
 
 BUDGET = 1.0
-"""Seconds after which no larger size is measured: that would take eight times as long."""
+"""Seconds after which no larger size is measured, since it would take eight times as long."""
 
 MOST_REACHED = 32
-"""Hosts that one host tries to reach."""
+"""The most hosts that a host tries to reach."""
 
 
 class Report:
-    """This rank's file, and the watch over its stages."""
+    """Writes this rank's file, and ends the rank if a stage takes too long."""
 
     def __init__(self, attempt: Path):
         self.attempt, self.folder = attempt, attempt / "doctor"
@@ -56,24 +56,24 @@ class Report:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def say(self, stage: str, **facts: Any) -> None:
-        """Add a line."""
+        """Append a line."""
         known = {"rank": self.rank, "host": self.host, "node": self.node, "stage": stage, "time": time.time()}
         with self._lock, (self.folder / f"rank-{self.rank}.jsonl").open("a") as file:
             file.write(json.dumps({**known, **facts}) + "\n")
 
     def begin(self, stage: str) -> None:
-        """Have the watch wait for another stage."""
+        """Begin a stage, and its time limit."""
         self._stage, self._deadline = stage, time.monotonic() + PATIENCE[stage]
 
     def fail(self, error: BaseException) -> None:
-        """Say why this rank ends."""
+        """Report why this rank ends."""
         self.say("failed", at=self._stage, error=f"{type(error).__name__}: {error}"[:1000])
 
     def _watch(self) -> None:
         while time.monotonic() < self._deadline:
             time.sleep(0.25)
         self.say("stuck", at=self._stage, seconds=PATIENCE[self._stage])
-        time.sleep(3)  # so that all that still can have said so before the job ends
+        time.sleep(3)  # so that other ranks can report before the job ends
         os._exit(3)
 
 
@@ -81,37 +81,37 @@ class Report:
 
 
 def interfaces() -> dict[str, str]:
-    """Each interface that has an address, with it: SIOCGIFADDR knows those of IPv4."""
-    found = {}
+    """The IPv4 address of each interface that has one, from SIOCGIFADDR."""
+    addresses = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         for _, name in socket.if_nameindex():
             with contextlib.suppress(OSError):
                 answer = fcntl.ioctl(asking, 0x8915, struct.pack("256s", name.encode()[:15]))
-                found[name] = socket.inet_ntoa(answer[20:24])
-    return found
+                addresses[name] = socket.inet_ntoa(answer[20:24])
+    return addresses
 
 
 def addresses_of(name: str) -> list[str]:
-    """What a name stands for on this host."""
+    """The IPv4 addresses of a host name, as this host resolves it."""
     try:
-        return sorted({str(one[4][0]) for one in socket.getaddrinfo(name, None, socket.AF_INET)})
+        return sorted({str(info[4][0]) for info in socket.getaddrinfo(name, None, socket.AF_INET)})
     except OSError:
         return []
 
 
 def way_to(address: str) -> str | None:
-    """The interface by which this host reaches an address; nothing is sent."""
+    """The interface through which this host would reach an address; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         try:
             asking.connect((address, 9))
         except OSError:
             return None
-        own = asking.getsockname()[0]
-    return next((name for name, one in interfaces().items() if one == own), None)
+        source = asking.getsockname()[0]
+    return next((name for name, one in interfaces().items() if one == source), None)
 
 
 def open_door() -> int:
-    """A port of this host on which every other one is answered."""
+    """Open a port on this host that answers every connection; returns its number."""
     listening = socket.socket()
     listening.bind(("0.0.0.0", 0))
     listening.listen(128)
@@ -127,10 +127,10 @@ def open_door() -> int:
 
 
 def reach(report: Report) -> None:
-    """Try to reach the other hosts by their names; of many, some by chance."""
+    """Try to reach the other hosts by their names; of many, a random selection."""
     own = sorted(interfaces().values())
     report.say("door", port=open_door(), addresses=own, own_name=addresses_of(report.host))
-    hosts = report.attempt / "hosts"  # the script writes it where there are several
+    hosts = report.attempt / "hosts"  # the script writes it if there are several hosts
     nodes = len(hosts.read_text().split()) if hosts.exists() else 1
     others: list[dict[str, Any]] = []
     give_up = time.monotonic() + PATIENCE["reach"] / 2
@@ -142,7 +142,7 @@ def reach(report: Report) -> None:
 
 
 def knock(other: dict[str, Any]) -> dict[str, Any]:
-    """How another host is reached: what its name stands for here, and why it does not answer."""
+    """Try to reach another host: its addresses as resolved on this host, and why it does not answer."""
     name = str(other["host"])
     known = addresses_of(name) or addresses_of(name.partition(".")[0])
     usable = known or [one for one in other["addresses"] if not one.startswith("127.")]
@@ -166,22 +166,22 @@ def knock(other: dict[str, Any]) -> dict[str, Any]:
 
 
 def seen(folder: Path, stage: str) -> list[dict[str, Any]]:
-    """What ranks have written of a stage."""
-    found = []
+    """The lines that ranks have written about a stage."""
+    lines = []
     for path in folder.iterdir():
         with contextlib.suppress(OSError):
             for line in path.read_text().splitlines():
-                with contextlib.suppress(ValueError):  # the end of what is just being written
-                    one = json.loads(line)
-                    found += [one] if one["stage"] == stage else []
-    return found
+                with contextlib.suppress(ValueError):  # the line is still being written
+                    record = json.loads(line)
+                    lines += [record] if record["stage"] == stage else []
+    return lines
 
 
 # torch
 
 
 def device_of(torch: Any, report: Report) -> tuple[str, Any, str | None]:
-    """The backend and the device that this rank has, and how that is called."""
+    """This rank's backend, device and device name."""
     for kind, backend in (("cuda", "nccl"), ("xpu", "xccl")):
         module = getattr(torch, kind, None)
         if module is not None and module.is_available():
@@ -192,21 +192,21 @@ def device_of(torch: Any, report: Report) -> tuple[str, Any, str | None]:
 
 
 class Fabric:
-    """What the ranks have between them: a process group, and this rank's device."""
+    """Communication of this rank in the process group, from its device."""
 
     def __init__(self, torch: Any, report: Report, device: Any):
         self.torch, self.report, self.device = torch, report, device
         self.dist = torch.distributed
 
     def wait(self) -> None:
-        """Until what was begun on the device is over."""
+        """Wait until the device has finished."""
         if self.device.type != "cpu":
             getattr(self.torch, self.device.type).synchronize(self.device)
 
     def check_sum(self) -> dict[str, Any]:
-        """Whether an all-reduce gives exactly what it should: whole numbers, which float32 holds below 2**24.
+        """Check that an all-reduce of whole numbers is exact: float32 represents them exactly below 2**24.
 
-        That is with up to 160,000 ranks, each of which adds 102 at most.
+        Each rank adds at most 102, so this holds for up to 160,000 ranks.
         """
         place = self.torch.arange(100_003, dtype=self.torch.float32, device=self.device) % 97
         world = self.report.world
@@ -220,8 +220,8 @@ class Fabric:
         return {"exact": False, "wrong": len(wrong), "got": float(held[at]), "right": float(right[at])}
 
     def time_sums(self) -> dict[int, float]:
-        """The median seconds of an all-reduce of each size, and of none larger once one took long."""
-        found: dict[int, float] = {}
+        """Median seconds of an all-reduce by size in bytes; larger sizes are skipped after `BUDGET`."""
+        medians: dict[int, float] = {}
         begun = time.monotonic()
         for size in REDUCED:
             held = self.torch.ones(size // 4, device=self.device)
@@ -232,15 +232,15 @@ class Fabric:
                 self.dist.all_reduce(held)
                 self.wait()
                 took.append(time.perf_counter() - before)
-            found[size] = statistics.median(took[1:])  # the first makes connections and buffers
+            medians[size] = statistics.median(took[1:])  # the first one sets up connections and buffers
             late = self.torch.tensor([float(time.monotonic() - begun > BUDGET)], device=self.device)
-            self.dist.all_reduce(late)  # so that all stop, or none
+            self.dist.all_reduce(late)  # so that all ranks stop, or none
             if float(late) > 0:
                 break
-        return found
+        return medians
 
     def exchange(self, partner: int, *, leads: bool) -> dict[str, float]:
-        """Latency and bandwidth between this rank and another one, which does the same at the same time."""
+        """Measure latency (s) and bandwidth (B/s) with another rank, which calls this at the same time."""
 
         def timed(held: Any, times: int) -> list[float]:
             took = []
@@ -254,7 +254,7 @@ class Fabric:
 
         small = self.torch.zeros(2, device=self.device)
         timed(small, 3)
-        latency = min(timed(small, 20)) / 2  # what else a host does makes it no shorter
+        latency = min(timed(small, 20)) / 2  # other load only makes it longer
         rates, begun = [], time.monotonic()
         for size in EXCHANGED:
             late = self.torch.tensor([float(time.monotonic() - begun > BUDGET)], device=self.device)
@@ -267,17 +267,17 @@ class Fabric:
         return {"latency": latency, "rate": statistics.median(rates)}
 
     def measure_pairs(self, leaders: list[int]) -> dict[int, dict[str, float]]:
-        """What this host comes to with each of its partners, by their ranks."""
-        found = {}
+        """The results of `exchange` with each partner, by the partner's rank."""
+        results = {}
         for one, other in (pair for pairs in pairings(leaders) for pair in pairs):
             if self.report.rank in (one, other):
                 partner = other if self.report.rank == one else one
-                found[partner] = self.exchange(partner, leads=self.report.rank == one)
-        return found
+                results[partner] = self.exchange(partner, leads=self.report.rank == one)
+        return results
 
 
 def pairings(ranks: list[int]) -> Iterator[list[tuple[int, int]]]:
-    """Rounds in which each has one partner at most, and another one each time (the circle method)."""
+    """Rounds of pairs in which each rank has at most one partner, a new one each time (circle method)."""
     places: list[int | None] = [*ranks, *([None] if len(ranks) % 2 else [])]
     half = len(places) // 2
     for _ in range(min(len(places) - 1, ROUNDS)):
@@ -287,7 +287,7 @@ def pairings(ranks: list[int]) -> Iterator[list[tuple[int, int]]]:
 
 
 def run(report: Report) -> None:
-    """Go through the stages."""
+    """Run all stages."""
     leads = report.local_rank == 0
     if leads:
         report.begin("reach")
@@ -309,7 +309,7 @@ def run(report: Report) -> None:
     store.set(f"rank-{report.rank}", f"{backend} {int(leads)}")
     known = [store.get(f"rank-{rank}").decode().split() for rank in range(report.world)]
     report.say("rendezvous", seconds=time.monotonic() - begun)
-    if len({one for one, _ in known}) > 1:  # some hosts do not see their devices
+    if len({one for one, _ in known}) > 1:  # some hosts see no devices
         backend, device = "gloo", torch.device("cpu")
     report.begin("group")
     limit = datetime.timedelta(seconds=PATIENCE["pairs"])
@@ -325,21 +325,21 @@ def run(report: Report) -> None:
     dist.barrier()
     report.say("done")
     store.set(f"over-{report.rank}", "1")
-    if report.rank == 0:  # which has the store, and leaves last
+    if report.rank == 0:  # it serves the store, so it exits last
         store.wait([f"over-{rank}" for rank in range(report.world)])
 
 
 def main() -> None:
-    """Run, and say what fails."""
+    """Run all stages, and report an error."""
     report = Report(Path(os.environ["CASTOFF_ATTEMPT_DIR"]))
     report.say("start", python=sys.version.split()[0], executable=sys.executable)
     try:
         run(report)
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it is what the user asked for
+    except BaseException as error:  # noqa: BLE001 - any error is a result
         traceback.print_exc()
         report.fail(error)
         sys.stderr.flush()
-        os._exit(1)  # whatever threads of a backend still wait
+        os._exit(1)  # a backend's threads may still wait
     os._exit(0)
 
 

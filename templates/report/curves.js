@@ -11,14 +11,14 @@
     return getComputedStyle(root).getPropertyValue(name).trim();
   }
 
-  // uPlot would round to three decimals, so that 0.0005 and 0.001 had the same words.
+  // uPlot would round to three decimals, so that 0.0005 and 0.001 had the same label.
   function words(value) {
     if (value === null) return "";
     const short = Number(value.toPrecision(12)), size = Math.abs(short);
     return size !== 0 && (size < 1e-4 || size >= 1e7) ? short.toExponential() : short.toLocaleString("en", { maximumSignificantDigits: 12 });
   }
 
-  // The mean of the values around each, a fortieth of all to each side.
+  // A moving average over a fortieth of all values on each side.
   function smoothed(values) {
     const reach = Math.max(1, Math.round(values.length / 40));
     const sums = [0];
@@ -65,7 +65,7 @@
       if (range && range[0] !== null) plot.setScale("x", { min: range[0], max: range[1] });
     }
 
-    // The value of each curve where the pointer is, or its last one before.
+    // Show each curve's value at the pointer, or its last one before.
     function values(now) {
       buttons.forEach((button, at) => {
         let place = now.cursor.idx ?? -1;
@@ -123,7 +123,7 @@
     return { place, begin, again: () => plot && draw() };
   }
 
-  // Each is drawn when it comes near the screen: there may be hundreds.
+  // There may be hundreds of charts, so each is drawn when it comes near the screen.
   const near = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       if (entry.isIntersecting) charts.find((one) => one.place === entry.target).begin();

@@ -6,8 +6,8 @@ castoff_started=${FLUX_JOB_SIZE:?castoff: flux run did not say how many ranks th
 # --- flux run -------------------------------------------------------------------------------------
 castoff_launcher_name=flux
 #if hosts
-castoff_launcher_each() { # FILE COUNT of hosts: flags for one process on each, as flux run would start it
-  # A job of flux run would wait for a host that does not answer, and others behind it in the queue (seen on 0.88.0).
+castoff_launcher_each() { # FILE COUNT of hosts: set the command that starts one process on each
+  # flux run would wait for a host that does not answer, and block other jobs in the queue (seen on 0.88.0).
   castoff_flags=("--rank=$(command flux hostlist -F "$(paste -sd, "$1")" local | tr ' ' ,)" sh -c
     'FLUX_TASK_RANK=$(($(grep -nxF "$(flux getattr hostname)" "$0" | cut -d : -f 1) - 1)) || exit
     export FLUX_TASK_RANK FLUX_TASK_LOCAL_ID=0 FLUX_JOB_SIZE=1
@@ -15,7 +15,7 @@ castoff_launcher_each() { # FILE COUNT of hosts: flags for one process on each, 
 }
 #endif
 #if nodes !driver | hang | teardown | expiry
-castoff_launcher_cancel() { # TERM is for the ranks, and KILL leaves them running: two INTs end them
+castoff_launcher_cancel() { # flux run passes TERM to the ranks, and KILL leaves them running: two INTs end them
   for _ in {1..3}; do builtin kill -s INT "$castoff_launcher" 2>/dev/null && ! read -r -t 0.3 -u 9 _; done || true
 }
 #endif

@@ -6,19 +6,19 @@ castoff_beside_it=${MPI_LOCALNRANKS:-}
 #else
 # --- Intel MPI's mpiexec, a Hydra ---------------------------------------------------------------------
 castoff_launcher_name=intelmpi
-castoff_launcher_name_hosts() { # FILE PROCESSES on each of the first NODES, one fewer on the others
+castoff_launcher_name_hosts() { # FILE PROCESSES NODES: on the first NODES hosts PROCESSES each, on others one fewer
   awk -v most="$2" -v full="$3" '{ print $0 ":" most - (NR > full) }' "$CASTOFF_ATTEMPT_DIR/hosts" \
     >"$CASTOFF_ATTEMPT_DIR/$1"
   castoff_flags=(-machinefile "$CASTOFF_ATTEMPT_DIR/$1")
 }
 #if hosts
-castoff_launcher_each() { # FILE COUNT of hosts: flags for one process on each
+castoff_launcher_each() { # FILE COUNT of hosts: set the flags for one process on each
   castoff_flags=(-f "$1" -ppn 1 -n "$2")
 }
 #endif
 #if !torchrun !driver groups
 castoff_launcher_place() {
-  castoff_launcher_name_hosts hostfile 1 "$castoff_nodes" # and then with as many on each as its group says
+  castoff_launcher_name_hosts hostfile 1 "$castoff_nodes" # then set each host's number from its group
   awk -v groups="$castoff_groups" '{
     while (NR > nodes) { split(groups, all); split(all[++group], one, "x"); nodes += one[1] }
     print $0 ":" one[2]

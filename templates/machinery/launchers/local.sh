@@ -1,4 +1,4 @@
-# --- Start of the ranks: by castoff itself, which tells them who they are and shows their lines ------
+# --- Start of the ranks by castoff launch, which sets RANK etc. and shows their output ----------------
 castoff_start() { # LAUNCHER... -- PROGRAM...
 #if teardown
   castoff_set_up=1
@@ -10,14 +10,14 @@ castoff_start() { # LAUNCHER... -- PROGRAM...
   done
   shift
 #if loader !torchrun !container
-  castoff_command+=(--given "$castoff_loading") # names; their values stand in no command line
+  castoff_command+=(--given "$castoff_loading") # only names: no command line may show their values
 #endif
 #if restart
-  castoff_command+=(--agent-for "$$") # preload: what imports outlives this attempt
+  castoff_command+=(--agent-for "$$") # preload: the importing process outlives this attempt
 #endif
   castoff_check_run_dir
 #if attempts
-  castoff_check_fence # setup may have taken long
+  castoff_check_fence # another attempt may have begun during setup
 #endif
 #if torchrun
   castoff_write_torchrun_rank
@@ -25,18 +25,18 @@ castoff_start() { # LAUNCHER... -- PROGRAM...
 #if container
   castoff_round=("${castoff_run_checked[@]}" "$CASTOFF_ATTEMPT_DIR/container.sh")
 #elif activate
-  # The program's own shell expands it; env would take a name with = for a variable.
+  # A shell expands it before the program; env would take a name with = for a variable.
   # shellcheck disable=SC2016
   castoff_round=(sh -c 'PATH=$1 && shift && exec "$@"' sh "$castoff_staged_path$PATH")
 #endif
-  printf '%(%s)T\n' -1 >"$CASTOFF_ATTEMPT_DIR/launched" || true # what came before was setup
+  printf '%(%s)T\n' -1 >"$CASTOFF_ATTEMPT_DIR/launched" || true # end of setup
 #if judged
-  echo "$PWD" >"$CASTOFF_ATTEMPT_DIR/folder" || true # where its progress is looked for
+  echo "$PWD" >"$CASTOFF_ATTEMPT_DIR/folder" || true # where checkpoints are searched
 #if guessed
   castoff_note_others
 #endif
 #endif
-  ( # bash lets a background command ignore INT and QUIT; the ranks would inherit that
+  ( # bash makes background commands ignore INT and QUIT, which the ranks would inherit
     trap - INT QUIT
     exec "${castoff_command[@]}" --job-id "$castoff_job.$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT" \
       --log-dir "$CASTOFF_LOG_DIR" --failure-file "$CASTOFF_FAILURE_FILE" -- \

@@ -6,13 +6,13 @@ castoff_beside_it=${OMPI_COMM_WORLD_LOCAL_SIZE:-}
 #else
 # --- Open MPI's mpiexec ---------------------------------------------------------------------------
 castoff_launcher_name=openmpi
-castoff_launcher_name_hosts() { # FILE PROCESSES on each of the first NODES, one fewer on the others
+castoff_launcher_name_hosts() { # FILE PROCESSES NODES: on the first NODES hosts PROCESSES each, on others one fewer
   awk -v most="$2" -v full="$3" '{ print $0 " slots=" most - (NR > full) }' "$CASTOFF_ATTEMPT_DIR/hosts" \
     >"$CASTOFF_ATTEMPT_DIR/$1"
   castoff_flags=(--hostfile "$CASTOFF_ATTEMPT_DIR/$1" -x PATH)
 }
 #if hosts
-castoff_launcher_each() { # FILE COUNT of hosts: flags for one process on each
+castoff_launcher_each() { # FILE COUNT of hosts: set the flags for one process on each
   castoff_flags=(--hostfile "$1")
   castoff_launcher_export
   castoff_flags+=(--map-by ppr:1:node -n "$2")
@@ -20,7 +20,7 @@ castoff_launcher_each() { # FILE COUNT of hosts: flags for one process on each
 #endif
 #if !torchrun !driver groups
 castoff_launcher_place() {
-  castoff_launcher_name_hosts hostfile 1 "$castoff_nodes" # and then with as many on each as its group says
+  castoff_launcher_name_hosts hostfile 1 "$castoff_nodes" # then set each host's number from its group
   awk -v groups="$castoff_groups" '{
     while (NR > nodes) { split(groups, all); split(all[++group], one, "x"); nodes += one[1] }
     print $0 " slots=" one[2]
@@ -30,7 +30,7 @@ castoff_launcher_place() {
 castoff_launcher_place() { castoff_launcher_name_hosts hostfile "$castoff_ranks_per_node" "$castoff_full_nodes"; }
 #endif
 #if !driver
-castoff_launcher_export() { # Open MPI hands other hosts no variable that is not named
+castoff_launcher_export() { # Open MPI passes only named variables to other hosts
   local castoff_name
   castoff_flags=("${castoff_flags[@]:0:2}")
   while read -r castoff_name; do

@@ -7,7 +7,7 @@ castoff_beside_it=${PALS_LOCAL_SIZE:-}
 # --- PALS -----------------------------------------------------------------------------------------
 castoff_launcher_name=pals
 #if hosts
-castoff_launcher_each() { # FILE COUNT of hosts: flags for one process on each
+castoff_launcher_each() { # FILE COUNT of hosts: set the flags for one process on each
   castoff_flags=(-n "$2" --hostfile "$1")
 }
 #endif

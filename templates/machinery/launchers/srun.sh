@@ -3,46 +3,46 @@ castoff_process=${SLURM_PROCID:?castoff: srun did not say which rank this is}
 castoff_local=${SLURM_LOCALID:?castoff: srun did not say which local rank this is}
 NODE_RANK=${SLURM_NODEID:?castoff: srun did not say which node this is}
 castoff_started=${SLURM_STEP_NUM_TASKS:?castoff: this is not a step of srun}
-castoff_node=${SLURMD_NODENAME:-} # this host, as Slurm calls it
+castoff_node=${SLURMD_NODENAME:-} # Slurm's name of this host
 #else
 # --- srun -----------------------------------------------------------------------------------------
 castoff_launcher_name=srun
 #if hosts
-castoff_launcher_each() { # FILE COUNT of hosts: flags for one process on each
+castoff_launcher_each() { # FILE COUNT of hosts: set the flags for one process on each
   castoff_flags=("--nodes=$2" "--ntasks=$2" "--nodelist=$1")
   unset -v SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE # beside one of which srun takes no --mem
 }
 #endif
 #if restart
-castoff_launcher_beside() { # as long as a host is away, Slurm takes what the step before had there for occupied
+castoff_launcher_beside() { # while a host is unreachable, Slurm counts the previous step's resources on it as used
   if [[ -z $castoff_restarts_done ]]; then return 0; fi
   castoff_command+=(--overlap --mem=0)
   unset -v SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE # beside one of which srun takes no --mem
 }
 #endif
 #if attempts nodes !hosts
-castoff_launcher_has_ended() { # whether Slurm has no step of this job any more, and has given up none of its nodes
-  local castoff_steps castoff_last=$((SECONDS + 5)) # the last may still be on its way out
+castoff_launcher_has_ended() { # whether Slurm has no more steps of this job, and has lost none of its nodes
+  local castoff_steps castoff_last=$((SECONDS + 5)) # the last step may still be ending
   while castoff_steps=$(timeout -k 2 10 squeue --noheader --steps --job "$castoff_member" --format %i 2>/dev/null); do
     if [[ ! $castoff_steps =~ \.[0-9] ]] || ((SECONDS >= castoff_last)); then break; fi
     read -r -t 0.5 -u 9 _ 9<> <(:) || true
   done
-  # Unless the script's own step is listed, nothing is known. A lost node has no step, and its job has another state.
+  # The answer counts only if it lists the script's step. A lost node has no step, and changes the job's state.
   [[ $castoff_steps == *.batch* && ! $castoff_steps =~ \.[0-9] &&
     $(timeout -k 2 10 squeue --noheader --job "$castoff_member" --format %T 2>/dev/null) == RUNNING ]]
 }
 #endif
 #if torchrun | driver
 #elif arbitrary
-castoff_launcher_place() { unset -v SLURM_NTASKS_PER_NODE SLURM_NNODES SLURM_JOB_NUM_NODES; } # the host file says all
+castoff_launcher_place() { unset -v SLURM_NTASKS_PER_NODE SLURM_NNODES SLURM_JOB_NUM_NODES; } # the host file decides
 #elif distribution
-castoff_launcher_place() { unset -v SLURM_NTASKS_PER_NODE; } # they go where --distribution says
+castoff_launcher_place() { unset -v SLURM_NTASKS_PER_NODE; } # --distribution decides
 #elif uneven
 castoff_launcher_place() {
   awk -v most="$castoff_ranks_per_node" -v full="$castoff_full_nodes" \
     '{ for (i = NR > full; i < most; i++) print }' "$CASTOFF_ATTEMPT_DIR/hosts" >"$CASTOFF_ATTEMPT_DIR/hostfile"
   castoff_command=(env "SLURM_HOSTFILE=$CASTOFF_ATTEMPT_DIR/hostfile" "${castoff_command[@]}")
-  unset -v SLURM_NTASKS_PER_NODE SLURM_NNODES SLURM_JOB_NUM_NODES # srun could not keep to both
+  unset -v SLURM_NTASKS_PER_NODE SLURM_NNODES SLURM_JOB_NUM_NODES # they contradict the host file
 }
 #elif spares
 castoff_launcher_place() {
@@ -53,7 +53,7 @@ castoff_launcher_place() {
 castoff_launcher_place() { unset -v SLURM_HOSTFILE SLURM_DISTRIBUTION; } # or srun would follow them
 #endif
 #if arbitrary
-castoff_launcher_host_of_rank_0() { # where --distribution=arbitrary starts it: the file's first line, HOST, HOSTS*COUNT
+castoff_launcher_host_of_rank_0() { # with --distribution=arbitrary, the host file's first line: HOST or HOSTS*COUNT
   local castoff_line castoff_file=${SLURM_HOSTFILE:-$CASTOFF_ATTEMPT_DIR/hosts}
   castoff_line=$(awk '!/^[ \t]*(#|$)/ { sub(/\*.*/, ""); print $1; exit }' "$castoff_file")
   castoff_line=$(scontrol show hostnames "$castoff_line")

@@ -12,11 +12,11 @@ castoff_container() { # FLAG of srun...
   castoff_check_image
 #endif
 #if nvidia
-  export NVIDIA_VISIBLE_DEVICES=${NVIDIA_VISIBLE_DEVICES-all} # enroot brings them inside for those who ask
+  export NVIDIA_VISIBLE_DEVICES=${NVIDIA_VISIBLE_DEVICES-all} # makes enroot add the GPUs to the container
   export NVIDIA_DRIVER_CAPABILITIES=${NVIDIA_DRIVER_CAPABILITIES-compute,utility}
 #endif
   castoff_bind_all
-  # Should the image set one of these too, inside.sh puts it back.
+  # If the image sets one of these too, inside.sh restores it.
   for castoff_name in MASTER_ADDR MASTER_PORT ${castoff_kept-}; do
     if [[ -n ${!castoff_name+set} ]]; then export "CASTOFF_GIVEN_$castoff_name=${!castoff_name}"; fi
   done

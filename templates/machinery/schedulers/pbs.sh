@@ -1,30 +1,30 @@
-# --- What PBS tells a job -------------------------------------------------------------------------
+# --- PBS ------------------------------------------------------------------------------------------
 castoff_scheduler_locate() {
   castoff_job=${PBS_JOBID:?castoff: submit this script with qsub}
 #if array
-  castoff_job=${castoff_job/\[*\]/[]} # the same for all members
-  castoff_index=${PBS_ARRAY_INDEX:-0} # PBS makes no array of one
+  castoff_job=${castoff_job/\[*\]/[]} # the array's id
+  castoff_index=${PBS_ARRAY_INDEX:-0} # PBS has no arrays of one job
 #else
   castoff_index=0
 #endif
   castoff_submit_dir=$PBS_O_WORKDIR
   castoff_cluster='' castoff_restarts=0
-  castoff_mark=PBS_JOBID=$PBS_JOBID # jobs that its ranks submit have all else of their environment
+  castoff_mark=PBS_JOBID=$PBS_JOBID # unlike other variables, jobs submitted by ranks do not inherit it
   castoff_read_run_dir
 }
 #if places
-castoff_scheduler_choose_log() { # PBS has named it by its own index
+castoff_scheduler_choose_log() { # PBS named the log by its own index
   exec >>"$CASTOFF_RUN_DIR/logs/job-$CASTOFF_ARRAY_INDEX.log" 2>&1
   export PBS_ARRAY_INDEX=$CASTOFF_ARRAY_INDEX # for a program that reads PBS's variable
 }
 #endif
 #if teardown
-castoff_scheduler_kill_delay() { echo 10; } # kill_delay of the queue, unless somebody has set it
+castoff_scheduler_kill_delay() { echo 10; } # the default kill_delay of a queue
 #endif
 #if secrets
 castoff_scheduler_advice="submit with qsub -v NAME"
 #endif
-# Each once, by the name that comes first: n1 and n1.cluster are one host; addresses stay whole.
+# Each host once, by its first name: n1 and n1.cluster are the same host; addresses are kept whole.
 castoff_scheduler_hosts() {
   awk 'NF {
     address = $1 ~ /^[0-9.]+$|:/
@@ -36,7 +36,7 @@ castoff_scheduler_hosts() {
     for (name = $1; !address && sub(/\.[^.]*$/, "", name);) shorter[name]
   }' "$PBS_NODEFILE"
 }
-# qsub -v hands on no ' and no ": a path that holds one begins with %, and holds %27 and %22 in their place.
+# qsub -v cannot pass ' and ": a path with one starts with %, and has %27 and %22 instead.
 castoff_read_run_dir() {
   if [[ ${CASTOFF_RUN_DIR:-} != %* ]]; then return 0; fi
   CASTOFF_RUN_DIR=${CASTOFF_RUN_DIR#%}
@@ -55,13 +55,13 @@ castoff_run_dir_for_qsub() {
   printf %s "$castoff_path"
 }
 #endif
-castoff_scheduler_clear_env() { unset -v "${!SLURM_@}"; } # the launcher would believe them
+castoff_scheduler_clear_env() { unset -v "${!SLURM_@}"; } # they would mislead the launcher
 #if walltime
-castoff_scheduler_end_time() { echo $(($(date +%s) + castoff_walltime)); } # nobody else tells it
+castoff_scheduler_end_time() { echo $(($(date +%s) + castoff_walltime)); } # PBS does not report it
 #endif
 #if copy
-# --- Going on: PBS starts no job twice, so a copy of this one carries the count on -----------------
-castoff_submit_copy() { # SECONDS for an answer, WORDS of qsub; a line with an id is one, whatever qsub's code
+# --- Requeue: PBS cannot restart a job, so a copy of it is submitted, which continues the count -------
+castoff_submit_copy() { # SECONDS to wait, WORDS of qsub; an id in the output counts as success, whatever the exit code
   local castoff_names=CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT,CASTOFF_FOLLOWS
   local castoff_said castoff_line castoff_next='' castoff_script=$CASTOFF_RUN_DIR/job.sh
   castoff_names+=${castoff_copied:+,$castoff_copied}
@@ -83,7 +83,7 @@ castoff_submit_copy() { # SECONDS for an answer, WORDS of qsub; a line with an i
       mv "$CASTOFF_ATTEMPT_DIR/.next.json" "$CASTOFF_ATTEMPT_DIR/next.json"
   ) || echo "castoff: job $castoff_next was submitted, but could not be recorded" >&2
 }
-castoff_submit_copy_at_last() { # WORDS of qsub: again and again, while there is time
+castoff_submit_copy_at_last() { # WORDS of qsub: retried while there is time
   local castoff_last=$((SECONDS + ${castoff_grace:-120})) castoff_left
   castoff_terminated=
   if [[ -n ${CASTOFF_DEADLINE:-} ]]; then
@@ -94,27 +94,27 @@ castoff_submit_copy_at_last() { # WORDS of qsub: again and again, while there is
     castoff_left=$((castoff_last - SECONDS))
     if castoff_submit_copy "$((castoff_left > 5 ? castoff_left : 5))" "$@"; then return 0; fi
     if ((SECONDS >= castoff_last)) || [[ -n $castoff_terminated || -e $CASTOFF_RUN_DIR/stop ]]; then return 1; fi
-    read -r -t 1 _ <> <(:) || true # unlike sleep it lets a trap run
+    read -r -t 1 _ <> <(:) || true # unlike sleep, runs traps
   done
 }
-castoff_job_of() { # ATTEMPT's folder: the job that it is a start of
+castoff_job_of() { # FOLDER of an attempt: prints its job
   sed -n 's/.*"job": *"\([^"]*\)".*/\1/p' "$1/start.json" 2>/dev/null || true
 }
-# A qsub without an answer may have submitted a copy all the same, so there may be two: the first that begins
-# is the one, and the other ends.
+# A qsub without an answer may still have submitted a copy, so there may be two: the first to start runs, and the
+# other exits.
 castoff_scheduler_begin() {
   local castoff_before castoff_by castoff_last castoff_why=
   if [[ -z ${CASTOFF_FOLLOWS:-} ]]; then return 0; fi
   castoff_before=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$((CASTOFF_ATTEMPT - 1))
   castoff_by=$(castoff_job_of "$castoff_before")
-  if [[ $castoff_by == "$castoff_job" ]]; then return 0; fi # PBS starts this very job again
+  if [[ $castoff_by == "$castoff_job" ]]; then return 0; fi # PBS has restarted this job itself
   castoff_last=$(sed -n 's/.*"ending": *"\([^"]*\)".*/\1/p' "$castoff_before/ending.json" 2>/dev/null || true)
   if [[ -e $CASTOFF_RUN_DIR/stop ]]; then
     castoff_why="the run was asked to stop; castoff resubmit restarts it"
   elif [[ $castoff_by != "$CASTOFF_FOLLOWS" ]]; then
     castoff_why="another job has begun attempt $((CASTOFF_ATTEMPT - 1)) in its place"
 #if expiry
-  elif [[ -z $castoff_last && -e $castoff_before/stop ]]; then # killed at the walltime: it had been asked to stop
+  elif [[ -z $castoff_last && -e $castoff_before/stop ]]; then # killed at the walltime, after it was asked to stop
     castoff_lacks_progress $((CASTOFF_ATTEMPT - 1)) || true
 #endif
   elif [[ $castoff_last != resume ]]; then
@@ -132,11 +132,11 @@ castoff_scheduler_begin() {
   fi
 }
 #if !members
-castoff_resume_code=75 # not 0: then the copy is due
-castoff_copy_words() { # as an array; the copy waits until this job has ended with another code than 0
+castoff_resume_code=75 # not 0, so that the copy runs
+castoff_copy_words() { # sets an array; the copy waits until this job has ended with a code other than 0
   castoff_words=(-W "depend=afternotok:$PBS_JOBID" -o "$CASTOFF_RUN_DIR/logs/job-$CASTOFF_ARRAY_INDEX.log")
 }
-castoff_scheduler_submit_next() { # so that this job resumes whatever is wrong with PBS at its end
+castoff_scheduler_submit_next() { # at the start, so that the job resumes even if PBS fails at its end
   local castoff_words castoff_before
 #if restart
   if (($(castoff_count_requeues) >= castoff_requeue_max)); then return 0; fi
@@ -145,7 +145,7 @@ castoff_scheduler_submit_next() { # so that this job resumes whatever is wrong w
 #endif
   castoff_before=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$((CASTOFF_ATTEMPT - 1))
   if [[ -e $castoff_before/next.json && $(castoff_job_of "$castoff_before") == "$castoff_job" ]]; then
-    cp -- "$castoff_before/next.json" "$CASTOFF_ATTEMPT_DIR/next.json" # PBS has started this job again
+    cp -- "$castoff_before/next.json" "$CASTOFF_ATTEMPT_DIR/next.json" # PBS has restarted this job
     return 0
   fi
   castoff_copy_words
@@ -158,18 +158,18 @@ castoff_scheduler_requeue() {
   castoff_copy_words
   castoff_submit_copy_at_last "${castoff_words[@]}"
 }
-castoff_scheduler_finish() { # PBS itself deletes it after a job that ends with 0
+castoff_scheduler_finish() { # after exit code 0 PBS deletes the copy itself
   local castoff_next
   if [[ $castoff_ending == 'done' || ($castoff_ending == resume && ! -e $CASTOFF_RUN_DIR/stop) ]]; then return 0; fi
   castoff_next=$(sed -n 's/.*"job": *"\([^"]*\)".*/\1/p' "$CASTOFF_ATTEMPT_DIR/next.json" 2>/dev/null || true)
-  # Where this fails, it begins, sees how this attempt has ended, and ends.
+  # If this fails, the copy starts, finds this attempt's ending, and exits.
   if [[ -n $castoff_next ]] && timeout -k 1 3 qdel "$castoff_next" >/dev/null 2>&1; then
     rm -f -- "$CASTOFF_ATTEMPT_DIR/next.json"
   fi
 }
 #elif after
 castoff_scheduler_requeue() { # i-(i+1):2 is member i alone. Nothing can wait for a single member, and that the array
-  # has begun is so: it replaces what the script itself waits for.
+  # has begun is already true: it replaces the script's own dependency.
   castoff_submit_copy_at_last -J "$castoff_index-$((castoff_index + 1)):2" -W "depend=after:$castoff_job" \
 #if places
     -o "$CASTOFF_RUN_DIR/logs/pbs-^array_index^.log"

@@ -10,15 +10,15 @@
 #SBATCH --gres=gpu:a100:4
 
 # causets on slurm: a batch script.
-# castoff's functions first: they are below the last line that begins with "# === castoff".
+# Load castoff's functions first: they follow the last line that begins with "# === castoff".
 { POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT
   castoff_below=$(LC_ALL=C awk '/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}' <"$0")
   [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }
-  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines
+  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # LINENO-1, so that errors have the right line numbers
 
-castoff_walltime=1800 castoff_grace=120 # seconds; a stop is asked for in the last 120
+castoff_walltime=1800 castoff_grace=120 # seconds; it is asked to stop in the last 120
 export CASTOFF_ARRAY_COUNT=1
-castoff_begin # the run directory and its records; what asks this job to stop
+castoff_begin # make the run directory and its records; handle requests to stop
 
 
 # --- The script
@@ -27,5 +27,5 @@ castoff_run_script /bin/bash 3<&0 <<'CASTOFF_SCRIPT'
 cd data
 srun python train.py
 CASTOFF_SCRIPT
-castoff_end # its ending, on record; starts it again where that is due
+castoff_end # record the ending; requeue if necessary
 # === castoff for slurm and srun: nothing below is about this job ===
