@@ -34,12 +34,12 @@ def command(
     runs_dir: Path | None,
     **flags: Any,
 ) -> int:
-    """A shell in an interactive allocation (salloc, qsub -I, flux alloc), as the job file asks for one.
+    """Open a shell in an interactive allocation (salloc, qsub -I, flux alloc) for a job.
 
-    JOB is a job file; without one, flags say what is asked for. The shell is on the allocation's first host,
+    JOB is a job file; without one, flags describe the request. The shell is on the allocation's first host,
     in this folder, after the job's setup and with its env; `castoff launch` in it starts ranks on all hosts.
-    With a command after --, that runs there instead, and its code is the exit code. Ctrl-C while it waits in
-    the queue withdraws the request (exit code 130).
+    A command after -- runs in place of the shell, and its exit code is returned. Ctrl-C withdraws a request
+    that is still in the queue (exit code 130).
     """
     # Imported late, since a shell that completes options waits for this module.
     from castoff.launcher.interactive.alloc import OF_BATCH_JOBS, request, run
@@ -54,10 +54,10 @@ def command(
     spec = read_job(job, overrides, flags, None if job else ["true"])
     if unused := asked_fields(spec, OF_BATCH_JOBS):
         report(f"alloc ignores {', '.join(unused)}: for the ranks that are started in it, or castoff submit")
-    asked = request(spec, load_site(site_name, spec), program, job=job, jupyter=jupyter)
+    prepared = request(spec, load_site(site_name, spec), program, job=job, jupyter=jupyter)
     if dry:
-        click.echo(asked.script.encode(), nl=False)
+        click.echo(prepared.script.encode(), nl=False)
         report("would make a folder, CASTOFF_ALLOC_DIR, with this script as its enter.sh, and run:")
-        click.echo(asked.shown, err=True)
+        click.echo(prepared.shown, err=True)
         return 0
-    return run(asked, os.environ, runs_dir=runs_dir)
+    return run(prepared, os.environ, runs_dir=runs_dir)

@@ -19,8 +19,8 @@ from castoff.launcher.runs.index import Entry, Index
 def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> int:
     """End runs, and wait until all their processes are gone.
 
-    However many there are, their scheduler is asked to end all of them at once. Of a run whose directory was
-    deleted, the jobs are found by the path of its script.
+    Their scheduler is asked once to end all of them. If a run's directory was deleted, its jobs are found by
+    the path of their script.
     """
     from castoff.launcher.submission.cancel import end
 

@@ -141,7 +141,7 @@ def _candidates(
 
 
 def _ended(summary: RunSummary) -> float:
-    """When a run ended; when it was submitted, if it never began; else now."""
+    """The time a run ended; if that is unknown, the time it was submitted; else now."""
     return summary.ended or summary.submitted or time.time()
 
 

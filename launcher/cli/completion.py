@@ -62,7 +62,7 @@ class _Fish(_Answers, shells.FishComplete):
 @click.command("completion", epilog=examples("castoff completion bash >~/.castoff.bash"))
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    """Print what makes a shell complete castoff's verbs, flags, runs and sites.
+    """Print a script that makes a shell complete castoff's verbs, flags, runs and sites.
 
     Keep it in a file that the shell reads: castoff completion bash >~/.castoff.bash, and in ~/.bashrc:
     . ~/.castoff.bash

@@ -148,7 +148,7 @@ def _report(machine: Machine, words: list[str]) -> int:
 
 
 def _ranking(name: str, value: object) -> list[str]:
-    """The words that give an option of `ranking_options` its value."""
+    """The words on a command line for an option of `ranking_options`."""
     if name == "by" and value is not None:
         return ["--by", str(value)]
     if name == "largest" and value is not None:

@@ -63,7 +63,7 @@ def _answered(problem: Problem, flags: Mapping[str, str]) -> Problem:
 
 
 def flag_words(line: str, flags: Mapping[str, str]) -> str:
-    """The words of a command line that set the same as a line of a job file; empty if it is no such line."""
+    """The command-line words with the effect of a line of a job file; empty if the text is no such line."""
     try:
         document = Document.parse(line, "")
     except InvalidInput:

@@ -70,7 +70,7 @@ def _hear_interrupts() -> None:
     """Turn Ctrl-C into KeyboardInterrupt from now on, so that a verb can clean up."""
     import signal
 
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see castoff.program
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # not if castoff.program has set it
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -107,7 +107,7 @@ def _in_one_line(error: click.ClickException, words: list[str]) -> str:
     message = " ".join(error.format_message().split()).rstrip(".")
     message = message[:1].lower() + message[1:]
     context = getattr(error, "ctx", None)
-    if context is None:  # an option that lacks its value
+    if context is None:  # an option has no value
         verb = words[0] if words[0] in VERBS else ""
         return f"{message} (see {' '.join(filter(None, ['castoff', verb, '--help']))})"
     path = context.command_path

@@ -22,7 +22,7 @@ _TEXTS = ("--log-dir", "--failure-file", "--job-id", "--preload", "--given")
 
 
 def read(words: Sequence[str], program: Sequence[str] | None) -> StartRequest | None:
-    """The request for ranks that the words make; None if click has to parse them."""
+    """Parse the words into a request; None if click has to parse them."""
     flags = dict(zip(words[2::2], words[3::2], strict=False))
     if [*words[:2]] != WORDS or not program or 2 * len(flags) + 2 != len(words):
         return None
@@ -42,7 +42,7 @@ def read(words: Sequence[str], program: Sequence[str] | None) -> StartRequest | 
         job_id=texts.get("--job-id") or os.urandom(8).hex(),
         preload=modules(texts.get("--preload")),
         agent_for=numbers.get("--agent-for"),
-        inherited=inherited_lock(os.environ),  # while a rank lives, its run is not free
+        inherited=inherited_lock(os.environ),  # keeps the run locked while a rank lives
     )
 
 

@@ -38,9 +38,9 @@ _LONGEST = 900_000
 def command(script: Path, output: Path | None, ranks: bool, driver: bool) -> int:
     """Write a job file for SCRIPT, which is read and never run.
 
-    The job is the same. castoff starts its ranks where it is sure that nothing changes by that; else it keeps
-    the script whole, and standard error says why. The exit code is 3 if a directive has no place in a job
-    file.
+    The job stays the same. castoff starts its ranks if this is certain to change nothing; otherwise the job
+    file contains the whole script, and standard error gives the reason. The exit code is 3 if a job file
+    cannot express a directive.
     """
     from castoff.launcher.importing.lifting import WITHOUT_PARSER
     from castoff.launcher.importing.script import (  # late: completion waits for imports
@@ -93,7 +93,7 @@ def _text(script: Path) -> str:
     """The script's text.
 
     Raises:
-        CastoffError: it cannot be read.
+        CastoffError: the script cannot be read, or is too long.
     """
     shown = printable(str(script))
     if script.is_dir():

@@ -96,12 +96,12 @@ def asked_fields(spec: JobSpec, fields: Iterable[str]) -> list[str]:
     return [name for name in fields if getattr(spec, name) != getattr(plain, name)]
 
 
-def _number(name: str, given: str | int) -> str | int:
+def _number(name: str, value: str | int) -> str | int:
     """Convert the value of a numeric field to an int; return other text unchanged, for the checks of the
     whole job to report.
     """
-    text = str(given)
-    return int(text) if name in _NUMBERS and text.isdecimal() and len(text) < 19 else given
+    text = str(value)
+    return int(text) if name in _NUMBERS and text.isdecimal() and len(text) < 19 else value
 
 
 def load_site(name: str | None, spec: JobSpec | None = None) -> Site:
@@ -124,16 +124,16 @@ def load_site(name: str | None, spec: JobSpec | None = None) -> Site:
 
 
 def _refuse_a_clusters_job(spec: JobSpec) -> None:
-    asked = [f"nodes: {spec.nodes}"] if (spec.nodes or 1) > 1 else []
+    needed = [f"nodes: {spec.nodes}"] if (spec.nodes or 1) > 1 else []
     for field in (*_OF_CLUSTERS, "exclusive", "mail", "options", "directives"):
         value = getattr(spec, field)
         if value:
-            asked.append(f"{field}: {printable(value)}" if isinstance(value, str) else field)
-    if asked:
+            needed.append(f"{field}: {printable(value)}" if isinstance(value, str) else field)
+    if needed:
         origin = spec.source.origin if spec.source else "job"
-        there = [name for name in Search.here().profiles() if name != OWN]
+        sites = [name for name in Search.here().profiles() if name != OWN]
         message = (
-            f"is for a cluster ({', '.join(asked)}), but no site is named, and {NO_SCHEDULER}: name the "
-            f"machine with --site, one of {', '.join(there)}; or --site local for this one alone"
+            f"is for a cluster ({', '.join(needed)}), but no site is named, and {NO_SCHEDULER}: name the "
+            f"machine with --site, one of {', '.join(sites)}; or --site local for this one alone"
         )
         raise invalid(origin, message)

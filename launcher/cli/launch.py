@@ -167,7 +167,7 @@ def command(
         preload=modules(preload),
         agent_for=agent_for,
         hosts=hosts,
-        inherited=inherited_lock(os.environ),  # while a rank lives, its run is not free
+        inherited=inherited_lock(os.environ),  # keeps the run locked while a rank lives
     )
     if job_here is not None:
         request = _with_job(request, job_here, job or "the command line")
@@ -345,7 +345,7 @@ def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
     if rank is not None:
         size = "" if rank.world_size is None else f" of {rank.world_size}"
         sources = [rank.sources.get(field, "") for field in ("rank", "world_size", "local_rank")]
-        names = " ".join(name for name in sources if name.isidentifier())  # not descriptions
+        names = " ".join(name for name in sources if name.isidentifier())  # omit descriptions
         raise CastoffError(
             f"this process is rank {rank.rank}{size} already, started by {rank.launcher}, and each of them "
             f"would start ranks on all hosts of {allocation}.\n"

@@ -91,8 +91,8 @@ def command(
 ) -> None:
     """List your runs, the newest last; with --json all of them.
 
-    Those in the working directory whose scripts stood alone are added first. With --watch, a terminal shows
-    the list in one place. Elsewhere the list is printed again and again; with --json, each run that changed.
+    Runs in the working directory that were submitted without castoff are added first. With --watch, the list
+    is updated in place on a terminal, else printed repeatedly; with --json, only the runs that changed.
     """
     index = Index.of(os.environ)
     if scan is not None:
@@ -159,10 +159,10 @@ class _Choice(NamedTuple):
         ]
         return _Found(rows, self._why_none(overview.known), [*overview.notes, *older], now)
 
-    def _why_none(self, known: int) -> str:
+    def _why_none(self, count: int) -> str:
         if self.states or self.name is not None or self.since is not None:
             return "no such runs"
-        if known:
+        if count:
             return "the directories of all runs are gone; --scan FOLDER finds those that were moved there"
         return "no runs yet; --scan FOLDER finds those in a folder"
 

@@ -1,7 +1,7 @@
 """`python -m castoff.launcher.cli.local_scheduler RUN_DIR`: the local scheduler's process.
 
-A run may wait for others. The scheduler may not import the modules that know their states, so this module
-passes it a function that does.
+A run may wait for others. The scheduler may not import the modules that know the states of runs, so this
+module passes it a function that uses them.
 """
 
 from __future__ import annotations

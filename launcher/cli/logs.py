@@ -45,8 +45,8 @@ def command(
 
     RUN is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory; without
     it, the newest run is meant.
-    --rank and --member may be given more than once. With -f, whatever is still to come is shown as it
-    is written, and the exit code is the run's. With --json, where the logs are; with -f, each line.
+    --rank and --member may be repeated. With -f, new lines are shown as they are written, and the exit code
+    is the run's. With --json, the paths of the logs are printed; with -f too, each line.
     """
     directory = run_meant(run)
     selection = Selection(frozenset(members), attempt, frozenset(ranks), tail)

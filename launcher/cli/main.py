@@ -35,8 +35,8 @@ def console() -> NoReturn:
 def _open_streams() -> None:
     """Open /dev/null for each standard stream that the process was started without.
 
-    Otherwise the next file that is opened would get the stream's descriptor, and what is written to the
-    stream.
+    Otherwise the next file that is opened would get the stream's descriptor, and whatever is written to the
+    stream would go into this file.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
@@ -52,8 +52,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     words = sys.argv[1:] if arguments is None else arguments
     program: list[str] | None = None
     if "--" in words:
-        at = words.index("--")
-        words, program = words[:at], words[at + 1 :]
+        separator = words.index("--")
+        words, program = words[:separator], words[separator + 1 :]
     if "_CASTOFF_COMPLETE" in os.environ:  # a shell asks for completions, and click answers
         import_module("castoff.launcher.cli.completion")
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -63,7 +63,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):  # with one the reader has left: `castoff render … | head`
+        if not isinstance(error, BrokenPipeError):  # a broken pipe is normal: `castoff render … | head`
             _complain(f"{error.filename or 'standard output'}: {error.strerror or error}", 1, words)
         if sys.stdout is not None:
             # Discard what is still buffered, so that the interpreter's last flush cannot fail.
@@ -104,7 +104,7 @@ _HERE = frozenset(
 
 
 def _may_be_elsewhere(words: list[str]) -> bool:
-    """Whether a verb may be for another machine, by checks that import nothing."""
+    """Whether a verb may be for another machine, found without importing any module."""
     if not words or "_CASTOFF_COMPLETE" in os.environ:
         return False
     if words[0] == "--on" or words[0].startswith("--on="):

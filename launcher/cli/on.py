@@ -111,7 +111,7 @@ def _list(as_json: bool) -> None:
 @command.command("remove")
 @click.argument("name")
 def remove(name: str) -> None:
-    """Forget the machine NAME. What is there stays there."""
+    """Forget the machine NAME, without removing anything on it."""
     entry = known.entry_named(name, os.environ, "castoff on remove")
     path = known.remove(name, os.environ)
     _machine(entry).ssh.close()
@@ -202,8 +202,8 @@ def unneeded_(dry: bool, yes: bool, as_json: bool) -> None:
     from castoff.launcher.remote import unneeded
 
     folder = Path.cwd()
-    found = unneeded.unneeded(folder, os.environ)
-    sizes = {path: unneeded.size(path) for path in found.unneeded}
+    result = unneeded.unneeded(folder, os.environ)
+    sizes = {path: unneeded.size(path) for path in result.unneeded}
     if sizes and not as_json:
         print_table(("folder", "size"), [(str(path), size_words(size)) for path, size in sizes.items()])
     elif not as_json:
@@ -220,7 +220,7 @@ def unneeded_(dry: bool, yes: bool, as_json: bool) -> None:
                 for path, size in sizes.items()
             )
         )
-    for note in found.notes:
+    for note in result.notes:
         report(note)
     if removed:
         report(f"removed {counted(len(removed), 'folder')}")

@@ -96,7 +96,7 @@ def write_output(name: str, text: str, mode: int) -> None:
     """Replace a file as a whole, or write to a device or a pipe.
 
     Raises:
-        CastoffError: it cannot be written.
+        CastoffError: the file cannot be written.
     """
     from castoff.launcher.process import files
 
@@ -161,9 +161,9 @@ def table_lines(
     return lines
 
 
-def ending_words(now: RunStatus, already: str = "") -> str:
+def ending_words(run: RunStatus, already: str = "") -> str:
     """A run's state, and its ending if that differs."""
-    return f"{now.state}{already}" + (f", {now.ending}" if now.ending not in (None, now.state) else "")
+    return f"{run.state}{already}" + (f", {run.ending}" if run.ending not in (None, run.state) else "")
 
 
 def duration(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:

@@ -54,7 +54,7 @@ class TakesJob(click.Command):
     """A verb that takes a job file, and a program only after `--`; its errors show where `--` belongs."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuse a program without `--` and a scheduler's script; else parse as click does."""
+        """Refuse a program without `--` and a script for sbatch, qsub or flux batch; else parse as click."""
         first = None if ctx.resilient_parsing else first_word(self, ctx, args)
         if first is not None and is_program(args[first]) and not is_job_file(args[first]):
             _refuse(ctx, args[:first], [*args[first:], *([] if ctx.obj is None else ["--", *ctx.obj])])

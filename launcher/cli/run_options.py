@@ -49,7 +49,7 @@ def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = 
 
     Raises:
         CastoffError: no such run, or its directory may not be used.
-        click.UsageError: neither is given.
+        click.UsageError: neither references nor names are given.
     """
     if not runs and not names:
         click.get_current_context().fail(

@@ -23,11 +23,11 @@ from castoff.launcher.cli.output import report
 @click.option("--host", help="On this host of the job; default: the first.")
 @click.option("--member", type=click.IntRange(min=0), help="Of an array; default: the one that runs.")
 def command(run: str, rank: int | None, host: str | None, member: int | None) -> int:
-    """A shell beside a rank of a running job, with its environment; a command, if one follows --.
+    """Open a shell beside a rank of a running job, with its environment, or run the command after --.
 
     RUN is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory. Without
-    --rank it is the first rank of the host. It runs in the rank's container, if there is one, and in its
-    folder. The exit code is the command's. MASTER_PORT is the job's: to start ranks here, see
+    --rank, the first rank of the host is meant. The shell runs in the rank's container, if there is one, and
+    in its folder. The exit code is the command's. MASTER_PORT is the job's: to start ranks in the shell, see
     `castoff launch --here`.
     """
     # Imported late, since a shell that completes options waits for this module.
@@ -43,9 +43,9 @@ def command(run: str, rank: int | None, host: str | None, member: int | None) ->
         click.get_current_context().fail(
             f"a shell needs a terminal, and standard input is none: castoff shell {run} -- COMMAND needs none"
         )
-    where = place(Index.of(os.environ).find(run), member, rank, host)
+    target = place(Index.of(os.environ).find(run), member, rank, host)
     environ = command_environment(os.environ)
-    argv = command_line(where, program or [], terminal=not program, environ=os.environ)
+    argv = command_line(target, program or [], terminal=not program, environ=os.environ)
     code = run_attached(argv, environ).code
     if note := unreached(argv, code):
         report(note)

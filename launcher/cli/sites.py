@@ -62,7 +62,7 @@ class _Sites(click.Group):
 @json_option
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
-    """List the sites; NAME: show that one as it is resolved from all it extends."""
+    """List the sites; with NAME, show that site, including what it extends."""
     if context.invoked_subcommand is None:
         _list(as_json)
 
@@ -77,7 +77,7 @@ def _either(as_json: bool) -> bool:
 @click.argument("name", shell_complete=complete_sites)
 @json_option
 def _show(name: str, as_json: bool) -> None:
-    """Show a site as it is resolved from all that it extends."""
+    """Show a site, including what it extends."""
     data = msgspec.to_builtins(site_named(name))
     if _either(as_json):
         print_json(data)
@@ -98,7 +98,7 @@ def _check_one(name: str | None, update: bool, as_json: bool) -> int:
     try:
         site = load_site(name)
     except CastoffError as error:
-        error.exit_code = 2  # 1 means that something differs
+        error.exit_code = 2  # since 1 means that something differs
         raise
     return _check(site, update, _either(as_json))
 
@@ -143,7 +143,8 @@ def _list(as_json: bool) -> None:
 
 
 def _check(site: Site, update: bool, as_json: bool) -> int:
-    from castoff.launcher.schedulers.machine_questions import ask  # late, like the modules that answer it
+    # Imported late: most verbs of the group need no scheduler.
+    from castoff.launcher.schedulers.machine_questions import ask
     from castoff.launcher.schedulers.registry import title_of
     from castoff.launcher.siting.check import Comparison
     from castoff.launcher.siting.new import update_profile
@@ -162,8 +163,8 @@ def _check(site: Site, update: bool, as_json: bool) -> int:
         return code
     for difference in different:
         source = f" ({difference.source}, {difference.date})" if difference.source else ""
-        ours, theirs = f"{site.name}: {difference.profile}{source}", f"{scheduler}: {difference.scheduler}"
-        click.echo(f"{difference.field}: {ours}; {theirs}")
+        in_profile = f"{site.name}: {difference.profile}{source}"
+        click.echo(f"{difference.field}: {in_profile}; {scheduler}: {difference.scheduler}")
     count = counted(len(different), "difference") if different else "nothing differs"
     click.echo(f"{site.name} and {scheduler}: {count}")
     for value in compared.not_compared:

@@ -89,74 +89,74 @@ def _report_orphans(runs: tuple[str, ...]) -> None:
         raise CastoffError("\n".join(look_for(entry).words for entry in gone))
 
 
-def _print_whole(one: RunStatus, now: float) -> None:
-    _print_run(one, now)
-    if len(one.members) > 1:
-        _print_members(one, now)
+def _print_whole(run: RunStatus, now: float) -> None:
+    _print_run(run, now)
+    if len(run.members) > 1:
+        _print_members(run, now)
         return
-    for member in one.members:
+    for member in run.members:
         left_out = member.attempts[:-_ATTEMPTS]
         if left_out:
             counts = Counter(attempt.word for attempt in left_out)
             words = ", ".join(f"{count} {word}" for word, count in counts.items())
             _line("attempts", f"0-{left_out[-1].attempt}  {words}; --json lists all of them")
         for attempt in member.attempts[-_ATTEMPTS:]:
-            _print_attempt(one, member, attempt, now)
+            _print_attempt(run, member, attempt, now)
 
 
-def _facts(one: RunStatus) -> dict[str, Any]:
+def _facts(run: RunStatus) -> dict[str, Any]:
     """A run's status as JSON. Adds to each attempt its script's output, the time of its ranks' last output if
     it is running, and the ranks that ended long before the others.
     """
-    found: dict[str, Any] = msgspec.to_builtins(one)
-    for member, facts in zip(one.members, found["members"], strict=True):
+    result: dict[str, Any] = msgspec.to_builtins(run)
+    for member, facts in zip(run.members, result["members"], strict=True):
         for attempt, its in zip(member.attempts, facts["attempts"], strict=True):
-            its["script_output"] = script_output(RunDirectory(Path(one.directory)), member.member, attempt)
+            its["script_output"] = script_output(RunDirectory(Path(run.directory)), member.member, attempt)
             its["last_output"] = last_sign(attempt) if attempt.state == "running" else None
-            early = early_ranks(RunDirectory(Path(one.directory)), attempt)
+            early = early_ranks(RunDirectory(Path(run.directory)), attempt)
             its["ended_early"] = [rank._asdict() for rank in early]
-    return found
+    return result
 
 
-def _print_run(one: RunStatus, now: float) -> None:
-    _line("run", one.id)
-    _line("site", site_words(one))
-    _line("submitted", one.submitted and f"{moment(one.submitted)}, {brief(now - one.submitted)} ago")
-    _line("directory", one.directory)
-    _line("code", words(RunDirectory(Path(one.directory))))
-    _line("state", one.state_words)
-    if one.reason != failed_because(one.members, one.ending):  # else the attempt's lines show it
-        _line("", one.reason)
-    if at := one.expected_start:
-        _line("starts", start_words(at, now))
-    _line("progress", _progress(one, now))
-    for number, host in enumerate(one.set_aside):
+def _print_run(run: RunStatus, now: float) -> None:
+    _line("run", run.id)
+    _line("site", site_words(run))
+    _line("submitted", run.submitted and f"{moment(run.submitted)}, {brief(now - run.submitted)} ago")
+    _line("directory", run.directory)
+    _line("code", words(RunDirectory(Path(run.directory))))
+    _line("state", run.state_words)
+    if run.reason != failed_because(run.members, run.ending):  # otherwise the attempt's lines show the reason
+        _line("", run.reason)
+    if start := run.expected_start:
+        _line("starts", start_words(start, now))
+    _line("progress", _progress(run, now))
+    for number, host in enumerate(run.set_aside):
         when = f", {brief(now - host.time)} ago" if host.time else ""
         _line("" if number else "set aside", f"{host.host}: {host.reason} (attempt {host.attempt}{when})")
 
 
-def _progress(one: RunStatus, now: float) -> str:
+def _progress(run: RunStatus, now: float) -> str:
     """The progress of a running run; empty for an array, whose members are counted separately."""
-    if one.state != "running" or len(one.members) > 1:
+    if run.state != "running" or len(run.members) > 1:
         return ""
     reader = MetricsReader(_REPORTS)
     try:
-        run = RunDirectory(Path(one.directory))
-        metrics = reader.look(metrics_files(run, one.members[0].member), time.monotonic() + _READS)
+        directory = RunDirectory(Path(run.directory))
+        metrics = reader.look(metrics_files(directory, run.members[0].member), time.monotonic() + _READS)
     except CastoffError:  # its records are damaged; show the rest of the status
         return ""
-    return "" if reader.behind else words_of_status(one, [metrics], now).progress
+    return "" if reader.behind else words_of_status(run, [metrics], now).progress
 
 
-def _print_attempt(one: RunStatus, member: MemberStatus, attempt: AttemptStatus, now: float) -> None:
-    number = attempt_words(member.member, attempt.attempt, is_array=len(one.members) > 1)
-    place = _place(RunDirectory(Path(one.directory)), member.member, attempt)
-    _line("attempt", f"{number}  {_words(attempt, place, one.walltime, now)}")
+def _print_attempt(run: RunStatus, member: MemberStatus, attempt: AttemptStatus, now: float) -> None:
+    number = attempt_words(member.member, attempt.attempt, is_array=len(run.members) > 1)
+    hosts_of_attempt = _place(RunDirectory(Path(run.directory)), member.member, attempt)
+    _line("attempt", f"{number}  {_words(attempt, hosts_of_attempt, run.walltime, now)}")
     for line in why(attempt.failure, attempt.reason):
         _line("", line)
-    run = RunDirectory(Path(one.directory))
-    _line("", early_words(early_ranks(run, attempt), attempt))
-    for line in script_output(run, member.member, attempt):
+    directory = RunDirectory(Path(run.directory))
+    _line("", early_words(early_ranks(directory, attempt), attempt))
+    for line in script_output(directory, member.member, attempt):
         _line("", f"  {line}")
     _line("", attempt.started and f"logs in {attempt.logs}")
 
@@ -177,11 +177,11 @@ def _short_name(host: str) -> str:
     return host.partition(".")[0]
 
 
-def _words(attempt: AttemptStatus, place: str, walltime: int | None, now: float) -> str:
+def _words(attempt: AttemptStatus, hosts_of_attempt: str, walltime: int | None, now: float) -> str:
     state, took = attempt.word, attempt.seconds(now)
     if not attempt.started:
         return f"{state}, never began"
-    began = f"began {moment(attempt.started)} on {place}"
+    began = f"began {moment(attempt.started)} on {hosts_of_attempt}"
     if attempt.restart:
         began += f", restart {attempt.restart} of its job"
     if attempt.ended:
@@ -197,22 +197,22 @@ def _silence(attempt: AttemptStatus, now: float) -> str:
     return f", no output for {brief(now - sign)}" if sign is not None and now - sign >= LONG else ""
 
 
-def _print_members(one: RunStatus, now: float) -> None:
+def _print_members(run: RunStatus, now: float) -> None:
     """Print an array's members, and the first few failures in full."""
-    _line("members", members_words(one.counts))
+    _line("members", members_words(run.counts))
     click.echo()
-    if len(one.members) <= _ROWS:
+    if len(run.members) <= _ROWS:
         headings = ("member", "state", "code", "attempts", "began", "took", "host")
-        rows = [_cells(member, now) for member in one.members]
+        rows = [_cells(member, now) for member in run.members]
         print_table(headings, rows, dispensable=("attempts", "took", "code", "began"))
     else:
-        print_table(("state", "code", "count", "members"), _groups(one.members))
-    newest = [(member, member.attempts[-1]) for member in one.members if member.attempts]
+        print_table(("state", "code", "count", "members"), _groups(run.members))
+    newest = [(member, member.attempts[-1]) for member in run.members if member.attempts]
     bad = [(member, attempt) for member, attempt in newest if attempt.failure or attempt.reason]
     if bad:
         click.echo()
     for member, attempt in bad[:_DETAILS]:
-        _print_attempt(one, member, attempt, now)
+        _print_attempt(run, member, attempt, now)
     if len(bad) > _DETAILS:
         report(f"{len(bad) - _DETAILS} more failures are not shown; --json lists all of them")
 

@@ -28,8 +28,8 @@ def command(
 ) -> int:
     """Ask runs to save their state and end; `castoff resubmit` resumes them.
 
-    A program is asked by the file that CASTOFF_STOP_FILE names; one that does not look for it keeps
-    running. Members that wait do not begin, and nothing is requeued.
+    castoff creates the file that CASTOFF_STOP_FILE names; a program that does not look for it keeps running.
+    Members that have not started do not start, and nothing is requeued.
     """
     selected = runs_meant(runs, names)
     asked = stop(selected)

@@ -87,8 +87,8 @@ def command(
         return 0
     run = submit(spec, site, runs_dir=runs_dir)
     _report_changes(spec, site)
-    if site_name is None and (what := not_described(site)):
-        report(what)
+    if site_name is None and (note := not_described(site)):
+        report(note)
     record = run.submission()
     hours = record.node_hours if record else None
     if as_json:

@@ -43,7 +43,7 @@ def submit_elsewhere(
     `agrees`: the user agrees to send any code.
 
     Raises:
-        CastoffError: it cannot be submitted.
+        CastoffError: the job cannot be submitted.
     """
     entry, name = machine.entry, machine.entry.name
     if runs_dir is not None and not runs_dir.is_absolute():

@@ -38,7 +38,7 @@ _Key = tuple[str, str, str, str]
 def command(since: int | None, name: str | None, as_json: bool) -> None:
     """Sum the node-hours of your runs, requested and used, by site, account, queue and ending.
 
-    Each start of a job counts: its nodes for its walltime are requested, and used from its beginning to its
+    Each start of a job counts: requested are its nodes for its walltime, used its nodes from its start to its
     end, or until now. Runs whose directories were removed are not counted.
     """
     adopt_unlisted(os.environ, alone_in(Path()))

@@ -16,7 +16,7 @@ MOST_MEMBERS = 1_000_000
 _NUMBER = "(?:0|[1-9][0-9]{0,6})"
 _PART = rf"{_NUMBER}(?:-{_NUMBER}(?::[1-9][0-9]{{0,6}})?)?"
 INDICES_PATTERN = rf"^{_PART}(?:,{_PART})*{END}"
-"""The text that `index_list` writes, as a pattern."""
+"""A pattern for the texts that `index_list` writes."""
 
 
 def indices(text: str) -> list[int]:

@@ -98,7 +98,7 @@ def verified(
         problems += [
             document.problem(path, message)
             for path, message in check(struct)
-            # An invalid field is not reported a second time, for not fitting the others.
+            # An invalid field is not reported again for contradicting the others.
             if path[0] not in wrong and not is_meant(path, problems)
         ]
     if struct is None or problems:

@@ -31,9 +31,9 @@ def merged(default: Given, given: Given, scheduler: str) -> job_fields.Directive
     together: job_fields.Directives = {**of_scheduler(default, scheduler), **of_scheduler(given, scheduler)}
     sections = (name for name, value in (*default.items(), *given.items()) if isinstance(value, dict))
     for name in dict.fromkeys(sections):
-        theirs = {**section(default, name), **section(given, name)}
-        if theirs and name != scheduler:
-            together[name] = theirs
+        values = {**section(default, name), **section(given, name)}
+        if values and name != scheduler:
+            together[name] = values
     return together
 
 

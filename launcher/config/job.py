@@ -1,4 +1,4 @@
-"""JobSpec: what a user asks for, in terms that name no scheduler."""
+"""JobSpec: a job as the user describes it, independent of the scheduler."""
 
 # No `from __future__ import annotations`: msgspec would compile each annotation at every start.
 
@@ -48,7 +48,7 @@ COMMAND_LINE = "the command line"
 
 
 class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True):
-    """What a user asks for: the fields of a job file. A wrong one raises InvalidInput when it is built.
+    """A job as the user describes it, with the fields of a job file. Invalid fields raise InvalidInput.
 
     None: the site's default applies, or castoff's.
     """
@@ -435,7 +435,7 @@ def _of_restarts(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
         kinds = "excludes select as a list: a spare node can replace nodes of its own kind alone"
         yield ("restart", "spare_nodes"), f"{kinds}; drop one of the two"
     others = {"launcher.driver": spec.launcher.driver, "stage": spec.stage}
-    for other in (name for name, given in others.items() if given and restart.spare_nodes):
+    for other in (name for name, value in others.items() if value and restart.spare_nodes):
         yield (
             ("restart", "spare_nodes"),
             f"excludes {other}, which gets its hosts once: drop one of the two",

@@ -50,7 +50,7 @@ SHORTEST_POLL_INTERVAL = "2s"
 
 
 class Site(Checked, frozen=True, kw_only=True):
-    """What a machine is: the fields of a profile. A wrong one raises InvalidInput when it is built."""
+    """A machine as its profile describes it. Invalid fields raise InvalidInput."""
 
     name: Word
     """The file's name without `.yaml`; a profile does not set it."""
@@ -130,7 +130,7 @@ class Site(Checked, frozen=True, kw_only=True):
     options: dict[Word, Option] = {}
     """Settings that only some jobs need, by the name under which a job requests them."""
     needs: list[Need] = []
-    """What only works together with an option."""
+    """Features that only work together with an option."""
     example_setup: list[ShellLine] = []
     """Shell lines that `castoff init` proposes as a job's setup, such as the modules to load."""
     defaults: JobSpec = JobSpec()
@@ -174,7 +174,7 @@ class Search(msgspec.Struct, frozen=True):
 
     @classmethod
     def here(cls) -> "Search":
-        """The search for this process's working directory and environment.
+        """The search from this process's working directory, with its environment.
 
         Raises:
             CastoffError: others could have written into the project's folder.

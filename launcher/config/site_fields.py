@@ -116,8 +116,9 @@ class Node(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class OtherNodes(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Nodes of another kind than `node`: no job is planned for them, and `castoff sites check` compares "
-    "them."""
+    """Nodes of another kind than `node`: castoff plans no jobs for them, but `castoff sites check` compares
+    them with the scheduler's.
+    """
 
     cores: Count
     """Physical cores of such a node; on PBS, its `ncpus`."""
@@ -190,7 +191,7 @@ class Queue(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Required(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A field without which the scheduler refuses a job, or makes of it what nobody meant."""
+    """A field without which the scheduler refuses a job or changes its meaning."""
 
     field: Word
     """The job file's field: `account`, `directives.filesystems`, …"""
@@ -201,12 +202,12 @@ class Required(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Values(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a directive may say."""
+    """The values that a directive may have."""
 
     among: list[Word]
     """The allowed values."""
     separator: Word | None = None
-    """What separates several of them, if a job may name several."""
+    """The separator between values, if a job may name several."""
 
     def wrong(self, value: str) -> list[str]:
         """The parts of a value that are not allowed."""
@@ -222,7 +223,7 @@ class ArrayLimit(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Option(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What some jobs want of a site, and ask for by its name: it adds to the fields of the same names."""
+    """Settings of a site that a job requests by name; they add to the site's fields of the same names."""
 
     description: Text
     """What it is for, in one line."""
@@ -233,7 +234,7 @@ class Option(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     teardown: list[ShellLine] = []
     """Shell lines after the ranks have ended."""
     env: dict[EnvName, Text] = {}
-    """Variables, set after `setup` as those of the job, where the job itself does not set them."""
+    """Variables that are set like those of the job, after `setup`, unless the job sets them itself."""
     launcher_args: list[Word] = []
     """More flags for the launcher."""
     reserved_cores: CpuList | None = None
@@ -247,10 +248,10 @@ class Option(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Need(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What only works together with one of some options: castoff refuses a job that has it without."""
+    """Features that only work with one of some options: castoff refuses a job that uses them without one."""
 
     options: list[Word]
-    """These options. One whose launcher_args the job gives itself counts as used."""
+    """The options. An option counts as used also if the job sets its launcher_args itself."""
     because: Text
     """What happens otherwise."""
     programs: list[Word] = []

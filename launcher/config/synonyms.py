@@ -1,4 +1,4 @@
-"""castoff's names for terms of other launchers, for error messages."""
+"""castoff's names for the terms of other launchers, for error messages."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class FunctionPaths(utils.JobPaths):
 
     @property
     def stderr(self) -> Path:
-        """The same log, which contains both streams."""
+        """The path of the same log, which contains both streams."""
         return self.stdout
 
 

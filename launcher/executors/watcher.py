@@ -51,7 +51,7 @@ def key_of(run_path: Path, member: int) -> str:
 
 
 class RunWatcher(core.InfoWatcher):
-    """Queries the states of all jobs' runs at once, with submitit's pauses."""
+    """Queries the states of all jobs' runs at once, as often as submitit does."""
 
     def __init__(self, delay_s: int = 60):
         super().__init__(delay_s)

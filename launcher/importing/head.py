@@ -32,7 +32,7 @@ def read_head(lines: list[str], readers: list[ScriptReader]) -> Head:
     asked, head = Asked(), Head(None, Asked(), frozenset(), [], [], [])
     if not marked[reader.name]:
         return head
-    ours = {number for number, _ in marked[reader.name]}
+    of_scheduler = {number for number, _ in marked[reader.name]}
     for number, rest in marked[reader.name]:
         before = len(asked.remarks)
         reader.read(rest, asked)
@@ -40,7 +40,7 @@ def read_head(lines: list[str], readers: list[ScriptReader]) -> Head:
     before = len(asked.remarks)
     reader.finish(asked)
     _remember(asked, before, 0, "", head)
-    others = {n for n in range(1, above + 1) if n not in ours and [*directive_lines(lines[n - 1])]}
+    others = {n for n in range(1, above + 1) if n not in of_scheduler and [*directive_lines(lines[n - 1])]}
     for number in sorted(others):
         why = f"{reader.title} takes it for a comment"
         head.left_out.append(Entry(number, brief(lines[number - 1]), why))
@@ -55,7 +55,7 @@ def read_head(lines: list[str], readers: list[ScriptReader]) -> Head:
             head.notes.append(
                 f"Line {number} is a comment to {reader.title}, because it is below the first command."
             )
-    return head._replace(reader=reader, asked=asked, directives=frozenset(ours | others))
+    return head._replace(reader=reader, asked=asked, directives=frozenset(of_scheduler | others))
 
 
 def _above_the_first_command(lines: list[str]) -> int:

@@ -10,7 +10,7 @@ class Entry(NamedTuple):
     """A part of the script that is missing in the job file, and why."""
 
     line: int
-    """Line number in the script; 0 if it is not from a line."""
+    """Line number in the script; 0 if the entry does not come from a line."""
     text: str
     """The text as it is in the script."""
     why: str

@@ -203,9 +203,7 @@ class _Lifting:
             raise Unproven(f"{where} sets variables for one command")
 
     def _check_sizes(self, fields: dict[str, Any]) -> None:
-        """Check that variables about sizes that the preparation uses have the same values in
-        castoff's job.
-        """
+        """Check that the lines before use no variable about sizes whose value differs in castoff's job."""
         per_node, cores = fields["ranks_per_node"], fields.get("cores_per_rank")
         by_torch = "launcher.torchrun" in fields  # castoff then starts one torchrun on each node
         after = Asked(nodes=fields["nodes"], ranks_per_node=1 if by_torch else per_node)

@@ -58,7 +58,7 @@ def of_ranks(
     starts the tasks of the directives if its options give no number.
 
     Raises:
-        Unproven: it would request something else.
+        Unproven: the job would request something else than the script.
     """
     nodes, tasks, devices = job.nodes or 1, _tasks(job), _devices(job)
     if job.ranks and job.ranks % nodes:

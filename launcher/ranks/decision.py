@@ -43,7 +43,7 @@ def decide(around: Around) -> Placement:
         _check_neighbours(around, family or reported, by_mark=family is None)
         placement = reported
     else:
-        of_torchrun = family is not None and family.launcher == "torchrun"  # it has set the others itself
+        of_torchrun = family is not None and family.launcher == "torchrun"  # torchrun sets these itself
         others = () if of_torchrun else (*(field.upper() for field in PLACE), "MASTER_ADDR", "MASTER_PORT")
         for name in (*MARKS, *others):
             around.pop(name, None)

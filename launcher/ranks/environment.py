@@ -125,7 +125,7 @@ class RankEnv(_Fields):
         return {name: str(value) for name, value in values.items() if value is not None}
 
     def export(self, environ: MutableMapping[str, str] | None = None) -> None:
-        """Set the variables that torch.distributed's `env://` reads.
+        """Set the variables that torch.distributed's `env://` reads, in `environ` or this process.
 
         Under torchrun, MASTER_ADDR and MASTER_PORT are not changed. castoff's marks of an outer task, and
         NODE_RANK if this process's node is unknown, are removed.

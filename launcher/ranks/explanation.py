@@ -74,17 +74,17 @@ def explain(environ: Mapping[str, str] | None = None) -> str:
         seen = [f"  {name}={text}" for name, text in report["seen"].items()]
         lines = ["The rank of this process is not known.", "", report["error"], "", "What is set:"]
         return "\n".join([*lines, *(seen or ["  none of the variables of any launcher"])])
-    place, sources = report["placement"], report["sources"]
-    node = "" if place["node_rank"] is None else f", node {place['node_rank']}"
+    placement, sources = report["placement"], report["sources"]
+    node = "" if placement["node_rank"] is None else f", node {placement['node_rank']}"
     by = " (through castoff)" if report["started_by_castoff"] else ""
     lines = [
-        f"This process is rank {place['rank']} of {place['world_size']}, local rank"
-        f" {place['local_rank']} of {place['local_world_size']}{node}.",
+        f"This process is rank {placement['rank']} of {placement['world_size']}, local rank"
+        f" {placement['local_rank']} of {placement['local_world_size']}{node}.",
         "",
         f"Started by: {NAMES[report['launcher']]}{by}",
         "",
     ]
-    for field, value in place.items():
+    for field, value in placement.items():
         source = sources.get(field, "")
         if field == "device" and value is None:
             source = "use the local rank modulo the number of devices"
@@ -96,6 +96,6 @@ def explain(environ: Mapping[str, str] | None = None) -> str:
         lines.append(f"  {'CPUs':<17} {report['cpus']:<16} what it may run on (Cpus_allowed_list)")
     for name, mask in report["masks"].items():
         lines.append(f"  {'devices shown':<17} {mask:<16} {name}")
-    if place["master_addr"] is None:
+    if placement["master_addr"] is None:
         lines += ["", "MASTER_ADDR is unknown: set it to the host of rank 0, the same for all."]
     return "\n".join(lines)

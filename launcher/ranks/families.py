@@ -37,7 +37,7 @@ def read_text(path: str) -> str:
 
 
 class Placement:
-    """A process's rank by one family of variables; None for numbers that the family does not set."""
+    """The rank of a process as one family of variables gives it; None for numbers that the family lacks."""
 
     __slots__ = ("launcher", "local_rank", "local_world_size", "node_rank", "rank", "sources", "world_size")
 
@@ -85,7 +85,7 @@ class Around(dict[str, str]):
 def _read(around: Around, launcher: str, how: str, marks: list[str], names: list[str]) -> Placement:
     """Read fields from variables that a launcher sets together; raise an error if some are missing.
 
-    If some are missing, they are left over, or a wrapper drops variables; neither determines a rank.
+    Then the others are left over, or a wrapper drops variables; neither determines a rank.
     """
     placement = Placement(launcher)
     fields = {field: name for field, name in zip(PLACE, names) if name != "-"}  # noqa: B905 - names may be fewer
@@ -139,8 +139,8 @@ def _slurm(around: Around, placement: Placement) -> None:
 def slurm_in_step(around: Around) -> bool:
     """Whether this is a task of srun, not a batch script or `salloc`'s shell, which are not ranks.
 
-    A script submitted from inside a step inherits that step's variables (seen in 22.05.8). But Slurm sets the
-    variables of a task again, as task 0 and the only one on its node, which contradicts the step's.
+    A script submitted from inside a step inherits that step's variables (seen in 22.05.8). But Slurm
+    describes the script as task 0, the only task on its node, which contradicts the variables of the step.
     """
     step = around.get("SLURM_STEP_ID") or around.get("SLURM_STEPID") or ""
     if "SLURM_STEP_NUM_TASKS" not in around or (step.isdigit() and int(step) >= SPECIAL_STEPS):

@@ -59,9 +59,9 @@ def _split_names(hostlist: str) -> list[str]:
     for position, character in enumerate(hostlist + ","):
         if character in "[]":
             if inside == (character == "["):
-                what = ("']' without '['", "'[' inside brackets")[inside]
+                problem = ("']' without '['", "'[' inside brackets")[inside]
                 piece = shown(hostlist[start : position + 1])
-                raise HostlistError(f"host list {shown(hostlist)}: {what}, at {piece}. Remove it.")
+                raise HostlistError(f"host list {shown(hostlist)}: {problem}, at {piece}. Remove it.")
             inside = not inside
         elif not inside and (character == "," or character.isspace()):
             if position > start:

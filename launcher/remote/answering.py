@@ -81,7 +81,7 @@ def serve(source: BinaryIO, sink: BinaryIO, rewrite: Callable[[str], str], site:
                     path = error.filename or answers.entry_folder
                     answer = Failed(f"{path}: {error.strerror or error}", 1)
                 messages.write(sink, answer)
-    except messages.ConnectionLost as error:  # or the caller's castoff is newer
+    except messages.ConnectionLost as error:  # raised also for unknown messages of a newer castoff
         with contextlib.suppress(OSError):
             messages.write(sink, Failed(f"castoff there: {error}", 1, is_final=False))
         return 1
@@ -211,7 +211,7 @@ def _await_other_submission(path: Path) -> None:
     """Wait until a submission of this run by an earlier command has ended.
 
     Raises:
-        StillUnderWay: it has not ended within the time limit.
+        StillUnderWay: the submission has not ended within the time limit.
     """
     if not clock.until(lambda: not _is_being_submitted(path), 0.1, _PATIENCE):
         raise StillUnderWay(f"{path.name}: its submission is still under way; call the same command again")

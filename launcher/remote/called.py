@@ -25,7 +25,7 @@ def check_own_folder() -> None:
     """Check that nobody else could have replaced the working directory, which is the entry's folder.
 
     Raises:
-        CastoffError: somebody could whom the user has not trusted on this machine.
+        CastoffError: somebody could whom the user does not trust on this machine.
     """
     check(Path.cwd(), otherwise="or use another folder there, with --dir of `castoff on add`")
 

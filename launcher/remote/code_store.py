@@ -240,8 +240,8 @@ class Store:
         """Write a file into its place. If the content does not match its digest, leave nothing and return
         False.
         """
-        place = self._place(file)
-        make_folders(place.parent)
+        path = self._place(file)
+        make_folders(path.parent)
         draft = self._project / f".{os.urandom(8).hex()}.draft"
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
@@ -255,7 +255,7 @@ class Store:
                     written.write(part)
             if size != file.size or digest.digest() != file.digest:
                 return False
-            draft.replace(place)
+            draft.replace(path)
             self._whole.add(file.name)
             return True
         finally:
@@ -263,11 +263,11 @@ class Store:
                 draft.unlink()
 
     def _link(self, file: File, target: bytes) -> None:
-        place = self._place(file)
-        make_folders(place.parent)
+        path = self._place(file)
+        make_folders(path.parent)
         with contextlib.suppress(FileNotFoundError):
-            place.unlink()
-        place.symlink_to(os.fsdecode(target))
+            path.unlink()
+        path.symlink_to(os.fsdecode(target))
 
 
 def _mode(file: File) -> int:
@@ -279,7 +279,7 @@ def _check_names(code: Code) -> None:
     """Check that every file is inside the folder, and that no file is also the folder of another.
 
     Raises:
-        CastoffError: this is not so, or a name is invalid.
+        CastoffError: a name is invalid, listed twice, or listed as both a file and a folder.
     """
     for word in (code.project, code.name):
         if not word or "/" in word or word.startswith(".") or "\0" in word:

@@ -129,11 +129,11 @@ class Installation:
     def question(self) -> str:
         """The question to the user: which castoff would be installed, where, with which Python."""
         python = ".".join(map(str, self._found.version))
-        where = f"{self._found.home} on {self._machine.entry.name}"
+        place_words = f"{self._found.home} on {self._machine.entry.name}"
         if not self._found.folder_is_there:
-            where += f", and make the folder {self._found.folder},"
+            place_words += f", and make the folder {self._found.folder},"
         with_ = f"{self._found.executable} ({python})"
-        return printable(f"Install castoff {self._wheel.version} in {where} with {with_}")
+        return printable(f"Install castoff {self._wheel.version} in {place_words} with {with_}")
 
     def run(self) -> None:
         """Install castoff, unless this version is installed already.
@@ -161,9 +161,9 @@ class Installation:
                 self._say(f"{name}: sends {count}, {total}, and installs them there")
             sent = [json.dumps(about).encode() + b"\n", *(content for _, content in files)]
             answer = self._call("install", sent, "castoff was installed, which begins anew")
-        place = printable(self._decoded(answer, _Installed).folder)
+        installed = printable(self._decoded(answer, _Installed).folder)
         already = "is there already" if self.is_there else "is installed"
-        self._say(f"{name}: castoff {self._wheel.version} {already}, in {place}")
+        self._say(f"{name}: castoff {self._wheel.version} {already}, in {installed}")
 
     def _probe(self) -> _Found:
         return self._decoded(self._call("probe", [], "castoff looked for a Python there"), _Found)

@@ -62,38 +62,38 @@ def install(folder: Path, home: Path) -> None:
             folder_above.mkdir(mode=0o700, exist_ok=True)
     with (home / ".lock").open("w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
-        place = home.resolve() / about["version"]
-        if not _is_complete(place):
+        target = home.resolve() / about["version"]
+        if not _is_complete(target):
             _remove_incomplete(home)
             try:
-                _fill(place, source, about)
+                _fill(target, source, about)
             except BaseException:  # the disk or the quota may be full, so free the space
-                shutil.rmtree(place, ignore_errors=True)
+                shutil.rmtree(target, ignore_errors=True)
                 raise
         _point_to(home, about["version"])
-    print(json.dumps({"folder": str(place)}), flush=True)
+    print(json.dumps({"folder": str(target)}), flush=True)
 
 
 def _remove_incomplete(home: Path) -> None:
     """Remove incomplete installations. None is in progress, because this process holds the lock."""
-    for place in home.iterdir():
-        if VERSION.fullmatch(place.name) and not place.is_symlink() and not _is_complete(place):
-            shutil.rmtree(place, ignore_errors=True)
+    for path in home.iterdir():
+        if VERSION.fullmatch(path.name) and not path.is_symlink() and not _is_complete(path):
+            shutil.rmtree(path, ignore_errors=True)
 
 
-def _fill(place: Path, source: BinaryIO, about: dict[str, Any]) -> None:
+def _fill(target: Path, source: BinaryIO, about: dict[str, Any]) -> None:
     try:
-        wheels = place / "wheels"
+        wheels = target / "wheels"
         wheels.mkdir(mode=0o700, parents=True)
         for name, size in about["files"]:
             _receive(source, wheels / Path(name).name, size)
-        _make(place, wheels, about)
+        _make(target, wheels, about)
     except OSError as error:
-        sys.exit(f"castoff: {error.filename or place}: {error.strerror}; nothing was installed")
+        sys.exit(f"castoff: {error.filename or target}: {error.strerror}; nothing was installed")
 
 
-def _is_complete(place: Path) -> bool:
-    return not place.is_symlink() and (place / "complete").exists()
+def _is_complete(path: Path) -> bool:
+    return not path.is_symlink() and (path / "complete").exists()
 
 
 def _receive(source: BinaryIO, path: Path, size: int) -> None:
@@ -106,19 +106,19 @@ def _receive(source: BinaryIO, path: Path, size: int) -> None:
             size -= len(data)
 
 
-def _make(place: Path, wheels: Path, about: dict[str, Any]) -> None:
+def _make(target: Path, wheels: Path, about: dict[str, Any]) -> None:
     names = [name for name, _ in about["files"]]
-    own = next(name for name in names if name.startswith("castoff-"))
-    own_pip = next((name for name in names if name.startswith("pip-")), None)
-    _call(sys.executable, "-I", "-m", "venv", *(["--without-pip"] if own_pip else []), str(place))
-    pip = ["-m", "pip"] if own_pip is None else [str(wheels / own_pip / "pip")]
+    castoff = next(name for name in names if name.startswith("castoff-"))
+    pip_wheel = next((name for name in names if name.startswith("pip-")), None)
+    _call(sys.executable, "-I", "-m", "venv", *(["--without-pip"] if pip_wheel else []), str(target))
+    pip = ["-m", "pip"] if pip_wheel is None else [str(wheels / pip_wheel / "pip")]
     options = ["--quiet", "--no-input", "--disable-pip-version-check"]
     if about["offline"]:
         options += ["--no-index", "--find-links", str(wheels)]
-    _call(str(place / "bin" / "python"), *pip, "install", *options, f"{wheels / own}[{about['extra']}]")
-    _call(str(place / "bin" / "castoff"), "--version")
+    _call(str(target / "bin" / "python"), *pip, "install", *options, f"{wheels / castoff}[{about['extra']}]")
+    _call(str(target / "bin" / "castoff"), "--version")
     shutil.rmtree(wheels)
-    (place / "complete").write_text(f"{about['version']}\n")
+    (target / "complete").write_text(f"{about['version']}\n")
 
 
 def _call(*words: str) -> None:

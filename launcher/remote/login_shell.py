@@ -124,7 +124,7 @@ def login_command(script: str) -> str:
     """The command line that makes any login shell run a script with /bin/sh.
 
     Raises:
-        CastoffError: it is too long.
+        CastoffError: the command line is too long.
     """
     encoded = base64.b64encode(script.encode(errors="surrogateescape")).decode()
     pieces = [encoded[start : start + _PIECE] for start in range(0, len(encoded), _PIECE)]
@@ -214,8 +214,8 @@ def python_script(
     Its arguments are the task, `folder` and `home`. Only the task `install` creates the folder. The program
     runs in the user's home.
     """
-    names, place = " ".join(map(shell_word, candidates)), folder_word(folder)
-    makes = f"(umask 022 && mkdir -p -- {place}) || {_obstacle(marks, NO_FOLDER)}"
+    names, folder_text = " ".join(map(shell_word, candidates)), folder_word(folder)
+    makes = f"(umask 022 && mkdir -p -- {folder_text}) || {_obstacle(marks, NO_FOLDER)}"
     lines = [
         *_setup_lines(setup, marks),
         *([makes] if task == "install" else []),
@@ -227,7 +227,7 @@ def python_script(
         "done",
         f'[ -n "$castoff_python" ] || {_obstacle(marks, NO_PYTHON)}',
         _begins(marks),
-        f'"$castoff_python" -I -c {shell_word(program)} {shell_word(task)} {place} {folder_word(home)}',
+        f'"$castoff_python" -I -c {shell_word(program)} {shell_word(task)} {folder_text} {folder_word(home)}',
         *_ends(marks),
     ]
     return _in_bash_if(setup, lines)
@@ -245,8 +245,8 @@ def _ends(marks: Marks) -> list[str]:
     ]
 
 
-def _obstacle(marks: Marks | None, what: str) -> str:
-    message = f"castoff: {what} is missing" if marks is None else f"{marks.failed} {what}"
+def _obstacle(marks: Marks | None, obstacle: str) -> str:
+    message = f"castoff: {obstacle} is missing" if marks is None else f"{marks.failed} {obstacle}"
     return f"{{ printf '\\036%s\\n' {shell_word(message)}; exit 1; }}"
 
 

@@ -123,33 +123,33 @@ class Machine:
     def _not_begun(self, output: Output, process: subprocess.Popen[bytes]) -> CastoffError:
         """The error that explains why a command did not start on the machine."""
         code = ended(process)
-        entry, what, obstacle = self.entry, self.entry.name, output.obstacle
+        entry, name, obstacle = self.entry, self.entry.name, output.obstacle
         if obstacle is None:
             return not_connected(entry, code)
-        install = f"`castoff on install {what}`"
+        install = f"`castoff on install {name}`"
         if obstacle == NO_FOLDER and entry.castoff is None:
-            return NotInstalled(f"{what}: there is no folder {printable(entry.dir)}; {install} makes it")
+            return NotInstalled(f"{name}: there is no folder {printable(entry.dir)}; {install} makes it")
         if obstacle == NO_FOLDER:
             host, folder = visible_word(entry.host), printable(entry.dir)
             return NotInstalled(
-                f"{what}: there is no folder {folder}; `ssh {host} mkdir -p {folder}` makes it"
+                f"{name}: there is no folder {folder}; `ssh {host} mkdir -p {folder}` makes it"
             )
         if obstacle == NO_PYTHON:
             wanted = entry.python or "python3.10 to python3.14, python3"
             return CastoffError(
-                f"{what}: no Python 3.10 or newer is there under the names {wanted}: name one by "
+                f"{name}: no Python 3.10 or newer is there under the names {wanted}: name one by "
                 "--python of `castoff on add`, or load a module with its --setup"
             )
         if obstacle == NO_CASTOFF and entry.castoff is None:
-            return NotInstalled(f"{what}: castoff is not installed there yet; {install} installs it")
+            return NotInstalled(f"{name}: castoff is not installed there yet; {install} installs it")
         if obstacle == NO_CASTOFF:
-            return CastoffError(f"{what}: castoff: {printable(entry.castoff or '')} is not a program there")
+            return CastoffError(f"{name}: castoff: {printable(entry.castoff or '')} is not a program there")
         if obstacle.startswith(f"{OPEN} "):
             return _open_to_others(entry, obstacle.split(" ", 3)[1:])
         lines = {f"{SETUP} {number}": line for number, line in enumerate(entry.setup)}
         if (line := lines.get(obstacle)) is not None:
-            return CastoffError(f"{what}: setup: this line failed there: {printable(line)}")
-        return CastoffError(f"{what}: castoff could not begin there: {printable(obstacle)}")
+            return CastoffError(f"{name}: setup: this line failed there: {printable(line)}")
+        return CastoffError(f"{name}: castoff could not begin there: {printable(obstacle)}")
 
     @contextlib.contextmanager
     def session(self, again: Sequence[str], *, site: str | None = None) -> Iterator[Session]:
@@ -180,7 +180,7 @@ def _open_to_others(entry: Entry, about: Sequence[str]) -> CastoffError:
     path.
     """
     owner, mode, path = [*about, "", "", ""][:3]
-    host, where = visible_word(entry.host), visible_word(path)
+    host, path_word = visible_word(entry.host), visible_word(path)
     if entry.castoff is None:
         others, bits, other = "others", "go-w", "install castoff where only you can write, and name it"
     else:
@@ -188,7 +188,7 @@ def _open_to_others(entry: Entry, about: Sequence[str]) -> CastoffError:
     return CastoffError(
         f"{entry.name}: castoff there is not run, since {others} can change {printable(path)} on the way to "
         f"it (mode {printable(mode)}, owner {printable(owner)})\n"
-        f"if it is yours, shut them out: ssh {host} chmod {bits} {where}\n"
+        f"if it is yours, shut them out: ssh {host} chmod {bits} {path_word}\n"
         f"or {other} with --castoff of `castoff on add`"
     )
 
@@ -279,7 +279,7 @@ class Session:
 
 
 def remedy(entry: Entry) -> str:
-    """The fix for two castoffs that differ: how to update the machine's."""
+    """The fix if the two castoffs differ: the command that updates the machine's."""
     if entry.castoff is None:
         return f"`castoff on install {entry.name}` installs this one there"
     return f"update {printable(entry.castoff)} there, or let `castoff on install` keep one: remove `castoff:`"

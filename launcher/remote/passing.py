@@ -93,8 +93,8 @@ def run(
 ) -> int:
     """Run a verb on the machine, and return its exit code.
 
-    `reads`: whether it reads this process's standard input. `variables` are set in its environment, without
-    appearing in a command line.
+    `reads`: whether the verb reads this process's standard input. `variables` are set in the verb's
+    environment, without appearing in a command line.
 
     Raises:
         ConnectionBroken: the connection cannot be made, or broke.

@@ -31,7 +31,7 @@ FAILED = 255
 _KEPT = "10m"
 
 _ALIVE = 15
-"""Seconds between ssh's checks that the other side is alive; after three without an answer it ends."""
+"""Seconds between ssh's checks that the other side is alive; after three without an answer ssh ends."""
 
 _CONNECT = 60
 """Limit for making the connection, in seconds."""
@@ -182,21 +182,21 @@ def ended(process: subprocess.Popen[bytes]) -> int:
 def broken(entry: Entry, doing: str, next_: Sequence[str], then: str = "continues") -> ConnectionBroken:
     """The error that the connection broke while `doing`; `next_` is the command that continues."""
     command = " ".join(map(visible_word, next_))
-    what = f"the connection to {entry.host} broke while {doing}\nnothing is lost: `{command}` {then}"
-    return ConnectionBroken(entry, what, begun=True)
+    message = f"the connection to {entry.host} broke while {doing}\nnothing is lost: `{command}` {then}"
+    return ConnectionBroken(entry, message, begun=True)
 
 
 def not_connected(entry: Entry, code: int) -> ConnectionBroken:
     """The error that castoff did not start on the machine; `code` is ssh's exit code."""
     if code == FAILED:
-        what = f"{entry.host} was not reached, so nothing was done there; ssh's message is above"
+        message = f"{entry.host} was not reached, so nothing was done there; ssh's message is above"
     else:
-        what = (
+        message = (
             f"the login shell of {entry.host} ended with code {code} before castoff began: perhaps a "
             "startup file there exits or starts another shell, also where nobody types; "
             f"`ssh {visible_word(entry.host)} true` shows what it prints"
         )
-    return ConnectionBroken(entry, what, begun=False)
+    return ConnectionBroken(entry, message, begun=False)
 
 
 # Output

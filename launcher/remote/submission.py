@@ -98,7 +98,7 @@ def reported_site(session: Session, entry: Entry, environ: Mapping[str, str]) ->
     """The profile that the machine's castoff reports; it is recorded for the next submission.
 
     Raises:
-        CastoffError: it reports none, or this castoff cannot use it.
+        CastoffError: the machine's castoff reports no profile, or this castoff cannot use it.
     """
     hello = session.hello
     if hello.site is None:
@@ -138,7 +138,7 @@ def _site_of(fields: dict[str, Any], entry: Entry) -> Site:
     """Make a profile from the fields that another machine has reported.
 
     Raises:
-        CastoffError: this castoff cannot use it.
+        CastoffError: this castoff cannot use the profile.
     """
     if _count_values(fields) > _MAX_VALUES:
         raise CastoffError(

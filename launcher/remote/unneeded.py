@@ -96,7 +96,7 @@ def size(path: Path) -> int:
 
 
 class _Named:
-    """The set of code folders that the records of runs mention."""
+    """The set of code folders that appear in the records of runs."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]):
         """Read the records.

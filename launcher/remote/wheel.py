@@ -55,11 +55,11 @@ def public(version: str) -> str:
     return version.partition("+")[0]
 
 
-def differs(one: str, other: str) -> bool:
+def differs(version: str, other: str) -> bool:
     """Whether two castoffs differ, judged by their versions, which may lack a digest."""
-    if "+" in one and "+" in other:
-        return one != other
-    return public(one) != public(other)
+    if "+" in version and "+" in other:
+        return version != other
+    return public(version) != public(other)
 
 
 def build() -> Wheel:

@@ -125,8 +125,8 @@ class Document:
 
     def record(self, path: FieldPath, place: str, text: str | None = None) -> None:
         """Remember the place of a value and the spelling of a scalar; None keeps the known spelling."""
-        known = self._marks.get(path)
-        self._marks[path] = _Mark(place, known.text if text is None and known else text)
+        before = self._marks.get(path)
+        self._marks[path] = _Mark(place, before.text if text is None and before else text)
 
     def problem(self, path: FieldPath, message: str) -> Problem:
         """A problem of a field, with its place."""
@@ -149,7 +149,8 @@ class Document:
         A value on a command line has no comments, so `x # c` is all text.
 
         Raises:
-            InvalidInput: there is no `=`, the path leads through a value without fields, or bad YAML.
+            InvalidInput: there is no `=`, the path leads through a value without fields, or the value is not
+                YAML.
         """
         short = assignment if len(assignment) <= _LONGEST_SHOWN else f"{assignment[:_LONGEST_SHOWN]}..."
         origin = f"--set {printable(short)}"
@@ -172,13 +173,13 @@ class Document:
         holder: Any = _copied(self.data)
         self.data = holder
         for key in keys[:-1]:
-            path = (*path, at := _index(holder, key, path, origin))
+            path = (*path, index := _index(holder, key, path, origin))
             if isinstance(holder, dict):
-                holder.setdefault(at, None)
-            if holder[at] is None:
+                holder.setdefault(index, None)
+            if holder[index] is None:
                 self._marks[path] = _Mark(origin)
-            holder[at] = _copied(holder[at])
-            holder = holder[at]
+            holder[index] = _copied(holder[index])
+            holder = holder[index]
         path = (*path, _index(holder, keys[-1], path, origin))
         holder[path[-1]] = value.data
         marks = {(): _Mark(origin), **value._marks}
@@ -190,18 +191,25 @@ class Document:
 
     def _merge(self, other: Document, mine: dict[str, Any], theirs: dict[str, Any], path: FieldPath) -> None:
         for key, value in theirs.items():
-            at = (*path, key)
+            inner_path = (*path, key)
             if isinstance(value, dict) and isinstance(mine.get(key), dict):
-                self._merge(other, mine[key], value, at)
+                self._merge(other, mine[key], value, inner_path)
                 continue
             mine[key] = value
             self._mark_anew(
-                at, {inner: mark for inner, mark in other._marks.items() if inner[: len(at)] == at}
+                inner_path,
+                {
+                    inner: mark
+                    for inner, mark in other._marks.items()
+                    if inner[: len(inner_path)] == inner_path
+                },
             )
 
     def _mark_anew(self, path: FieldPath, marks: dict[FieldPath, _Mark]) -> None:
         """Replace the marks of a value and of all values inside it."""
-        self._marks = {at: mark for at, mark in self._marks.items() if at[: len(path)] != path} | marks
+        self._marks = {
+            other: mark for other, mark in self._marks.items() if other[: len(path)] != path
+        } | marks
 
 
 def _ends_in_comment(text: str, scalar: str) -> bool:
@@ -299,18 +307,18 @@ class Reader:
         seen: set[object] = set()
         for key_node, value_node in node.value:
             key = str(key_node.value)
-            at = (*path, key)
+            key_path = (*path, key)
             if not isinstance(key_node, yaml.ScalarNode):
                 self._complain(key_node, path, "a field's name must be a word")
             elif self._same(key_node) in seen:
-                first = self.document.where(at)
-                self._complain(key_node, at, f"appears twice (first at {first}); keep one")
+                first = self.document.where(key_path)
+                self._complain(key_node, key_path, f"appears twice (first at {first}); keep one")
             else:
-                self._check_tag(key_node, _SCALARS, at)
+                self._check_tag(key_node, _SCALARS, key_path)
                 seen.add(self._same(key_node))
-                data[key] = self.value(value_node, at)
+                data[key] = self.value(value_node, key_path)
                 # The key's line: an alias has the line of its anchor, and a block begins a line later.
-                self.document.record(at, self._place(key_node))
+                self.document.record(key_path, self._place(key_node))
         return data
 
     def _same(self, key: yaml.ScalarNode) -> object:

@@ -212,7 +212,7 @@ def _takes_null(kind: Any) -> bool:
 
 
 def without_null(kind: Any) -> Any:
-    """A type that does not take null."""
+    """The same type without null."""
     options = [option for option in members(bare(kind)) if option is not types.NoneType]
     if len(options) == len(members(bare(kind))):
         return kind
@@ -234,7 +234,7 @@ def _fits(value: bool | int | float, options: list[Any]) -> bool:
 
 
 def _field_paths(kind: type[msgspec.Struct], path: FieldPath) -> Iterator[FieldPath]:
-    """The paths of all fields of a struct; of a mapping that takes any name, the paths of its examples."""
+    """The paths of all fields of a struct, and of the examples of a mapping that takes any name."""
     for name, field in fields_of(kind).items():
         yield (*path, name)
         for option in map(bare, members(bare(field.type))):
@@ -261,7 +261,7 @@ _AS_BOOL = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 """Words that YAML 1.1 read as true and false, and that are text in a job file."""
 
 
-def _meant(given: Any, value: Any, options: list[Any], path: FieldPath) -> str:
+def _meant(original: Any, value: Any, options: list[Any], path: FieldPath) -> str:
     """A suggestion for a value that a field does not take; empty if there is none."""
     from castoff.launcher.typed.suggestion import did_you_mean, setting  # late: only a mistake needs it
 
@@ -279,7 +279,7 @@ def _meant(given: Any, value: Any, options: list[Any], path: FieldPath) -> str:
     if kinds == {dict} and equals and name.isidentifier():  # a shell's way to set a variable
         return f"; use {setting(dotted((*path, name)), yaml_word(text))}"
     lists = [option for option in options if get_origin(bare(option)) is list and dict not in kinds]
-    return near or (_as_list(given, value, lists[0], path) if lists else "")
+    return near or (_as_list(original, value, lists[0], path) if lists else "")
 
 
 def _in_the_first(value: Any, kind: type[msgspec.Struct], path: FieldPath) -> str:
@@ -311,7 +311,7 @@ def converts(value: Any, kind: Any, *, strict: bool = True) -> bool:
     return True
 
 
-def _as_list(given: Any, text: str, kind: Any, path: FieldPath) -> str:
+def _as_list(original: Any, text: str, kind: Any, path: FieldPath) -> str:
     """A suggestion to write a value as a list; a command line becomes one item per word."""
     from castoff.launcher.typed.suggestion import setting  # late: only a mistake needs it
 
@@ -319,7 +319,7 @@ def _as_list(given: Any, text: str, kind: Any, path: FieldPath) -> str:
     if path[-1] in ("command", "args"):
         with contextlib.suppress(ValueError):  # an unclosed quote
             words = shlex.split(text)
-    is_text = given is text
+    is_text = original is text
     if not converts(words, kind, strict=is_text):  # the items are not valid either
         return "; a list is written [a, b]"
     items = ", ".join(map(yaml_word, words) if is_text else words)
