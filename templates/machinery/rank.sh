@@ -199,9 +199,9 @@ castoff_exec() {
   exec </dev/null >&3 2>&1 3>&- 4<&-
 #endif
 #if usr1 usr2
-  trap '' USR2 # it gets it when the script ends the ranks, too, and must not die of that
+  trap '' USR2 # also sent when the script ends the ranks, which must not end this process
 #elif usr1
-  trap '' USR1 # it gets it when the script ends the ranks, too, and must not die of that
+  trap '' USR1 # also sent when the script ends the ranks, which must not end this one
 #endif
 #if loader !torchrun !container
   eval "$castoff_loading"

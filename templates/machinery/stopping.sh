@@ -77,7 +77,7 @@ castoff_expired='' castoff_killed='' # how the ranks were ended for the walltime
 #if signal here !torchrun
 castoff_look_at=0 castoff_delivered_to=' '
 #endif
-# Called again and again while the ranks run, and never in a trap: what a bash 5.2 forks there may run on in here.
+# Called regularly while the ranks run, not in a trap: a process that bash 5.2 forks in a trap may run on as this one.
 castoff_watch_clock() {
   local castoff_left
 #if teardown

@@ -219,7 +219,7 @@ def _global_batch(old: Mapping[str, Any], new: Mapping[str, Any], checkpoint: st
 
 
 def _folded(mine: Mapping[str, Any], others: Mapping[str, Any]) -> Fields:
-    """My fields; those under a path that is a single value in `others` are joined into one dict."""
+    """The fields in `mine`; fields below a path become a dict if `others` has a single value at it."""
     folded: Fields = {}
     for path, value in mine.items():
         whole = next((above for above in _above(path) if above in others and above not in mine), None)

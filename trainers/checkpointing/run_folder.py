@@ -121,8 +121,8 @@ def run_name(config: Config, environ: Mapping[str, str]) -> str:
     Raises:
         ConfigError: the name is not valid for a folder.
     """
-    given = config.training.run
-    field, name = ("name", config.name) if given is None else ("training.run", given)
+    configured = config.training.run
+    field, name = ("name", config.name) if configured is None else ("training.run", configured)
     if not name or name in (".", "..") or "/" in name or not name.isprintable():
         raise ConfigError(
             [
@@ -131,7 +131,7 @@ def run_name(config: Config, environ: Mapping[str, str]) -> str:
             ]
         )
     castoff_run = Attempt(environ).run
-    if given is None and castoff_run is not None:
+    if configured is None and castoff_run is not None:
         name += f"_{castoff_run}"
     if castoff_run is not None and int(environ.get("CASTOFF_ARRAY_COUNT") or 1) > 1:
         name += f"-{environ.get('CASTOFF_ARRAY_INDEX') or 0}"

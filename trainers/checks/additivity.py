@@ -90,8 +90,8 @@ def _of_loss(task: Task, model: nn.Module, batch: Any, _: int) -> dict[str, Sum]
 
 def _of_evaluation(task: Task, model: nn.Module, batch: Any, samples: int) -> dict[str, Sum]:
     """Each metric times the number of samples: only the task's `finish` knows the divisor."""
-    given = task.evaluate(model, batch)
-    sums = totals(given.sums if isinstance(given, Evaluated) else given, samples)
+    result = task.evaluate(model, batch)
+    sums = totals(result.sums if isinstance(result, Evaluated) else result, samples)
     return {name: (value * samples, None) for name, value in task.finish(sums).items()}
 
 

@@ -79,7 +79,7 @@ class FirstEvaluation:
             return
         before = self._context.collectives()
         try:
-            given = self._evaluated(task, first.batch)
+            result = self._evaluated(task, first.batch)
         except Exception as error:
             if self._context.is_main and not isinstance(error, ConfigError) and not of_a_collective(error):
                 logger.error(
@@ -91,7 +91,7 @@ class FirstEvaluation:
         collectives = self._context.collectives() - before
         if collectives > 0 and not val.is_even:
             raise ConfigError([self._waits_in_vain(val, collectives)])
-        self._context.on_main(partial(self._see_measures, task, given, first.batch))
+        self._context.on_main(partial(self._see_measures, task, result, first.batch))
         self._see_sums(task, first)
 
     def _waits_in_vain(self, val: EvaluationLoader, collectives: int) -> str:
@@ -111,9 +111,9 @@ class FirstEvaluation:
         try:
             tester = self._task.test_task()
             if tester.whole_set_evaluator is None:
-                given = self._evaluated(tester, first.batch)
+                result = self._evaluated(tester, first.batch)
                 if self._context.is_main:
-                    self._measures(tester, given, first.batch)
+                    self._measures(tester, result, first.batch)
         except Exception as error:  # noqa: BLE001  # the test may never be run
             wrong = error
         if wrong is not None and self._context.is_main:
@@ -128,8 +128,8 @@ class FirstEvaluation:
         data = move(_copy(batch.data), self._context.device)
         with untouched(model, task), torch.no_grad(), evaluating(model), self._engine.autocast():
             self._state.draw_from(batch.seed)
-            given = task.evaluate(model, data)
-        sums, kept = given if isinstance(given, Evaluated) else (given, None)
+            result = task.evaluate(model, data)
+        sums, kept = result if isinstance(result, Evaluated) else (result, None)
         return Evaluated(validate_first_sums(task, sums), kept)
 
     def _see_measures(self, task: Task, given: Evaluated, batch: Batch) -> None:

@@ -28,7 +28,7 @@ def agree_on_configuration(config: Config, task: Task, context: RankContext) -> 
     Raises:
         ConfigError: they were not; raised on all ranks.
     """
-    own = _OWN | declared_arguments(task, "volatile_arguments")
+    may_differ = _OWN | declared_arguments(task, "volatile_arguments")
     every = fields(config, context.world_size, task).items()
-    values = {name: value for name, value in every if not under(name, own)}
+    values = {name: value for name, value in every if not under(name, may_differ)}
     agree(values, context, "start all ranks with the same configuration")

@@ -22,8 +22,10 @@ def untouched(model: nn.Module, task: Task) -> Iterator[None]:
 
     Contents of a task's lists and other objects are not restored.
     """
-    own = [var for var in vars(task).values() if isinstance(var, Tensor)]
-    tensors = [(owner, version_of(owner), owner.detach().clone()) for owner in (*model.parameters(), *own)]
+    own_tensors = [var for var in vars(task).values() if isinstance(var, Tensor)]
+    tensors = [
+        (each, version_of(each), each.detach().clone()) for each in (*model.parameters(), *own_tensors)
+    ]
     # All buffers are restored: BatchNorm, like `.data`, changes tensors without changing their version.
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     attributes = [(vars(owner), _copied(vars(owner))) for owner in (*model.modules(), task)]

@@ -1,1 +1,1 @@
-"""What a person writes, read and checked; sweeps."""
+"""Reads and checks configurations, and expands sweeps."""

@@ -111,7 +111,7 @@ class Training(Loop, frozen=True, kw_only=True):
     """How learning rate and warmup grow with the number of ranks."""
     max_memory_per_gpu: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
     """Fraction of its device's memory that each process may allocate; more ends it as out of memory. Left
-    out: all. No effect on a CPU, nor where torch cannot limit it; the log says so."""
+    out: all. No effect on a CPU, nor on devices whose memory torch cannot limit; the log then has a note."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """The type in which autocast computes. With fp16 the loss is scaled."""
     ema_decay: Annotated[float, msgspec.Meta(ge=0, lt=1)] | None = None
@@ -270,15 +270,15 @@ class Common(Section, frozen=True, kw_only=True):
     training: Training
     """The loop."""
     parallel: Parallel = Parallel()
-    """How ranks meet, and what DistributedDataParallel is called with."""
+    """How ranks connect, and the arguments of DistributedDataParallel."""
     name: str = "training"
     """Name of the training, and of its folder."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """What rank 0 logs to standard error; other ranks log warnings and errors only."""
     logging: Logging = Logging()
-    """Where metrics go beside metrics.jsonl."""
+    """Where metrics are logged in addition to metrics.jsonl."""
     monitoring: Monitoring = Monitoring()
-    """What is logged beside the metrics."""
+    """What is reported at log steps in addition to the metrics."""
     validation: Validation = Validation()
     """How good the model is, while it trains."""
     testing: Testing = Testing()

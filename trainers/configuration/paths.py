@@ -15,8 +15,8 @@ def expanded(path: str, field: str) -> Path:
     Raises:
         ConfigError: a variable is not set, or there is no such user.
     """
-    given = os.path.expandvars(path)
-    left = re.search(r"\$\{?(\w+)", given)
+    filled = os.path.expandvars(path)
+    left = re.search(r"\$\{?(\w+)", filled)
     if left is not None:
         raise ConfigError(
             [
@@ -25,9 +25,9 @@ def expanded(path: str, field: str) -> Path:
             ]
         )
     try:
-        return Path(given).expanduser()
+        return Path(filled).expanduser()
     except RuntimeError as error:
-        user = Path(given).parts[0]
+        user = Path(filled).parts[0]
         raise ConfigError(
             [f"{field}: is {path!r}, but nobody knows the home of {user} here; write the path itself"]
         ) from error

@@ -35,17 +35,17 @@ class PyObject(msgspec.Struct, frozen=True):
         for taken in range(len(parts), 0, -1):  # the path may lead into a class
             root = ".".join(parts[:taken])
             try:
-                found: Any = sys.modules[root] if root in sys.modules else importlib.import_module(root)
+                target: Any = sys.modules[root] if root in sys.modules else importlib.import_module(root)
             except ModuleNotFoundError as error:
                 if error.name is None or not (root == error.name or root.startswith(f"{error.name}.")):
                     raise  # the module exists, but imports one that does not
                 continue
             for part in (*parts[taken:], name):
-                if not hasattr(found, part):
-                    near = did_you_mean(part, dir(found)) or _elsewhere(self.path)
+                if not hasattr(target, part):
+                    near = did_you_mean(part, dir(target)) or _elsewhere(self.path)
                     raise ConfigError([f"{missing}{root} has no {part}{near}"])
-                found = getattr(found, part)
-            return found
+                target = getattr(target, part)
+            return target
         raise ConfigError([f"{missing}there is no module {parts[0]} here; {_instead(self.path)}"])
 
 
@@ -105,8 +105,8 @@ def _meant(text: str, example: str) -> str:
     if "." in text and is_import_path(text):
         return f"!pyobject {text}"
     module = example.removeprefix("!pyobject ").rpartition(".")[0]
-    for name, found in vars(sys.modules[module]).items() if module in sys.modules else ():
-        if name.lower() == text.lower() and callable(found):
+    for name, value in vars(sys.modules[module]).items() if module in sys.modules else ():
+        if name.lower() == text.lower() and callable(value):
             return f"!pyobject {module}.{name}"
     return example
 

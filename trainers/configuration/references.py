@@ -58,23 +58,23 @@ class _Resolution:
                 self._report(reference, place, f"!reference is circular: {round_it}")
             return None
         behind = (*behind, place)
-        found: Any = self._data
+        value: Any = self._data
         reached: FieldPath = ()
         for name in reference.target:
-            if isinstance(found, Reference):
-                found = self._followed(found, reached, behind)
+            if isinstance(value, Reference):
+                value = self._followed(value, reached, behind)
             try:
-                found = step_into(found, name)
+                value = step_into(value, name)
             except (LookupError, ValueError):
-                near = did_you_mean(name, found if isinstance(found, Mapping) else ())
+                near = did_you_mean(name, value if isinstance(value, Mapping) else ())
                 where = f"{text_of(reached)} has no {name}" if reached else f"there is no {name}"
                 wrong = f"!reference leads to {text_of(reference.target)}, but {where}{near}"
                 self._report(reference, place, wrong)
                 return None
             reached = (*reached, name)
-        return self.of(found, reached, behind)
+        return self.of(value, reached, behind)
 
     def _report(self, reference: Reference, place: FieldPath, wrong: str) -> None:
-        given = f"{text_of(place)} (line {reference.line}): {wrong}"
-        if given not in self._problems:
-            self._problems.append(given)
+        problem = f"{text_of(place)} (line {reference.line}): {wrong}"
+        if problem not in self._problems:
+            self._problems.append(problem)

@@ -15,9 +15,9 @@ class Ranks(Section, frozen=True, kw_only=True):
     world_size: Positive | None = None
     """The required number of ranks; another number is an error. Optional."""
     master_addr: str = "localhost"
-    """The host where ranks meet, if the launcher sets none."""
+    """The host through which ranks connect (rank 0's), if the launcher sets none."""
     master_port: str | int = "12355"
-    """The port there, if the launcher sets none."""
+    """The port on that host, if the launcher sets none."""
     backend: str | None = None
     """`nccl`, `gloo` or `xccl` (also written `ccl` or `xpu`); left out, or `auto`: torch's for the device."""
     bucket_cap_mb: Positive | None = None
@@ -52,7 +52,7 @@ class Loop(Section, frozen=True, kw_only=True):
     num_workers: NotNegative = 0
     """Processes per rank that load samples; 0: the rank loads them itself."""
     pin_memory: bool = False
-    """Batches in pinned memory, where there is an accelerator."""
+    """Load batches into pinned memory, if there is an accelerator."""
     drop_last: bool = False
     """Drop a last step that has less than a whole global batch."""
     prefetch_factor: Positive | None = None

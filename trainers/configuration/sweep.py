@@ -64,13 +64,13 @@ class Members:
 
     def values(self, number: int) -> dict[FieldPath, Any]:
         """A member's values of the swept fields, by place."""
-        given: dict[FieldPath, Any] = {}
+        by_place: dict[FieldPath, Any] = {}
         for axis in reversed(self._axes):
             number, index = divmod(number, axis.node.size)
             mine = {axis.place: axis.node.value(index, axis.seed)}
             mine |= {place: node.values[index] for place, node in axis.coupled}
-            given = mine | given
-        return given
+            by_place = mine | by_place
+        return by_place
 
     def fields(self, number: int, problems: list[str]) -> dict[str, Any] | None:
         """A member's data, with its number and values as `member`; None: a reference is wrong."""
@@ -112,8 +112,8 @@ def of_member(
 ) -> dict[str, Any]:
     """The data with `values` for the sweeps, references resolved, and a section `member`."""
     settled: dict[str, Any] = without_references(_with(data, values, ()), problems)
-    given = {text_of(place): _at(settled, place) for place in values}
-    return {**settled, "member": {"number": number, "of": of, "values": given}}
+    swept = {text_of(place): _at(settled, place) for place in values}
+    return {**settled, "member": {"number": number, "of": of, "values": swept}}
 
 
 def members(fields: Mapping[str, Any]) -> list[dict[str, Any]]:

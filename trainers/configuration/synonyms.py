@@ -1,4 +1,4 @@
-"""Other trainers' names for fields of a training, for errors about unknown fields."""
+"""Other trainers' names for fields of a training, for messages about unknown fields."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _SENTENCES = {
     "the job file sets how many nodes there are: nodes": "num_nodes nnodes num_machines",
     "models are wrapped in DistributedDataParallel, whose arguments are in parallel": "strategy ddp",
 }
-"""What to do about a setting that no field of a training has."""
+"""Advice on settings of other trainers that are not fields of a training."""
 
 
 def hint_from(document: Document, root: type[Any], named_here: Callable[[str], str] = str) -> Hint:

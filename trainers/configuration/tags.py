@@ -152,8 +152,8 @@ def made(tag: str, fields: Any, line: int) -> tuple[Any, list[str]]:
     problems += [f"!{tag}: {name} is missing; {example}" for name in required if name not in fields]
     if problems:
         return None, problems
-    given, problems = _MAKERS[kind](dict(fields))
-    return (None if problems else kind(**given, line=line)), [f"!{tag}: {problem}" for problem in problems]
+    values, problems = _MAKERS[kind](dict(fields))
+    return (None if problems else kind(**values, line=line)), [f"!{tag}: {problem}" for problem in problems]
 
 
 def place_in(text: Any) -> FieldPath | None:

@@ -89,9 +89,9 @@ class _Loader(yaml.SafeLoader):
             fields = self.construct_sequence(node, deep=True)
         elif isinstance(node, yaml.ScalarNode):
             fields = self.construct_scalar(node)
-        found, mistakes = made(tag, fields, node.start_mark.line + 1)
+        tagged, mistakes = made(tag, fields, node.start_mark.line + 1)
         self.mistakes += [(node, mistake) for mistake in mistakes]
-        return found
+        return tagged
 
 
 class _Places(Reader):
@@ -219,7 +219,7 @@ def plain(value: Any) -> Any:
         return str.__str__(value)  # an enumeration's, too
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if hasattr(value, "__qualname__"):  # a class or function that Python code put here
+    if hasattr(value, "__qualname__"):  # a class or function set by Python code
         path = f"{value.__module__}.{value.__qualname__}"
         return PyObject(path) if is_import_path(path) else path  # a lambda cannot be imported again
     return repr(value)

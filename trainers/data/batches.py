@@ -1,4 +1,4 @@
-"""What a loader passes to a training step, and the worker processes that load it."""
+"""Batches that a loader passes to a training step, and the worker processes that load them."""
 
 from __future__ import annotations
 

@@ -334,8 +334,8 @@ class _Part(IterableDataset[_Loaded]):
     def _elements(
         self, dataset: Any, index: int, stand: dict[str, Any], shards_itself: bool
     ) -> Iterator[tuple[int, Any]]:
-        """Read elements, seeding generators before each one, also before those that other workers take or
-        that are skipped: a set that shuffles its stream then does so in the same way for all workers.
+        """Read elements, seeding the generators before each, even if another worker takes it or it is
+        skipped: so all workers shuffle the stream in the same way.
         """
         taken = stand["taken"]
         seed_all(self._stream.seed(), self._generators)

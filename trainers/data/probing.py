@@ -178,7 +178,7 @@ class _Looked(Dataset[Any]):
             return [_Found(None)]
         try:
             with drawing(self._seeded.dataset) as drew:
-                given = self._batch(wanted.indices) if wanted.batch else self._content(wanted.indices)
+                result = self._batch(wanted.indices) if wanted.batch else self._content(wanted.indices)
         except Exception:
             if not wanted.due:
                 return [_Found(None)]  # training will meet the same error
@@ -186,7 +186,7 @@ class _Looked(Dataset[Any]):
                 raise
             # If the loader raised it, its traceback would keep the worker alive.
             return [_Found(ExceptionWrapper(where="in DataLoader worker process 0"))]
-        return [_Found(given, drew)]
+        return [_Found(result, drew)]
 
     def _takes_long(self, samples: int) -> bool:
         """Whether reading these samples would take long, judged by the time that earlier samples took."""

@@ -45,7 +45,7 @@ def _differences(mine: Mapping[str, Any], main: Mapping[str, Any], context: Rank
 
 
 def _check(every: Sequence[list[str]], how: str) -> None:
-    others = [found for found in every if found]
+    others = [problems for problems in every if problems]
     if others:
         more = f"; {len(others)} ranks differ from rank 0" if len(others) > 1 else ""
         raise ConfigError([*others[0], how + more])

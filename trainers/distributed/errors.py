@@ -21,7 +21,7 @@ class DistributedError(UserError):
 
 
 class RanksLost(DistributedError):
-    """Other ranks do not reach the point where this rank waits; the text names them and their last places."""
+    """Other ranks do not reach the point where this rank waits; the text names them and what they do."""
 
     def __init__(self, verdict: Verdict, rank: int, more: Sequence[str] = (), before: str = ""):
         self.reporting_rank = rank if verdict.reporter == -1 else verdict.reporter

@@ -217,7 +217,7 @@ class RankHealthCheck:
 
 
 def judge(answers: Iterable[Answer], world_size: int, hosts: Mapping[int, str]) -> Verdict:
-    """Conclude from the answers which ranks keep the others waiting; `hosts`: hosts of those without an
+    """Conclude from the answers which ranks keep the others waiting; `hosts`: hosts of ranks that did not
     answer.
     """
     by_rank = {answer.rank: answer for answer in answers}
@@ -226,7 +226,7 @@ def judge(answers: Iterable[Answer], world_size: int, hosts: Mapping[int, str]) 
         [answer for answer in present if answer.state == state] for state in ("ended", "busy", "waits")
     )
     gone = [rank for rank in range(world_size) if rank not in by_rank]
-    # A step needs all ranks, so those without an answer took part in the last step that any completed.
+    # A step needs all ranks, so ranks that did not answer took part in the last step that any completed.
     last = max((answer.step for answer in present), default=0)
     lines = _named(
         [f"rank {answer.rank} ({answer.host}) {_stands(answer)}" for answer in ended], "such ranks"

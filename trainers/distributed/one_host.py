@@ -25,8 +25,8 @@ def on_one_host(me: RankEnv, rank: int, world_size: int, master_addr: str) -> bo
     if _is_loopback(master_addr):
         return True
     # If a user's script sets only RANK, LOCAL_WORLD_SIZE is guessed, and the guess may differ between ranks.
-    given = me.launcher != "environment" or me.sources.get("local_world_size") == "LOCAL_WORLD_SIZE"
-    return given and (me.rank, me.world_size, me.local_world_size) == (rank, world_size, world_size)
+    is_known = me.launcher != "environment" or me.sources.get("local_world_size") == "LOCAL_WORLD_SIZE"
+    return is_known and (me.rank, me.world_size, me.local_world_size) == (rank, world_size, world_size)
 
 
 def _is_loopback(name: str) -> bool:

@@ -80,13 +80,13 @@ def evaluate(
         for batch in paced(judged, judged.rounds):
             draw_from(batch.seed)
             with autocast():
-                given = task.evaluate(model, move(batch.data, context.device))
-            measured = given.sums if isinstance(given, Evaluated) else given
+                result = task.evaluate(model, move(batch.data, context.device))
+            measured = result.sums if isinstance(result, Evaluated) else result
             if not sums:
                 measured = validate_first_sums(task, measured)
             _add(sums, measured, batch.samples)
-            if isinstance(given, Evaluated):
-                kept.append((batch.number, given.kept))
+            if isinstance(result, Evaluated):
+                kept.append((batch.number, result.kept))
     names, something = _of_all(sorted(sums), bool(kept), context)
     totals = _over_ranks(context, sums, names)
     squares, weight = totals.pop(_SQUARES, (0.0, 0.0))
@@ -179,7 +179,7 @@ def _same_buffers(model: nn.Module, context: RankContext) -> None:
 
 
 def _of_all(names: list[str], something: bool, context: RankContext) -> tuple[list[str], bool]:
-    """The metrics' names on any rank, since a rank without batches has none; and whether any rank kept
+    """The names of metrics on all ranks (a rank without batches has none), and whether any rank kept
     something.
     """
     if not context.distributed or context.world_size == 1:

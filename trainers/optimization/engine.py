@@ -199,7 +199,7 @@ class Engine:
         """
         if self._scaler is not None:
             self._scaler.unscale_(self.optimizer)
-        gradients = [found for parameter in self._parameters if (found := parameter.grad) is not None]
+        gradients = [gradient for parameter in self._parameters if (gradient := parameter.grad) is not None]
         if self._all_needed:
             self._check_all_used(gradients)
         self._correct(gradients)

@@ -232,8 +232,8 @@ def _check_length(scheduler: LRScheduler, asked: int | None, unit: str) -> None:
 
 def _described(config: Config) -> dict[str, Any]:
     """The settings of torch's scheduler, the same in every process."""
-    given = fields(config, 1).items()
-    return {path: value for path, value in given if path.startswith("training.lr_scheduler_")}
+    settings = fields(config, 1).items()
+    return {path: value for path, value in settings if path.startswith("training.lr_scheduler_")}
 
 
 def _named(rates: list[float]) -> dict[str, float]:

@@ -147,12 +147,12 @@ def _parameters(task: Task, model: nn.Module) -> list[Any]:
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     if not any(parameter.requires_grad for parameter in names):
         raise ConfigError(["model: has no parameter that could be trained"])
-    given = task.parameters(model)
-    if isinstance(given, (Tensor, Mapping, str)) or not isinstance(given, Iterable):
+    returned = task.parameters(model)
+    if isinstance(returned, (Tensor, Mapping, str)) or not isinstance(returned, Iterable):
         raise ConfigError(
-            [f"task.parameters: gives {_kind(given)}, but a list of parameters or groups is due"]
+            [f"task.parameters: gives {_kind(returned)}, but a list of parameters or groups is due"]
         )
-    parameters: list[Any] = list(given)
+    parameters: list[Any] = list(returned)
     flat = parameters
     if any(isinstance(group, Mapping) for group in parameters):
         parameters = [_group(number, group) for number, group in enumerate(parameters)]

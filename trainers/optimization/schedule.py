@@ -34,22 +34,24 @@ def factor(schedule: Schedule, step: int, total: int) -> float:
 
 def problems(schedule: Schedule) -> list[str]:
     """Problems of a schedule, whatever the training's length."""
-    field, warmup, found = "training.schedule", schedule.warmup_steps, []
+    field, warmup, messages = "training.schedule", schedule.warmup_steps, []
     endless = schedule.type in _ENDLESS
     if schedule.type == "noam" and not warmup:
-        found.append(f"{field}.warmup_steps: is 0, but noam has its peak there; write at least 1")
+        messages.append(f"{field}.warmup_steps: is 0, but noam has its peak there; write at least 1")
     if endless and schedule.steps is not None:
-        found.append(
+        messages.append(
             f"{field}.steps: is {schedule.steps}, but {schedule.type} has no end; drop it, or write "
             "type: cosine"
         )
     if schedule.type == "constant" and schedule.floor:
-        found.append(
+        messages.append(
             f"{field}.floor: is {schedule.floor}, but constant never falls; drop it, or write type: cosine"
         )
     if not endless and schedule.steps is not None and warmup >= schedule.steps:
-        found.append(f"{field}.steps: is {schedule.steps}, but the warmup alone takes {warmup}; write more")
-    return found
+        messages.append(
+            f"{field}.steps: is {schedule.steps}, but the warmup alone takes {warmup}; write more"
+        )
+    return messages
 
 
 def problems_of_length(schedule: Schedule, total: int | None) -> list[str]:

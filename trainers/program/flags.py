@@ -82,7 +82,7 @@ class CommandLine(NamedTuple):
     kinds: Mapping[str, Kind]
     """The types of configuration, by name."""
     without: str
-    """What happens without CONFIG, for the help."""
+    """The help's text on running without CONFIG."""
     example: str
     """An example of a value for --set."""
     more: Callable[[argparse.ArgumentParser], object] = id

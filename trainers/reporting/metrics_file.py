@@ -1,4 +1,4 @@
-"""The record of a run: one JSON line per report, written by rank 0 as it happens."""
+"""A run's metrics file: rank 0 writes a JSON line for each report."""
 
 from __future__ import annotations
 

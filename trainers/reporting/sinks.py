@@ -1,4 +1,4 @@
-"""Where metrics go: metrics.jsonl and the castoff run always, TensorBoard and Weights & Biases on request."""
+"""Writes metrics to metrics.jsonl and the castoff run, and on request to TensorBoard and Weights & Biases."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ FURTHER_NAMES = {
 
 def with_further_names(values: Mapping[str, float]) -> dict[str, float]:
     """The metrics by their names, and again by their second names."""
-    further = {name: values[own] for own, names in FURTHER_NAMES.items() if own in values for name in names}
+    further = {
+        name: values[ours] for ours, names in FURTHER_NAMES.items() if ours in values for name in names
+    }
     return {**values, **further}
 
 
@@ -139,8 +141,10 @@ class Sinks:
         """
         if self._of_attempt is not None:
             # The configuration's fields, without resolved values (with a slash) and the sweep's member.
-            own = {name: one for name, one in self._resolved.items() if "/" not in name and name != "member"}
-            parameters = json.loads(json.dumps(own, default=_word))
+            configured = {
+                name: one for name, one in self._resolved.items() if "/" not in name and name != "member"
+            }
+            parameters = json.loads(json.dumps(configured, default=_word))
             line = {"step": step, "folder": str(self._folder.absolute()), "parameters": parameters}
             line |= {"packages": packages(), "device": device}
             self._of_attempt.write(line if total is None else {**line, "total_steps": total})
@@ -291,8 +295,8 @@ def check_packages(config: Logging) -> None:
 
 def _installed(name: str) -> bool:
     """Whether a package is installed; a mere folder of that name, such as wandb's, does not count."""
-    found = importlib.util.find_spec(name)
-    return found is not None and found.origin is not None
+    spec = importlib.util.find_spec(name)
+    return spec is not None and spec.origin is not None
 
 
 def _kept_id(path: Path) -> str:

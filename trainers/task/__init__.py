@@ -28,8 +28,8 @@ class Loss:
     total: Tensor
     """Sum over the batch's items; the trainer differentiates it."""
     count: int | Tensor | None = None
-    """Number of items in the sum, such as tokens. None: the batch's samples, whose number on other ranks
-    every rank knows; any other count costs one small message per step."""
+    """Number of items in the sum, such as tokens. None: the number of samples, which every rank knows for all
+    ranks; any other count costs one small message per step."""
     metrics: Mapping[str, Tensor | float] = field(default_factory=dict)
     """Sums of other quantities over the same items, for the log."""
 

@@ -169,9 +169,9 @@ def _looked_through(task: Task, model: nn.Module) -> nn.Module:
             raise _reported(task, "build_model", "a tensor that has no shape yet", write, name)
     for name, part in model.named_modules():
         if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.sparse and part.weight.requires_grad:
-            found = f"an {type(part).__name__} with sparse=True"
+            embedding = f"an {type(part).__name__} with sparse=True"
             write = "drop sparse, because norm and clipping take dense gradients, or freeze its weight"
-            raise _reported(task, "build_model", found, write, name or "the model")
+            raise _reported(task, "build_model", embedding, write, name or "the model")
     return model
 
 
@@ -282,7 +282,7 @@ def _unreadable(value: Any, where: str) -> tuple[str, Any] | None:
         items = [(f"{where}[{number}]", part) for number, part in enumerate(value)]
     else:
         return None if type(value) in _KEPT else (where, value)
-    return next((wrong for at, part in items if (wrong := _unreadable(part, at)) is not None), None)
+    return next((wrong for place, part in items if (wrong := _unreadable(part, place)) is not None), None)
 
 
 def _count(task: Task, method: str, count: Any, part: str) -> None:

@@ -48,18 +48,18 @@ class CustomEvaluator:
         """Evaluate the model, call the evaluator's `report`, and return the metrics.
 
         Raises:
-            ConfigError: there are none.
+            ConfigError: the evaluator returns no metrics.
         """
-        given = getattr(self.evaluator, self._method)(model, batches)
+        result = getattr(self.evaluator, self._method)(model, batches)
         report = getattr(self.evaluator, "report", None)
         if callable(report):
-            report(given)
+            report(result)
         kept: Any = getattr(self.evaluator, "data", None)
-        metrics = _latest(kept) if hasattr(kept, "__len__") and len(kept) else _numbers(given)
+        metrics = _latest(kept) if hasattr(kept, "__len__") and len(kept) else _numbers(result)
         if not metrics:
             kind = type(self.evaluator).__qualname__
             raise ConfigError(
-                [f"{self._field}: {kind}.{self._method} gave {in_words(given)}, no metrics; {_KEEP}"]
+                [f"{self._field}: {kind}.{self._method} gave {in_words(result)}, no metrics; {_KEEP}"]
             )
         if "loss_avg" in metrics:
             metrics.setdefault("loss", metrics["loss_avg"])

@@ -53,7 +53,7 @@ class Monitors:
             raise ConfigError(problems)
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether there are monitors."""
         return bool(self._each)
 
     def measure(self, kept: Sequence[tuple[Any, Any]]) -> dict[str, float]:
@@ -65,11 +65,11 @@ class Monitors:
         """
         problems: list[str] = []
         metrics: dict[str, float] = {}
-        for each in self._each:
+        for monitor in self._each:
             with gathered(problems):
-                found = _numbers(each, kept)
-                _see_that_they_are_new(found, metrics, each)
-                metrics |= found
+                results = _numbers(monitor, kept)
+                _see_that_they_are_new(results, metrics, monitor)
+                metrics |= results
         if problems:
             raise ConfigError(problems)
         return metrics
@@ -139,7 +139,7 @@ def _numbers(monitor: _Monitor, kept: Sequence[tuple[Any, Any]]) -> dict[str, fl
     predictions, targets = ([_copied(pair[place]) for pair in kept] for place in (0, 1))
     called = f"{monitor.field} ({monitor.name})"
     try:
-        given = monitor.measure(predictions, targets)
+        result = monitor.measure(predictions, targets)
     except ConfigError as error:
         raise ConfigError([f"{called}: {problem}" for problem in error.problems]) from error
     except Exception as error:
@@ -148,7 +148,7 @@ def _numbers(monitor: _Monitor, kept: Sequence[tuple[Any, Any]]) -> dict[str, fl
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise ConfigError([f"{called}: its monitor failed with {text}{where}"]) from error
     numbers: dict[str, float] = {}
-    for name, value in _parts(monitor.name, given):
+    for name, value in _parts(monitor.name, result):
         if not hasattr(value, "__float__") or isinstance(value, (str, bytes)):
             part = "" if name == monitor.name else f" for {name}"
             raise ConfigError([f"{called}: its monitor gave {in_words(value)}{part}; {_WRITE}"])

@@ -10,14 +10,14 @@ castoff_launcher_name=srun
 #if hosts
 castoff_launcher_each() { # FILE COUNT of hosts: set the flags for one process on each
   castoff_flags=("--nodes=$2" "--ntasks=$2" "--nodelist=$1")
-  unset -v SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE # beside one of which srun takes no --mem
+  unset -v SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE # srun refuses --mem with any of them
 }
 #endif
 #if restart
 castoff_launcher_beside() { # while a host is unreachable, Slurm counts the previous step's resources on it as used
   if [[ -z $castoff_restarts_done ]]; then return 0; fi
   castoff_command+=(--overlap --mem=0)
-  unset -v SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE # beside one of which srun takes no --mem
+  unset -v SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE # srun refuses --mem with any of them
 }
 #endif
 #if attempts nodes !hosts

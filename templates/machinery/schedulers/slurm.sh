@@ -90,11 +90,11 @@ castoff_scheduler_requeue() { # Slurm then ends this job and scontrol, perhaps b
     until castoff_said=$(castoff_as_slurm_has_it); do
       if [[ -n $castoff_terminated ]]; then return 0; fi
       if ((SECONDS >= castoff_last)) || [[ -e $CASTOFF_RUN_DIR/stop ]]; then return 1; fi
-      read -r -t 1 _ <> <(:) || true # unlike sleep it lets a trap run
+      read -r -t 1 _ <> <(:) || true # unlike sleep, runs traps
     done
     if [[ ! $castoff_said =~ ^RUNNING\ +"${SLURM_RESTART_COUNT:-0}"\ *$ ]]; then return 0; fi
     if ((SECONDS >= castoff_last)) || [[ -e $CASTOFF_RUN_DIR/stop ]]; then return 1; fi
-    read -r -t 1 _ <> <(:) || true # unlike sleep it lets a trap run
+    read -r -t 1 _ <> <(:) || true # unlike sleep, runs traps
   done
 }
 castoff_as_slurm_has_it() { # prints the state of this job, and its number of restarts
