@@ -202,6 +202,15 @@ def summary(status: RunStatus) -> RunSummary:
     )
 
 
+def ended_as(number: int, attempts: list[AttemptStatus]) -> MemberStatus:
+    """A member whose last attempt is over. If it has none, its submission failed."""
+    if not attempts:
+        return MemberStatus(number, "ended", "failed", [])
+    last = attempts[-1]
+    reason = last.reason if last.state == "unknown" else None
+    return MemberStatus(number, last.state, last.ending, attempts, reason)
+
+
 def failed_because(members: Iterable[MemberStatus], ending: str | None) -> str | None:
     """Why the first member with this ending failed or was not started again; None if not recorded."""
     if ending not in EXPLAINED:

@@ -1,8 +1,5 @@
 """When castoff queries a scheduler: one query for all its runs, none if the records leave nothing open, and
-less often the longer nothing changes.
-
-None where records leave nothing in doubt, and the less often, the longer nothing changes.
-"""
+less often the longer nothing changes."""
 
 from __future__ import annotations
 
@@ -18,8 +15,9 @@ from castoff.launcher.schedulers.base_queue import NOT_QUERIED, Answer
 from castoff.launcher.schedulers.command import PATIENCE
 from castoff.launcher.schedulers.job_info import JobInfo
 from castoff.launcher.status import scheduler_view
+from castoff.launcher.status.attempt import LAST_WORD
 from castoff.launcher.status.settle import decide
-from castoff.launcher.status.survey import LAST_WORD, RunRecords
+from castoff.launcher.status.survey import RunRecords
 
 AT_A_GLANCE = 5.0
 """Seconds that an interactive command waits for a scheduler's answer."""

@@ -2,196 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import re
-import time
 from functools import cached_property
-from pathlib import Path
-from typing import NamedTuple
-
-import msgspec
 
 from castoff.launcher.runs.directory import names_in
 from castoff.launcher.runs.owner import is_alive, owns_latest_submission
-from castoff.launcher.runs.records import (
-    SET_ASIDE,
-    Cancelled,
-    Ending,
-    Failure,
-    LastWord,
-    Next,
-    Send,
-    Start,
-    begins,
-    read,
-    set_aside_hosts,
-)
-from castoff.launcher.runs.run import RESUME, SETTLED, STOP, RunDirectory
-from castoff.launcher.runs.states import AttemptStatus, known_ending
+from castoff.launcher.runs.records import SET_ASIDE, Cancelled, Send, begins, read, set_aside_hosts
+from castoff.launcher.runs.run import STOP, RunDirectory
 from castoff.launcher.schedulers.base_queue import Key
 from castoff.launcher.schedulers.job_info import JobInfo
 from castoff.launcher.schedulers.registry import queued
-
-LAST_WORD = "scheduler.json"
-"""The file in an attempt's folder with the scheduler's last word on it."""
+from castoff.launcher.status.attempt import Attempt, attempt_in
 
 CANCELLED = "cancelled.json"
 """The file in the run directory that lists the jobs castoff has cancelled."""
-
-REQUEUE_MEMORY = 3600.0
-"""Seconds after which no scheduler starts an ended job again, by itself or on request: Slurm has forgotten it
-(MinJobAge, 300 s unless a site says otherwise), and PBS never reruns an ended job."""
-
-_KILLED = (137, 143)
-"""Exit codes of a process that TERM or KILL has ended; its scheduler may have sent the signal."""
-
-
-class Attempt(NamedTuple):
-    """The records of one start of a member."""
-
-    number: int
-    folder: Path
-    start: Start | None
-    end: Ending | None
-    failure: Failure | None
-    last: LastWord | None
-    next: str | None = None
-    """The job that this attempt submitted to resume the run; None: none."""
-    settled: bool = False
-    """Whether its local scheduler has made sure that none of its processes is left."""
-    requeue: bool = False
-    """Whether its local scheduler will begin another attempt."""
-    requeues: bool = False
-    """Whether its script asks the scheduler to start the same job again."""
-    touched: float = 0.0
-    """When its folder was last changed, if its start is not recorded there yet; otherwise 0."""
-
-    @property
-    def job(self) -> str | None:
-        """The job that this attempt is a start of."""
-        if self.start and self.start.job:
-            return self.start.job
-        return self.last.job if self.last else None
-
-    @property
-    def is_active(self) -> bool:
-        """Whether its scheduler has queued it again, or its script has asked for that."""
-        if self.last is not None:
-            return self.last.requeued
-        return self.end is not None and self.end.ending == "resume" and not self.end.code
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether the records alone show its final ending."""
-        if self.last is not None:
-            return not self.last.requeued
-        if self.restarted:
-            return True
-        return self.end is not None and not (
-            self.end.ending == "cancelled" or self.is_active or self.was_killed or self._may_be_requeued
-        )
-
-    @property
-    def finished(self) -> bool:
-        """Whether rank 0, or torchrun, has exited with code 0."""
-        return any((self.folder / "ended" / name).exists() for name in ("0", "node-0"))
-
-    @property
-    def restarted(self) -> bool:
-        """Whether the same job has restarted its ranks."""
-        return self.end is not None and self.end.restart
-
-    @property
-    def gave_up(self) -> bool:
-        """Whether its script asked for a requeue and got no confirmation: the requeue may still happen."""
-        return (
-            self.requeues
-            and self.end is not None
-            and (self.end.ending, self.end.code) == ("walltime", RESUME)
-        )
-
-    @property
-    def _may_be_requeued(self) -> bool:
-        ended = self.end.time if self.end and self.end.time else 0.0
-        return self.gave_up and time.time() - ended < REQUEUE_MEMORY
-
-    @property
-    def was_killed(self) -> bool:
-        """Whether it failed by a signal that others send, for example when memory runs out."""
-        if self.end is None or self.end.ending != "failed":
-            return False
-        signal = self.failure.signal if self.failure else None
-        return self.end.code in _KILLED or signal in ("SIGKILL", "SIGTERM")
-
-    def status(
-        self,
-        state: str,
-        ending: str | None = None,
-        code: int | None = None,
-        reason: str | None = None,
-        ended: float | None = None,
-    ) -> AttemptStatus:
-        """The attempt as it is shown."""
-        return AttemptStatus(
-            attempt=self.number,
-            state=state,
-            ending=ending,
-            code=code,
-            reason=reason,
-            host=self.start.host if self.start else None,
-            started=self.start.time if self.start else None,
-            restart=self.start.restart if self.start else None,
-            ended=ended,
-            failure=self.failure,
-            logs=str(logs_of(self.folder)),
-        )
-
-    def by_records(self) -> AttemptStatus:
-        """The attempt by its own records, and by its scheduler's last word if there is one."""
-        late = self.end is not None and self.last is not None and self.last.ended_itself
-        record = self.end if late else self.last or self.end  # a record that was late wins
-        if record is None:
-            return self.status("unknown", "unknown")
-        ended = (self.end.time if self.end else None) or record.time
-        return self.status("ended", known_ending(record.ending), record.code, record.reason, ended)
-
-
-def logs_of(folder: Path) -> Path:
-    """The folder of the ranks' logs that belongs to an attempt's folder."""
-    return folder.parents[1] / "logs" / folder.name
-
-
-def _attempt(number: int, folder: Path, requeues: bool) -> Attempt:
-    """The records of an attempt.
-
-    Raises:
-        CastoffError: one cannot be read.
-    """
-    held = {*names_in(folder)}
-    following = read(folder / "next.json", Next) if "next.json" in held else None
-    start = read(folder / "start.json", Start) if "start.json" in held else None
-    return Attempt(
-        number,
-        folder,
-        start,
-        read(folder / "ending.json", Ending) if "ending.json" in held else None,
-        explained(read(folder / "failure.json", Failure), logs_of(folder))
-        if "failure.json" in held
-        else None,
-        read(folder / LAST_WORD, LastWord) if LAST_WORD in held else None,
-        following.job if following else None,
-        settled=SETTLED in held,
-        requeue="requeue" in held,
-        requeues=requeues,
-        touched=_touched(folder) if start is None else 0.0,
-    )
-
-
-def _touched(folder: Path) -> float:
-    try:
-        return folder.stat().st_mtime
-    except OSError:  # it has gone meanwhile
-        return 0.0
 
 
 class RunRecords:
@@ -225,7 +48,7 @@ class RunRecords:
         self.attempts: dict[int, list[Attempt]] = {}
         """The attempts of each member."""
         for member, number, folder in run.attempts():
-            self.attempts.setdefault(member, []).append(_attempt(number, folder, requeues))
+            self.attempts.setdefault(member, []).append(attempt_in(number, folder, requeues))
         for found in self.attempts.values():
             if found[-1].restarted:  # the next is about to begin; until then its job is all that runs
                 found[-1] = found[-1]._replace(end=None)
@@ -357,33 +180,3 @@ class RunRecords:
             for one in self.attempts.get(member, [])
             if one.number >= begin and (send.job is None or one.job in (None, send.job) or not same)
         ]
-
-
-_NOT_RUN = (126, 127)
-
-_SAYS_WHY = re.compile(
-    r"^castoff: no \S+ on this job's PATH|not found|No such file|Permission denied|cannot execute"
-    r"|Exec format error|Is a directory|bad interpreter"
-)
-"""The line in which a shell, env or rank.sh gives the reason."""
-
-_LAST = 64 * 1024
-"""Number of bytes at the end of a log that are searched."""
-
-
-def explained(failure: Failure | None, logs: Path) -> Failure | None:
-    """The failure with the reason from the rank's log in the folder `logs`, if its program could not be
-    run."""
-    if failure is None or failure.code not in _NOT_RUN or failure.reason:
-        return failure
-    name = failure.log or (None if failure.rank is None else f"rank-{failure.rank:05d}.log")
-    if name is None or os.sep in name:
-        return failure
-    try:
-        with (logs / name).open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST))
-            lines = file.read(_LAST).decode(errors="replace").splitlines()
-    except OSError:
-        return failure
-    said = [line.strip() for line in lines if _SAYS_WHY.search(line)]
-    return msgspec.structs.replace(failure, detail=said[-1].removeprefix("castoff: ")) if said else failure

@@ -1,7 +1,4 @@
-"""The status of a whole run, from the states of its members: its state, its ending, and the reason.
-
-For runs that castoff itself schedules, the states of the members follow from their records.
-"""
+"""The status of a whole run, from the states of its members: its state, its ending, and the reason."""
 
 from __future__ import annotations
 
@@ -16,12 +13,12 @@ from castoff.launcher.runs.states import (
     aggregate_state,
     code_of,
     failed_because,
-    known_ending,
 )
 from castoff.launcher.schedulers.local.control import is_abandoned
 from castoff.launcher.schedulers.registry import is_own
 from castoff.launcher.status import scheduler_view
-from castoff.launcher.status.survey import REQUEUE_MEMORY, RunRecords
+from castoff.launcher.status.attempt import REQUEUE_MEMORY
+from castoff.launcher.status.survey import RunRecords
 
 
 def assembled(
@@ -135,38 +132,3 @@ def needs_no_secrets(now: RunStatus) -> bool:
     """Whether nothing of a run will start unless it is submitted again, so that its secrets can go."""
     ended = now.state == "ended"
     return ended and (now.final or all(member.ending in _STAYS_ENDED for member in now.members))
-
-
-def judge(records: RunRecords, elsewhere: str | None) -> list[MemberStatus]:
-    """The states of a run's members. `elsewhere`: another host, which has to be asked whether the run's
-    scheduler lives."""
-    return [_member(records, elsewhere, number, records.begin.get(number)) for number in records.numbers]
-
-
-def _member(records: RunRecords, elsewhere: str | None, number: int, begin: int | None) -> MemberStatus:
-    """One member's state. `begin`: the attempt that the newest submission starts with; None: it does not
-    start this member."""
-    attempts = records.attempts.get(number, [])
-    newest = max([begin or 0, *(one.number for one in attempts)])  # what came before is over
-    found = []
-    for attempt in attempts:
-        alive = records.alive and attempt.number == newest
-        # Until its scheduler has settled it, an ending is believed only if no scheduler is there to do so.
-        believed = attempt.settled or not (alive or (elsewhere and attempt.number == newest))
-        if attempt.end and believed:
-            end = attempt.end
-            found.append(attempt.status("ended", known_ending(end.ending), end.code, end.reason, end.time))
-        else:
-            found.append(attempt.status("running") if alive else attempt.status("unknown", "unknown"))
-    if begin is not None and not found and records.submission and records.submission.error is not None:
-        return MemberStatus(number, "ended", "failed", found)
-    if begin is not None and records.alive and (not found or found[-1].attempt < begin):
-        return MemberStatus(number, "pending", None, found)
-    is_active = bool(attempts) and attempts[-1].requeue and not records.stop_requested
-    if found and found[-1].state == "ended" and is_active and records.alive:
-        return MemberStatus(number, "pending", None, found)  # its next attempt is about to begin
-    if not found or (
-        found[-1].state == "ended" and is_active and elsewhere
-    ):  # it may be about to begin there
-        return MemberStatus(number, "unknown", "unknown", found)
-    return MemberStatus(number, found[-1].state, found[-1].ending, found)

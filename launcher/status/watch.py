@@ -16,7 +16,7 @@ from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.secrets import remove_secrets
 from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.schedulers.local.control import marked
-from castoff.launcher.status import verdict as local
+from castoff.launcher.status import local_view
 from castoff.launcher.status.poller import Poller
 from castoff.launcher.status.survey import RunRecords
 from castoff.launcher.status.verdict import assembled, needs_no_secrets
@@ -74,7 +74,7 @@ def _local_status(records: RunRecords, marks: Callable[[], Container[str]]) -> R
         records = RunRecords(records.run, held=records.held)  # it may have ended before that look
         records.alive = alive
     elsewhere = None if records.alive else other_host(records.run)
-    return assembled(records, local.judge(records, elsewhere), elsewhere)
+    return assembled(records, local_view.judge(records, elsewhere), elsewhere)
 
 
 def poll(runs: list[RunDirectory], timeout: float | None = None) -> Iterator[list[RunStatus]]:

@@ -8,7 +8,7 @@ import pytest
 
 from castoff.launcher.runs.records import Failure
 from castoff.launcher.runs.states import failure_words
-from castoff.launcher.status.survey import explained
+from castoff.launcher.status.attempt import explained
 
 NO_PYTHON = (
     "no python on this job's PATH (/bin): have setup activate its environment, or set the field python"

@@ -1,0 +1,219 @@
+"""The facts about a run's members on a cluster: from the run's records, its queue's answer and accounting."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import NamedTuple
+
+from castoff.launcher.runs.records import Send
+from castoff.launcher.schedulers.base_queue import Answer, Key
+from castoff.launcher.schedulers.job_info import JobInfo, member_job_id
+from castoff.launcher.status.attempt import Attempt
+from castoff.launcher.status.survey import RunRecords
+from castoff.launcher.status.table import AGAIN, End, Facts, Job, Next, Records
+
+_CLOCKS = 3.0
+"""Seconds by which the clocks of a node and of the controller may differ."""
+
+FILES_LAG = 60.0
+"""Seconds until a network file system shows what another host wrote."""
+
+
+class Evidence(NamedTuple):
+    """What is known of a member."""
+
+    facts: Facts
+    newest: Attempt | None = None
+    """Its newest attempt of the newest submission; None: that has begun none."""
+    key: Key | None = None
+    """Its job, or the next job if `facts.next` says something of that; None: no record names it."""
+    info: JobInfo | None = None
+    """What the queue or accounting reports of that job."""
+    asks: bool = False
+    """Whether accounting would count, but has not answered yet."""
+
+
+class Sources(NamedTuple):
+    """All that is known of a run. The last four are as `SchedulerView` takes them."""
+
+    now: float
+    lag: float
+    """The queue's."""
+    records: RunRecords
+    answer: Answer
+    history: Mapping[str, list[JobInfo]] | None
+    seen: Container[tuple[int, int]]
+
+    def silence(self, key: Key | None) -> str | None:
+        """Why the queue has not answered about a job; None if it has."""
+        return self.answer.silence_on([key[0] if key else None])
+
+    def start_of(self, key: Key | None, attempt: Attempt) -> JobInfo | None:
+        """How one start of a job ended according to accounting, or that its state is not understood."""
+        began = (attempt.start.time if attempt.start else None) or 0.0
+        # Those after it are later attempts, which accounting may have heard of before it has of this end.
+        starts = [start for start in self._starts(key) if start.start and start.start <= began + _CLOCKS]
+        last = max(starts, key=lambda start: start.start or 0.0, default=None)
+        return last if last and (last.stage in ("ended", "unknown") or last.was_requeued) else None
+
+    def evidence(self, member: int) -> Evidence:
+        """What is known of a member."""
+        own = self.records.own(member)
+        newest = own[-1] if own else None
+        send = self.records.place(member) if member in self.records.begin else None
+        if unsent := self._unsent(member, newest, send):
+            return Evidence(Facts(unsent))
+        key = self.records.key(member, self._named(own, send))
+        info = self._reported(key)
+        facts = Facts(_of_attempt(newest), self._of_job(member, newest, key, info))
+        is_active = info is not None and info.is_active
+        if newest and facts.job is not Job.PENDING_AGAIN and not (is_active and newest.end is None):
+            of_next, *known = self._next(member, newest, key, info)
+            if of_next is not Next.NONE:
+                return Evidence(facts._replace(next=of_next), newest, *known)
+        if facts.job is Job.OVER and facts.records is not Records.CERTAIN:
+            return self._over(facts, newest, key, info)
+        return Evidence(facts, newest, key, info)
+
+    def _unsent(self, member: int, newest: Attempt | None, send: Send | None) -> Records | None:
+        """What is recorded of a member for which no job is known to have been submitted; None: one is, or
+        its script was submitted by hand."""
+        submission = self.records.submission
+        if newest is not None or (send is not None and send.job is not None and send.error is None):
+            return None
+        if send is None and self.records.attempts.get(member):
+            return Records.LEFT_OUT
+        if (send.error if send else submission and submission.error) is not None:
+            return Records.REFUSED
+        if self.records.alive:
+            return Records.SENDING
+        if send is None:
+            return Records.UNSENT
+        return Records.UNCLEAR if submission else None
+
+    def _named(self, own: list[Attempt], send: Send | None) -> str | None:
+        """The job of a member's newest attempt, of which that has perhaps recorded nothing yet."""
+        if own and own[-1].job:
+            return own[-1].job
+        if len(own) > 1 and own[-2].restarted:
+            return own[-2].job
+        following = self.records.following(own[-2]) if len(own) > 1 else None
+        return following or (send.job if send else None)
+
+    def _of_job(self, member: int, newest: Attempt | None, key: Key | None, info: JobInfo | None) -> Job:
+        if key is None and (newest is None or newest.end is None):
+            return Job.NAMED_LATER if self._has_just_begun else Job.UNNAMED
+        if info is None and self.silence(key):
+            return Job.SILENT_HERE if self.answer.lasting else Job.SILENT
+        if info is None or info.stage == "ended":
+            return Job.OVER
+        if info.stage == "pending" and newest and (member, newest.number) in self.seen:
+            return Job.PENDING_AGAIN
+        return {"pending": Job.PENDING, "running": Job.RUNNING}.get(info.stage, Job.STRANGE)
+
+    @property
+    def _has_just_begun(self) -> bool:
+        """Whether a script that has not recorded its job may still do so."""
+        attempts = self.records.attempts.values()
+        touched = max((one.touched for found in attempts for one in found), default=0.0)
+        return self.now - touched < FILES_LAG
+
+    def _next(
+        self, member: int, newest: Attempt, key: Key | None, info: JobInfo | None
+    ) -> tuple[Next, Key | None, JobInfo | None]:
+        """What the queue tells of the job that resumes an attempt, that job and its report.
+
+        `key`, `info`: the attempt's own job.
+        """
+        following = self.records.following(newest) if newest.last is None else None
+        if following is None:
+            return Next.NONE, None, None
+        if info is not None and info.is_active and newest.next is None:
+            return Next.BEGINS, key, info  # a chain's next job waits until this one is gone
+        key = self.records.key(member, following)
+        info = self._reported(key)
+        return self._of_next(key, info), key, info
+
+    def _of_next(self, key: Key | None, info: JobInfo | None) -> Next:
+        if info is None:
+            silent, cancelled = self.silence(key), self._cancelled(key)
+            return Next.SILENT if silent else Next.CANCELLED if cancelled else Next.NONE
+        if info.stage == "ended":
+            is_cancelled = info.ending == "cancelled" and not info.dependency_never_satisfied
+            return Next.CANCELLED if is_cancelled else Next.NONE
+        return {"pending": Next.PENDING, "running": Next.BEGINS}.get(info.stage, Next.STRANGE)
+
+    def _over(self, facts: Facts, newest: Attempt | None, key: Key | None, info: JobInfo | None) -> Evidence:
+        """What is known of a member whose job, as far as the queue knows, is over."""
+        due = facts.records in AGAIN | Records.NOT_BEGUN
+        asks = info is None or (info.ended_itself and facts.records not in AGAIN)
+        end = None
+        if asks and newest and not due:
+            start = self.start_of(key, newest)
+            # Who was killed for want of memory is known by the accounting of a step alone.
+            unanswered = newest.was_killed or (start is None and newest.end is None)
+            info = start or info
+            ended = (info.end if info and info.ended_itself else None) or 0.0
+            if unanswered and self.history is not None and self.now - ended < self.lag:
+                end = End.LATE
+        elif asks:
+            info = self._newest_start(key) or info
+            if info is None and facts.records is Records.NOT_BEGUN and self._left_its_array(key):
+                end = End.CANCELLED
+        facts = facts._replace(end=end or _of_end(newest, info), cancelled=self._cancelled(key))
+        return Evidence(facts, newest, key, info, asks and self.history is None and key is not None)
+
+    def _reported(self, key: Key | None) -> JobInfo | None:
+        """What the queue reports of a job; None if it does not list the job."""
+        info = self.answer.jobs.get(key) if key else None
+        whole = self.answer.jobs.get((key[0], None)) if key else None
+        if info is None and whole and whole.is_active:
+            info = whole  # it has not come to its members yet
+        return info if info and self.records.owns(info) else None
+
+    def _starts(self, key: Key | None) -> list[JobInfo]:
+        """What accounting knows of a job's starts."""
+        if key is None or self.history is None:
+            return []
+        starts = self.history.get(key[0], [])
+        return [start for start in starts if start.task == key[1] and self.records.owns(start)]
+
+    def _newest_start(self, key: Key | None) -> JobInfo | None:
+        """How a job ended according to accounting, or that its state is not understood; None if it has not
+        ended."""
+        newest = max(self._starts(key), key=lambda start: start.submitted or 0.0, default=None)
+        return newest if newest and newest.stage in ("ended", "unknown") else None
+
+    def _left_its_array(self, key: Key | None) -> bool:
+        """Whether the array of a job is known, and the job is not in it."""
+        if key is None or key[1] is None:
+            return False
+        return key[0] in self.answer.ids or key[0] in (self.history or {})
+
+    def _cancelled(self, key: Key | None) -> bool:
+        """Whether castoff has cancelled a job."""
+        return key is not None and not self.records.cancelled.isdisjoint((key[0], member_job_id(*key)))
+
+
+def _of_attempt(newest: Attempt | None) -> Records:
+    if newest is None:
+        return Records.NOT_BEGUN
+    if newest.is_certain:
+        return Records.CERTAIN
+    if newest.is_active:
+        return Records.RESUMES if newest.last is None else Records.REQUEUED
+    if newest.end is None:
+        return Records.BEGUN
+    return Records.KILLED if newest.was_killed else Records.DOUBTFUL
+
+
+def _of_end(newest: Attempt | None, info: JobInfo | None) -> End:
+    if info is None or info.stage in ("pending", "running"):  # a start that was ended to queue it again
+        return End.NOTHING
+    if info.stage == "unknown":
+        return End.STRANGE
+    if info.may_have_been_killed and not (newest and newest.finished):
+        return End.DONE_OR_KILLED
+    if info.was_cancelled:
+        return End.CANCELLED
+    return End.DONE if info.ending == "done" else End.OTHERWISE
