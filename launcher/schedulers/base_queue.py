@@ -55,8 +55,6 @@ class Answer(NamedTuple):
     """A queue's answer to a query about jobs."""
 
     jobs: Mapping[Key, JobInfo]
-    ids: frozenset[str]
-    """The ids of all jobs in the answer; for members of an array, the array's."""
     silence: str | None = None
     """Why the scheduler did not answer; None: it answered."""
     lasting: bool = False
@@ -72,7 +70,7 @@ class Answer(NamedTuple):
         if further.silence:
             return further
         unanswered = {**self.unanswered, **further.unanswered}
-        return Answer({**self.jobs, **further.jobs}, self.ids | further.ids, unanswered=unanswered)
+        return Answer({**self.jobs, **further.jobs}, unanswered=unanswered)
 
     @property
     def left(self) -> dict[str, JobInfo]:
@@ -86,7 +84,7 @@ class Answer(NamedTuple):
         )
 
 
-NOT_QUERIED = Answer({}, frozenset())
+NOT_QUERIED = Answer({})
 """The answer if there was nothing to ask."""
 
 
@@ -184,9 +182,9 @@ class Queue(ABC):
         try:
             reported, unanswered = self.query(jobs)
         except SchedulerUnreachable as error:
-            return Answer({}, frozenset(), str(error), error.lasting)
+            return Answer({}, str(error), error.lasting)
         reported_jobs = {(job_info.job, job_info.task): job_info for job_info in reported}
-        return Answer(reported_jobs, frozenset(job for job, _ in reported_jobs), unanswered=unanswered)
+        return Answer(reported_jobs, unanswered=unanswered)
 
     @abstractmethod
     def query(self, jobs: Iterable[str]) -> tuple[list[JobInfo], dict[str, str]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from castoff.launcher.runs.records import Send
@@ -33,7 +35,8 @@ class Evidence(NamedTuple):
     """Whether accounting would count, but has not answered yet."""
 
 
-class Sources(NamedTuple):
+@dataclass(frozen=True)
+class Sources:
     """All that is known of a run. The last four are as `SchedulerView` takes them."""
 
     now: float
@@ -111,7 +114,7 @@ class Sources(NamedTuple):
             return Job.PENDING_AGAIN
         return {"pending": Job.PENDING, "running": Job.RUNNING}.get(info.stage, Job.STRANGE)
 
-    @property
+    @cached_property
     def _has_just_begun(self) -> bool:
         """Whether a script that has not recorded its job may still do so."""
         attempts = self.records.attempts.values()
@@ -185,10 +188,16 @@ class Sources(NamedTuple):
         return newest if newest and newest.stage in ("ended", "unknown") else None
 
     def _left_its_array(self, key: Key | None) -> bool:
-        """Whether the array of a job is known, and the job is not in it."""
-        if key is None or key[1] is None:
-            return False
-        return key[0] in self.answer.ids or key[0] in (self.history or {})
+        """Whether a job that neither the queue nor accounting knows is one of an array that they know."""
+        return key is not None and key[1] is not None and self.history is not None and key[0] in self._known
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        """The ids of the run's jobs and arrays of which the queue or accounting knows anything."""
+        started = (start for starts in (self.history or {}).values() for start in starts)
+        return frozenset(
+            info.job for info in (*self.answer.jobs.values(), *started) if self.records.owns(info)
+        )
 
     def _cancelled(self, key: Key | None) -> bool:
         """Whether castoff has cancelled a job."""

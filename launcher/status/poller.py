@@ -165,7 +165,5 @@ class _Side:
     def _view_of(self, run: RunRecords) -> scheduler_view.SchedulerView:
         seen = {one[:2] for one in self._records.get(run.run.path, ())}
         if elsewhere := self._elsewhere.get(run.run.path):
-            return scheduler_view.SchedulerView(
-                run, self._queue, Answer({}, frozenset(), elsewhere), {}, seen
-            )
+            return scheduler_view.SchedulerView(run, self._queue, Answer({}, elsewhere), {}, seen)
         return scheduler_view.SchedulerView(run, self._queue, self._answer, self._history, seen)

@@ -129,25 +129,25 @@ class TestQuestions:
         flux.tells("jobs.json")
         jobs = {str(one["id"]) for one in json.loads((ANSWERS / "jobs.json").read_text())["jobs"]}
         answer = queue.ask(jobs)
-        assert answer.ids == jobs and answer.silence is None and not answer.unanswered
+        assert {job for job, _ in answer.jobs} == jobs and answer.silence is None and not answer.unanswered
         assert flux.asked() == ["[jobs][--json]" + "".join(f"[{job}]" for job in sorted(jobs, key=int))]
 
     def test_one_that_is_unknown(self, flux: FakeFlux, queue: Queue) -> None:
         one = str(json.loads((ANSWERS / "one.json").read_text())["id"])
         flux.tells("one-of-two.json", errors="one-of-two.err")
         answer = queue.ask([one, "123456"])
-        assert answer.ids == {one} and answer.silence is None and not answer.unanswered
+        assert {job for job, _ in answer.jobs} == {one} and answer.silence is None and not answer.unanswered
 
     def test_none_that_is_known(self, flux: FakeFlux, queue: Queue) -> None:
         flux.tells("unknown.json", errors="unknown.err", code=1)
         answer = queue.ask(["123456"])
-        assert not answer.ids and answer.silence is None and not answer.unanswered
+        assert not answer.jobs and answer.silence is None and not answer.unanswered
 
     def test_a_job_that_is_left_out_is_not_unknown(self, flux: FakeFlux, queue: Queue) -> None:
         one = str(json.loads((ANSWERS / "one.json").read_text())["id"])
         flux.tells("one.json")
         answer = queue.ask([one, "77"])
-        assert answer.ids == {one} and list(answer.unanswered) == ["77"]
+        assert {job for job, _ in answer.jobs} == {one} and list(answer.unanswered) == ["77"]
 
     def test_an_instance_that_does_not_answer(self, flux: FakeFlux, queue: Queue) -> None:
         flux.program(jobs="echo 'flux-jobs: ERROR: Unable to connect to Flux' >&2; exit 1")

@@ -434,6 +434,22 @@ class TestArrays:
         assert states == ["done", "running", "walltime", "cancelled", "pending", "node-failure"]
         assert now.state == "running" and now.reason is None
 
+    def test_another_cluster_has_an_array_of_the_same_id(self, slurm: FakeSlurm, tmp_path: Path) -> None:
+        """Members that are not in that array were not cancelled."""
+        made = OnSlurm(tmp_path, members=2)
+        slurm.queue.write_text("7|0|RUNNING|None|900|900|N/A|/home/a/other.sh\n")
+        assert ending(status(made.run)) == ("unknown", "unknown", None)
+        assert not list((made.run.path / "attempts").iterdir())
+
+    def test_no_answer_of_accounting_cancels_no_member(self, slurm: FakeSlurm, tmp_path: Path) -> None:
+        made = OnSlurm(tmp_path, members=2)
+        slurm.tells(("7_0", "RUNNING"), run=made.run)
+        slurm.program("sacct", "exit 1")
+        assert [member.state for member in status(made.run).members] == ["running", "unknown"]
+        slurm.program("sacct", f"cat {slurm.history}")
+        slurm.remembers(("7_1", "NODE_FAIL", "0:0", 950, 960), run=made.run)
+        assert [member.word for member in status(made.run).members] == ["running", "node-failure"]
+
     def test_in_several_jobs(self, slurm: FakeSlurm, tmp_path: Path) -> None:
         sends = [
             {"job": "7", "offset": 0, "count": 2},
