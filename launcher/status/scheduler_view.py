@@ -68,7 +68,8 @@ class SchedulerView:
         attempts = self.records.attempts.get(number, [])
         statuses = [
             self._past(number, one, requeued=any(later.job == one.job for later in attempts[place + 1 :]))
-            for place, one in enumerate(attempts[:-1] if known.newest else attempts)
+            for place, one in enumerate(attempts)
+            if known.newest is None or one.number < known.newest.number
         ]
         if known.newest:
             statuses.append(self._newest(number, known.newest, known))

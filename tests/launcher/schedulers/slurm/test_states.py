@@ -421,6 +421,15 @@ class TestStartedAgain:
         assert status(made.run).ending == "done"
 
 
+    def test_an_attempt_of_another_job_in_its_directory(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        """As when somebody submits its script by hand."""
+        made.attempt("0.0")
+        made.attempt("0.1", job="9")
+        slurm.tells(("7", "RUNNING"), run=made.run)
+        now = status(made.run)
+        assert (now.state, [one.attempt for one in now.members[0].attempts]) == ("running", [0])
+
+
 class TestArrays:
     def test_each_member_for_itself(self, slurm: FakeSlurm, tmp_path: Path) -> None:
         made = OnSlurm(tmp_path, members=6)
