@@ -221,7 +221,7 @@ def _of_end(newest: Attempt | None, info: JobInfo | None) -> End:
         return End.NOTHING
     if info.stage == "unknown":
         return End.STRANGE
-    if info.may_have_been_killed and not (newest and newest.finished):
+    if info.may_have_been_killed and newest and newest.end is None and not newest.finished:
         return End.DONE_OR_KILLED
     if info.was_cancelled:
         return End.CANCELLED

@@ -51,7 +51,7 @@ class End(Flag):
     STRANGE = auto()  # accounting lists it in a state that castoff does not know
     LATE = auto()  # it ended a moment ago, and accounting may not have heard of it
     DONE = auto()  # its script ended well
-    DONE_OR_KILLED = auto()  # the scheduler says that of all jobs that were killed, too
+    DONE_OR_KILLED = auto()  # its scheduler does not tell these apart, and it has recorded neither
     CANCELLED = auto()  # somebody cancelled it for certain
     OTHERWISE = auto()
 
@@ -150,62 +150,68 @@ _ACTIVE = Job.PENDING | Job.RUNNING
 _UNKNOWN = End.NOTHING | End.STRANGE
 
 # fmt: off
-TABLE = (
-    # Before there is a job
-    Row(Verdict.RECORDED, "this submission does not start it, so what was before counts",
-        Records.LEFT_OUT | Records.REFUSED),
-    Row(Verdict.SENDING, "somebody holds the run's lock and will send it", Records.SENDING),
-    Row(Verdict.UNSENT, "whoever was to send it is gone", Records.UNSENT),
-    Row(Verdict.UNCLEAR, "sbatch or qsub gave no answer, and the queue has not decided it", Records.UNCLEAR),
-    # The next attempt
-    Row(Verdict.WAITS, "a job that had begun and waits was queued again, whatever it recorded",
-        job=Job.PENDING_AGAIN),
-    Row(Verdict.SILENT, "the next job may run", next=Next.SILENT),
-    Row(Verdict.WAITS, "the next job is in the queue", next=Next.PENDING),
-    Row(Verdict.BEGINS, "the next job has its nodes, or gets its turn", next=Next.BEGINS),
-    Row(Verdict.STRANGE, "the next job may run", next=Next.STRANGE),
-    Row(Verdict.NEVER_BEGAN, "the next job was cancelled", next=Next.CANCELLED),
-    # The newest attempt
-    Row(Verdict.RECORDED, "nothing knows better than such a record", Records.CERTAIN),
-    Row(Verdict.UNNAMED, "no scheduler can be asked about it", job=Job.UNNAMED),
-    Row(Verdict.NAMED_LATER, "its script will say which job it is", job=Job.NAMED_LATER),
-    Row(Verdict.STRANGE, "what is listed may run, whatever its state is called", job=Job.STRANGE),
-    Row(Verdict.WAITS, "its job is in the queue", Records.NOT_BEGUN, Job.PENDING),
-    Row(Verdict.WRITES_LATER, "its job has its nodes", Records.NOT_BEGUN, Job.RUNNING),
-    Row(Verdict.BEGINS, "its job is being cleared away, and starts again", AGAIN, _ACTIVE),
-    Row(Verdict.RUNS, "while its job has nodes, an attempt is not over", Records.BEGUN | _DOUBTED, _ACTIVE),
-    Row(Verdict.RECORDED, "no better answer will ever come", _DOUBTED, Job.SILENT_HERE),
-    Row(Verdict.SILENT, "an answer that is missing says nothing", job=Job.SILENT | Job.SILENT_HERE),
-    # Its job is over: what was to be started again
-    Row(Verdict.NEVER_BEGAN, "it was cancelled while it waited", AGAIN, end=End.CANCELLED),
-    Row(Verdict.NEVER_BEGAN, "it was in the queue again, and ended there",
-        Records.REQUEUED, end=End.OTHERWISE),
-    Row(Verdict.NEVER_BEGAN, "its scheduler has forgotten it, but castoff cancelled it",
-        AGAIN | Records.NOT_BEGUN, end=_UNKNOWN, cancelled=True),
-    # Its job is over: what may have been killed
-    Row(Verdict.RUNS, "accounting may still say what killed it",
-        Records.BEGUN | Records.KILLED, end=End.LATE),
-    Row(Verdict.DONE_OR_KILLED, "nothing shows which", Records.BEGUN, end=End.DONE_OR_KILLED),
-    Row(Verdict.BY_SCHEDULER, "the scheduler knows why it ended the job",
-        Records.BEGUN | _DOUBTED, end=End.DONE | End.DONE_OR_KILLED | End.CANCELLED | End.OTHERWISE),
-    # A rank may end of the scheduler's signal before its script has it, which then takes it for failed.
-    Row(Verdict.CANCELLED, "its scheduler has forgotten it, but castoff cancelled it",
-        Records.BEGUN | Records.KILLED, end=_UNKNOWN, cancelled=True),
-    # Its job is over: what recorded no ending, or one that nobody contradicts
-    Row(Verdict.STRANGE, "what accounting lists may run, whatever its state is called",
-        AGAIN | Records.NOT_BEGUN | Records.BEGUN, end=End.STRANGE),
-    Row(Verdict.RECORDED, "it is not in the queue, and nobody knows better", AGAIN | _DOUBTED),
-    Row(Verdict.NEVER_BEGAN, "it ended before its script had written anything",
-        Records.NOT_BEGUN, end=End.CANCELLED | End.OTHERWISE),
-    Row(Verdict.WROTE_NOTHING, "its script ended well, but its records are not here",
-        Records.NOT_BEGUN, end=End.DONE | End.DONE_OR_KILLED),
-    Row(Verdict.FORGOTTEN, "castoff does not guess", Records.NOT_BEGUN | Records.BEGUN, end=End.NOTHING),
-)
+GROUPS = {
+    "Nothing was submitted": (
+        Row(Verdict.RECORDED, "this submission does not start it, so what was before counts",
+            Records.LEFT_OUT | Records.REFUSED),
+        Row(Verdict.SENDING, "somebody holds the run's lock and will send it", Records.SENDING),
+        Row(Verdict.UNSENT, "whoever was to send it is gone", Records.UNSENT),
+        Row(Verdict.UNCLEAR, "sbatch or qsub gave no answer, and the queue has not decided", Records.UNCLEAR),
+    ),
+    "Another attempt is due": (
+        Row(Verdict.WAITS, "a job that had begun waits again, whatever it recorded", job=Job.PENDING_AGAIN),
+        Row(Verdict.SILENT, "the next job may run", next=Next.SILENT),
+        Row(Verdict.WAITS, "the next job is in the queue", next=Next.PENDING),
+        Row(Verdict.BEGINS, "the next job has its nodes, or gets its turn", next=Next.BEGINS),
+        Row(Verdict.STRANGE, "the next job may run", next=Next.STRANGE),
+        Row(Verdict.NEVER_BEGAN, "the next job was cancelled", next=Next.CANCELLED),
+    ),
+    "Its records are enough": (
+        Row(Verdict.RECORDED, "nothing knows better than such a record", Records.CERTAIN),
+        Row(Verdict.RECORDED, "no better answer will ever come", _DOUBTED, Job.SILENT_HERE),
+    ),
+    "Its job may not be over": (
+        Row(Verdict.UNNAMED, "no scheduler can be asked about it", job=Job.UNNAMED),
+        Row(Verdict.NAMED_LATER, "its script will say which job it is", job=Job.NAMED_LATER),
+        Row(Verdict.SILENT, "an answer that is missing says nothing", job=Job.SILENT | Job.SILENT_HERE),
+        Row(Verdict.STRANGE, "what is listed may run, whatever its state is called", job=Job.STRANGE),
+        Row(Verdict.WAITS, "its job is in the queue", Records.NOT_BEGUN, Job.PENDING),
+        Row(Verdict.WRITES_LATER, "its job has its nodes", Records.NOT_BEGUN, Job.RUNNING),
+        Row(Verdict.BEGINS, "its job is being cleared away, and starts again", AGAIN, _ACTIVE),
+        Row(Verdict.RUNS, "no attempt is over while its job has nodes", Records.BEGUN | _DOUBTED, _ACTIVE),
+    ),
+    "Its job is over": (
+        Row(Verdict.NEVER_BEGAN, "it was cancelled while it waited", AGAIN, end=End.CANCELLED),
+        Row(Verdict.NEVER_BEGAN, "it was in the queue again, and ended there",
+            Records.REQUEUED, end=End.OTHERWISE),
+        Row(Verdict.NEVER_BEGAN, "it ended before its script had written anything",
+            Records.NOT_BEGUN, end=End.CANCELLED | End.OTHERWISE),
+        Row(Verdict.NEVER_BEGAN, "castoff cancelled it, and its scheduler has forgotten it",
+            AGAIN | Records.NOT_BEGUN, end=_UNKNOWN, cancelled=True),
+        # A rank may end of the scheduler's signal before its script has it, which then takes it for failed.
+        Row(Verdict.CANCELLED, "castoff cancelled it, and its scheduler has forgotten it",
+            Records.BEGUN | Records.KILLED, end=_UNKNOWN, cancelled=True),
+        Row(Verdict.WROTE_NOTHING, "its records may lie elsewhere", Records.NOT_BEGUN, end=End.DONE),
+        Row(Verdict.RUNS, "accounting may still say what killed it",
+            Records.BEGUN | Records.KILLED, end=End.LATE),
+        Row(Verdict.DONE_OR_KILLED, "nothing shows which", Records.BEGUN, end=End.DONE_OR_KILLED),
+        Row(Verdict.BY_SCHEDULER, "the scheduler knows why it ended the job",
+            Records.BEGUN | _DOUBTED, end=End.DONE | End.CANCELLED | End.OTHERWISE),
+        Row(Verdict.STRANGE, "what accounting lists may run, whatever its state is called",
+            AGAIN | Records.NOT_BEGUN | Records.BEGUN, end=End.STRANGE, cancelled=False),
+    ),
+    "Nobody knows more": (
+        Row(Verdict.RECORDED, "it is not in the queue, so its records count", AGAIN | _DOUBTED),
+        Row(Verdict.FORGOTTEN, "castoff does not guess", Records.NOT_BEGUN | Records.BEGUN),
+    ),
+}
 # fmt: on
-"""The first row that fits decides."""
+"""The rows. Of the groups, an earlier one counts first; within a group, no two rows fit the same facts."""
+
+TABLE = tuple(row for rows in GROUPS.values() for row in rows)
 
 
 @cache
 def decide(facts: Facts) -> Row:
-    """The row that decides about a member with such facts."""
+    """The first row that fits."""
     return next(row for row in TABLE if row.fits(facts))

@@ -467,6 +467,17 @@ class TestGoingOn:
         pbs.tells({})
         assert ending(status(made.run)) == ("ended", "cancelled", 143)
 
+    def test_its_copy_is_in_an_unknown_state(self, pbs: FakePbs, made: OnPbs) -> None:
+        made.goes_on()
+        pbs.tells({"7.head": finished(0), "8.head": {"job_state": "M"}}, made.run)
+        now = status(made.run)
+        assert (now.state, now.over, [one.ending for one in now.members[0].attempts]) == (
+            "unknown",
+            False,
+            ["resume"],
+        )
+        assert now.reason == "PBS reports job 8.head as M: it was moved to another server; it may be running"
+
     def test_written_down_since_qstat_was_asked(self, pbs: FakePbs, made: OnPbs) -> None:
         """Then it is asked about, and the run is not taken for over."""
         record = made.run.path / "attempts/0.0/next.json"

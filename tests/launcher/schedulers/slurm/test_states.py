@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -384,6 +384,27 @@ class TestStartedAgain:
         slurm.tells(("7", "CANCELLED"), run=made.run)
         now = status(made.run)
         assert [one.ending for one in now.members[0].attempts] == ["preempted", "cancelled"]
+
+    REQUEUED: ClassVar[dict[str, Any]] = {"ending": "preempted", "code": 143, "job": "7", "requeued": True}
+
+    def test_by_slurm_and_ended_as_it_waited(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        made.attempt()
+        made.write("attempts/0.0/scheduler.json", self.REQUEUED)
+        slurm.tells(("7", "DEADLINE"), run=made.run)
+        now = status(made.run)
+        assert [one.ending for one in now.members[0].attempts] == ["preempted", "walltime"]
+
+    @pytest.mark.parametrize("place", ["queue", "history"])
+    def test_by_slurm_and_in_an_unknown_state(self, slurm: FakeSlurm, made: OnSlurm, place: str) -> None:
+        """How its first start ended is on record."""
+        made.attempt()
+        made.write("attempts/0.0/scheduler.json", self.REQUEUED)
+        if place == "queue":
+            slurm.tells(("7", "REVOKED"), run=made.run)
+        else:
+            slurm.remembers(("7", "REVOKED", "0:0", 1000, 0), run=made.run)
+        now = status(made.run)
+        assert (now.state, [one.ending for one in now.members[0].attempts]) == ("unknown", ["preempted"])
 
     @pytest.mark.parametrize("end", ["cancelled", "failed"])  # a rank may hear of its end before the script
     def test_by_slurm_without_accounting(self, slurm: FakeSlurm, made: OnSlurm, end: str) -> None:
