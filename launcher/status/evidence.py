@@ -69,14 +69,10 @@ class Sources:
         key = self.records.key(member, self._named(own, send))
         info = self._reported(key)
         facts = Facts(_of_attempt(newest), self._of_job(member, newest, key, info))
-        is_active = info is not None and info.is_active
-        if newest and facts.job is not Job.PENDING_AGAIN and not (is_active and newest.end is None):
-            of_next, *known = self._next(member, newest, key, info)
-            if of_next is not Next.NONE:
-                return Evidence(facts._replace(next=of_next), newest, *known)
-        if facts.job is Job.OVER and facts.records is not Records.CERTAIN:
-            return self._over(facts, newest, key, info)
-        return Evidence(facts, newest, key, info)
+        known = Evidence(facts, newest, key, info)
+        if following := self._next(member, known):
+            return following
+        return self._over(known) if facts.job is Job.OVER and facts.records is not Records.CERTAIN else known
 
     def _unsent(self, member: int, newest: Attempt | None, send: Send | None) -> Records | None:
         """What is recorded of a member for which no job is known to have been submitted; None: one is, or
@@ -121,21 +117,21 @@ class Sources:
         touched = max((one.touched for found in attempts for one in found), default=0.0)
         return self.now - touched < FILES_LAG
 
-    def _next(
-        self, member: int, newest: Attempt, key: Key | None, info: JobInfo | None
-    ) -> tuple[Next, Key | None, JobInfo | None]:
-        """What the queue tells of the job that resumes an attempt, that job and its report.
-
-        `key`, `info`: the attempt's own job.
-        """
-        following = self.records.following(newest) if newest.last is None else None
-        if following is None:
-            return Next.NONE, None, None
-        if info is not None and info.is_active and newest.next is None:
-            return Next.BEGINS, key, info  # a chain's next job waits until this one is gone
+    def _next(self, member: int, known: Evidence) -> Evidence | None:
+        """What is known of a member whose attempt another job resumes; None: that decides nothing."""
+        facts, newest, _, info, _ = known
+        following = self.records.following(newest) if newest and newest.last is None else None
+        is_active = info is not None and info.is_active
+        if newest is None or following is None or (is_active and newest.end is None):
+            return None
+        if facts.job is Job.PENDING_AGAIN:
+            return None
+        if is_active and newest.next is None:  # a chain's next job waits until this one is gone
+            return known._replace(facts=facts._replace(next=Next.BEGINS))
         key = self.records.key(member, following)
         info = self._reported(key)
-        return self._of_next(key, info), key, info
+        facts = facts._replace(next=self._of_next(key, info))
+        return None if facts.next is Next.NONE else Evidence(facts, newest, key, info)
 
     def _of_next(self, key: Key | None, info: JobInfo | None) -> Next:
         if info is None:
@@ -146,12 +142,16 @@ class Sources:
             return Next.CANCELLED if is_cancelled else Next.NONE
         return {"pending": Next.PENDING, "running": Next.BEGINS}.get(info.stage, Next.STRANGE)
 
-    def _over(self, facts: Facts, newest: Attempt | None, key: Key | None, info: JobInfo | None) -> Evidence:
+    def _over(self, known: Evidence) -> Evidence:
         """What is known of a member whose job, as far as the queue knows, is over."""
-        due = facts.records in AGAIN | Records.NOT_BEGUN
+        facts, newest, key, info, _ = known
         asks = info is None or (info.ended_itself and facts.records not in AGAIN)
         end = None
-        if asks and newest and not due:
+        if asks and (newest is None or facts.records in AGAIN):
+            info = self._newest_start(key) or info
+            if info is None and newest is None and self._left_its_array(key):
+                end = End.CANCELLED
+        elif asks and newest:
             start = self.start_of(key, newest)
             # Who was killed for want of memory is known by the accounting of a step alone.
             unanswered = newest.was_killed or (start is None and newest.end is None)
@@ -159,10 +159,6 @@ class Sources:
             ended = (info.end if info and info.ended_itself else None) or 0.0
             if unanswered and self.history is not None and self.now - ended < self.lag:
                 end = End.LATE
-        elif asks:
-            info = self._newest_start(key) or info
-            if info is None and facts.records is Records.NOT_BEGUN and self._left_its_array(key):
-                end = End.CANCELLED
         facts = facts._replace(end=end or _of_end(newest, info), cancelled=self._cancelled(key))
         return Evidence(facts, newest, key, info, asks and self.history is None and key is not None)
 
