@@ -188,7 +188,7 @@ GROUPS = {
             Records.NOT_BEGUN, end=End.CANCELLED | End.OTHERWISE),
         Row(Verdict.NEVER_BEGAN, "castoff cancelled it, and its scheduler has forgotten it",
             AGAIN | Records.NOT_BEGUN, end=_UNKNOWN, cancelled=True),
-        # A rank may end of the scheduler's signal before its script has it, which then takes it for failed.
+        # A rank may end by the scheduler's signal before its script has it, and then counts as failed.
         Row(Verdict.CANCELLED, "castoff cancelled it, and its scheduler has forgotten it",
             Records.BEGUN | Records.KILLED, end=_UNKNOWN, cancelled=True),
         Row(Verdict.WROTE_NOTHING, "its records may lie elsewhere", Records.NOT_BEGUN, end=End.DONE),

@@ -441,7 +441,6 @@ class TestStartedAgain:
         slurm.tells(("9", "COMPLETED"), run=made.run)
         assert status(made.run).ending == "done"
 
-
     def test_an_attempt_of_another_job_in_its_directory(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         """As when somebody submits its script by hand."""
         made.attempt("0.0")
