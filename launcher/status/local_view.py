@@ -1,5 +1,4 @@
-"""The state of the members of a run that castoff itself schedules. Its lock stands for the queue: while
-something of the run lives, the lock is held."""
+"""The state of the members of a run that castoff itself schedules, whose lock stands for a queue."""
 
 from __future__ import annotations
 
@@ -26,9 +25,7 @@ def judge(records: RunRecords, elsewhere: str | None) -> list[MemberStatus]:
 def _attempts(records: RunRecords, elsewhere: str | None, number: int) -> list[AttemptStatus]:
     """A member's attempts as they are shown."""
     attempts = records.attempts.get(number, [])
-    newest = max(
-        [records.begin.get(number, 0), *(one.number for one in attempts)]
-    )  # what came before is over
+    newest = max([records.begin.get(number, 0), *(one.number for one in attempts)])  # the rest is over
     statuses = []
     for attempt in attempts:
         end, alive = attempt.end, records.alive and attempt.number == newest
@@ -42,7 +39,7 @@ def _attempts(records: RunRecords, elsewhere: str | None, number: int) -> list[A
 
 
 def _facts(records: RunRecords, elsewhere: str | None, number: int, attempts: list[AttemptStatus]) -> Facts:
-    """What is known of a member with such attempts."""
+    """What is known of a member with such attempts. While anything of the run lives, its lock is held."""
     begin = records.begin.get(number)
     if begin is not None and not attempts and records.submission and records.submission.error is not None:
         return Facts(Records.REFUSED)

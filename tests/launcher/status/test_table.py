@@ -32,7 +32,7 @@ def possible(facts: Facts) -> bool:
         return end is End.NOTHING and not cancelled
     if end is End.LATE:
         return records in Records.BEGUN | Records.KILLED
-    return end is not End.DONE_OR_KILLED or records is Records.BEGUN
+    return end is not End.DONE_OR_KILLED or records in Records.BEGUN | Records.REQUEUED
 
 
 ALL = [facts for row in product(Records, Job, End, Next, (False, True)) if possible(facts := Facts(*row))]
