@@ -186,10 +186,10 @@ GROUPS = {
             Records.REQUEUED, end=End.OTHERWISE),
         Row(Verdict.NEVER_BEGAN, "it ended before its script had written anything",
             Records.NOT_BEGUN, end=End.CANCELLED | End.OTHERWISE),
-        Row(Verdict.NEVER_BEGAN, "castoff cancelled it, and its scheduler has forgotten it",
+        Row(Verdict.NEVER_BEGAN, "castoff cancelled it, and its scheduler says nothing else",
             AGAIN | Records.NOT_BEGUN, end=_UNKNOWN, cancelled=True),
         # A rank may end by the scheduler's signal before its script has it, and then counts as failed.
-        Row(Verdict.CANCELLED, "castoff cancelled it, and its scheduler has forgotten it",
+        Row(Verdict.CANCELLED, "castoff cancelled it, and its scheduler says nothing else",
             Records.BEGUN | Records.KILLED, end=_UNKNOWN, cancelled=True),
         Row(Verdict.WROTE_NOTHING, "its records may lie elsewhere", Records.NOT_BEGUN, end=End.DONE),
         Row(Verdict.RUNS, "accounting may still say what killed it",
