@@ -537,6 +537,13 @@ class TestChain:
         pbs.tells({"7.head": finished(75), "8.head": finished(0), "9.head": gone}, made.run)
         assert ending(status(made.run)) == ("ended", "resume", 75)
 
+    def test_the_next_one_was_deleted_with_those_after_it(self, pbs: FakePbs, made: OnPbs) -> None:
+        """As PBS does when the job before it ends well: nobody has cancelled the run."""
+        made.attempt("0.0", "resume", 75)
+        gone = finished(None, depend="afternotok:7.head@head")
+        pbs.tells({"7.head": finished(0), "8.head": gone, "9.head": gone}, made.run)
+        assert ending(status(made.run)) == ("ended", "resume", 75)
+
     def test_the_last_one(self, pbs: FakePbs, made: OnPbs) -> None:
         for link in range(3):
             made.attempt(f"0.{link}", "resume" if link < 2 else "walltime", 75, job=f"{7 + link}.head")

@@ -222,6 +222,21 @@ class TestStates:
         slurm.remembers(("7", "FAILED", "0:9", 999, 1020), run=made.run)
         assert ending(status(made.run)) == ("ended", "failed", 137)
 
+    def test_and_may_not_answer(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        """Then nothing more is to be heard of an end that squeue reports."""
+        made.attempt()
+        slurm.program("sacct", "exit 1")
+        end = int(time.time()) - 1
+        slurm.queue.write_text(f"7|N/A|FAILED|None|900|900|{end}|{made.run.script}\n")
+        assert ending(status(made.run)) == ("ended", "failed", 1)
+
+    def test_of_a_rank_that_was_killed_it_may_not_know_yet_why(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        """The step that was out of memory may be accounted for after its job."""
+        made.attempt("0.0", "failed", 137)
+        for ago, wanted in ((1, "running"), (20, "ended")):
+            slurm.remembers(("7", "FAILED", "0:9", 999, int(time.time()) - ago), run=made.run)
+            assert status(made.run).state == wanted
+
     def test_and_was_done_all_the_same(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         made.attempt()
         slurm.tells(("7", "COMPLETED"), run=made.run)
@@ -351,6 +366,12 @@ class TestStartedAgain:
             "cancelled",
             ["resume", "cancelled"],
         )
+
+    def test_and_was_not_queued_again(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        """Accounting could not tell more of a script that has said how it ended."""
+        made.attempt("0.0", "resume")
+        slurm.tells(("7", "COMPLETED"), run=made.run)
+        assert status(made.run).ending == "resume" and slurm.questions() == ["squeue"]
 
     def test_or_is_nowhere_to_be_found(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         made.attempt("0.0", "resume")
