@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from castoff.launcher.schedulers.base_queue import Answer
+from castoff.launcher.schedulers.base_queue import Answer, Key
 from castoff.launcher.schedulers.job_info import JobInfo
 from castoff.launcher.schedulers.slurm.queue import SlurmQueue
 from castoff.launcher.status.evidence import Sources
@@ -74,7 +74,7 @@ def test_whatever_is_known_of_a_member_makes_sense(
     with TemporaryDirectory() as folder:
         made = recorded(Path(folder), found, cancelled)
         script = str(made.run.script)
-        jobs = {
+        jobs: dict[Key, JobInfo] = {
             (job, None): info._replace(job=job, script=script) for job, info in (queue or {}).items() if info
         }
         answer = Answer(jobs, "no answer" if queue is None else None)
