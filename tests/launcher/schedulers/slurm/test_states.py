@@ -397,6 +397,14 @@ class TestStartedAgain:
         assert [one.ending for one in now.members[0].attempts] == [wanted, "done"]
         assert ending(now) == ("ended", "done", 0)
 
+    def test_accounting_may_know_of_its_second_start_alone(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        """How that ended says nothing of the first."""
+        made.attempt()
+        made.attempt("0.1", "done", time=1100)
+        slurm.remembers(("7", "COMPLETED", "0:0", 1099, 1110), run=made.run)
+        now = status(made.run)
+        assert [one.ending for one in now.members[0].attempts] == ["unknown", "done"]
+
     def test_by_slurm_and_cancelled_as_it_waited(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         made.attempt("0.0", "cancelled", 143)
         slurm.tells(("7", "PENDING"), run=made.run)
