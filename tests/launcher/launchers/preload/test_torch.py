@@ -70,6 +70,8 @@ def test_random_states_of_its_own(loaded: Node) -> None:
 
 
 WORKERS = """
+import os
+os.environ["PYTHONWARNINGS"] = "ignore"  # of what a process that tracks semaphores missed, if it was slow
 import torch
 from torch.utils.data import DataLoader, Dataset
 
