@@ -1,0 +1,34 @@
+"""Parts of the local scheduler, without jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from castoff.launcher.schedulers.local import control, daemon
+from castoff.launcher.schedulers.local.member import Start
+from tests.launcher.status.test_watch import Made
+
+
+def test_a_run_that_is_submitted_again_forgets_all_cancellations(tmp_path: Path) -> None:
+    run = Made(tmp_path).run
+    for member in (None, 0, 12):
+        control.cancel(run, member)
+    assert control.cancel_requested(run) and control.cancelled_members(run) == {0, 12}
+    control.forget_cancellation(run)
+    assert not control.cancel_requested(run) and control.cancelled_members(run) == set()
+
+
+def test_a_member_that_cannot_start_leaves_its_cores_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = object.__new__(daemon._Scheduler)
+    scheduler.run = scheduler.plan = scheduler.submission = Mock()
+    scheduler.lock, scheduler.mark, scheduler.free, scheduler.running = 0, "", [[0, 1]], []
+    unstarted = Mock()
+    monkeypatch.setattr(daemon, "Member", Mock(side_effect=OSError("no such folder")))
+    monkeypatch.setattr(scheduler, "_record_unstarted", unstarted)
+    for number in range(2):
+        scheduler._begin(Start(number, 0, 0))
+    assert [call.args[0].member for call in unstarted.call_args_list] == [0, 1]
+    assert (scheduler.free, scheduler.running) == ([[0, 1]], [])
