@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import select
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -22,6 +24,7 @@ from hypothesis import strategies as st
 
 from castoff.launcher.launchers.local.agent import modules_of
 from castoff.launcher.launchers.preload import serving
+from castoff.launcher.launchers.preload.leaving import leave_libraries_whole
 from castoff.launcher.launchers.preload.rank import limits, memory_policy, usable_devices
 from castoff.launcher.launchers.preload.safety import unlike
 from castoff.launcher.launchers.preload.start import agent_command, client_command
@@ -100,6 +103,18 @@ def test_cores_that_the_kernel_does_not_give() -> None:
     cores = [*os.sched_getaffinity(0), 1023]
     with pytest.raises(Unfit, match="cores"):
         adapt({"folder": Path.cwd(), "limits": limits(), "cores": cores}, {})
+
+
+def test_where_a_profiler_is_preloaded_libraries_end_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It writes what it has seen as it is destroyed."""
+    libc = Mock()
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: libc)
+    monkeypatch.setenv("LD_PRELOAD", "libprofiler.so")
+    leave_libraries_whole()
+    assert libc.mock_calls == []
+    monkeypatch.delenv("LD_PRELOAD")
+    leave_libraries_whole()
+    assert libc.on_exit.call_count == 2
 
 
 @pytest.fixture
