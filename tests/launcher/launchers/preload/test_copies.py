@@ -27,6 +27,7 @@ from castoff.launcher.launchers.preload import serving
 from castoff.launcher.launchers.preload.leaving import leave_libraries_whole
 from castoff.launcher.launchers.preload.rank import limits, memory_policy, usable_devices
 from castoff.launcher.launchers.preload.safety import unlike
+from castoff.launcher.launchers.preload.sessions import end_sessions
 from castoff.launcher.launchers.preload.start import agent_command, client_command
 from castoff.launcher.launchers.preload.takeover import Unfit, adapt
 from castoff.launcher.launchers.preload.words import python_command
@@ -450,6 +451,18 @@ class TestSignals:
         shell.kill()
         shell.communicate()
         until(partial(gone, agent))
+
+
+def test_the_orphans_of_a_session_end_with_it() -> None:
+    words = ["sh", "-c", "(sleep 600 & echo $!); read -r _"]
+    leader = subprocess.Popen(words, start_new_session=True, **SHELL)
+    assert leader.stdout is not None
+    orphan = int(leader.stdout.readline())
+    until(lambda: psutil.Process(orphan).ppid() != leader.pid)
+    end_sessions([leader.pid])
+    assert leader.wait(SECONDS) == -signal.SIGKILL
+    leader.communicate()
+    until(partial(gone, orphan))
 
 
 def two_ranks(node: Node) -> tuple[subprocess.Popen[bytes], list[int]]:
