@@ -8,7 +8,8 @@ from unittest.mock import Mock
 import pytest
 
 from castoff.launcher.schedulers.local import control, daemon
-from castoff.launcher.schedulers.local.member import Start
+from castoff.launcher.schedulers.local.member import Member, Start
+from tests.clock import Clock
 from tests.launcher.status.test_watch import Made
 
 
@@ -32,3 +33,20 @@ def test_a_member_that_cannot_start_leaves_its_cores_to_the_next(monkeypatch: py
         scheduler._begin(Start(number, 0, 0))
     assert [call.args[0].member for call in unstarted.call_args_list] == [0, 1]
     assert (scheduler.free, scheduler.running) == ([[0, 1]], [])
+
+
+def test_a_member_is_asked_at_its_walltime_and_killed_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    member, process = object.__new__(Member), Mock()
+    monkeypatch.setattr(Member, "folder", Path("/nowhere"))
+    member.deadline, member.kill_at, member.why = clock.now + 60, None, None
+    member.process, member.meter = process, Mock(poll=lambda: None)
+
+    def signals(seconds: float) -> list[str]:
+        clock.sleep(seconds)
+        assert not member.step()
+        return [name for name, *_ in process.mock_calls]
+
+    assert signals(59) == []
+    assert signals(1) == signals(control.KILL_AFTER - 1) == ["terminate"] and member.why == "walltime"
+    assert signals(1) == ["terminate", "kill"]
