@@ -178,9 +178,13 @@ class TestSink:
         reading, writing = os.pipe()
         with os.fdopen(reading, "rb") as reader, os.fdopen(writing, "wb", buffering=0) as pipe:
             sink = Sink(pipe, lossy=True)
-            sink.put(line * 2048)
-            while sink.full():
+
+            def waits_no_longer() -> bool:
                 clock.sleep(streams.STALL + 1)
+                return not sink.full()
+
+            sink.put(line * 2048)
+            patience.until(waits_no_longer)
             sink.put(line * 7)
             assert reader.read(2048 * 1024) == line * 2048
             assert sink.settle(patience.SECONDS)
