@@ -114,15 +114,15 @@ def command(
     """Start ranks here and now, and show what they write.
 
     Inside an allocation (salloc, qsub -I, flux alloc) they start on its hosts, through the site's launcher,
-    as a run with a directory of its own. Anywhere else, and with --here, castoff starts them on this host;
-    setup lines of a job file are then not run, since this is your shell's environment. With --node-rank it
-    starts this host's ranks of a job on several: the same command on each, with a number of its own, makes
-    one job.
+    as a run with its own directory. Anywhere else, and with --here, castoff starts the ranks on this host;
+    the setup lines of a job file are then skipped, since the ranks get your shell's environment. With
+    --node-rank, castoff starts this host's ranks of a job on several hosts: call the same command on each
+    host, with the host's number.
 
-    The program follows --, or is the command of a job file. Ctrl-C asks it to save and stop, a second one
+    The program follows --, or is the command of a job file. Ctrl-C asks it to save and stop; a second Ctrl-C
     kills it, and so does the end of a job file's walltime. The exit code is that of the first rank to fail;
-    75 if the program has saved and said that it can be resumed, as castoff's trainers do: the same command
-    again resumes it; 0 if it is done.
+    75 if the program has saved its state and can be resumed by the same command, as castoff's trainers can; 0
+    if the program is done.
     """
     context = click.get_current_context()
     if here:

@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     if "_CASTOFF_COMPLETE" in os.environ:  # a shell asks for completions, and click answers
         import_module("castoff.launcher.cli.completion")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="surrogateescape")  # prints any path with its own bytes
+        sys.stdout.reconfigure(errors="surrogateescape")  # so that any path is printed with its own bytes
     try:
         code = _run(words, program)
         if sys.stdout is not None:

@@ -31,7 +31,7 @@ class EffectiveJob(msgspec.Struct, frozen=True):
 
 
 def effective_job(spec: JobSpec, site: Site) -> EffectiveJob:
-    """Complete the job and the site by each other."""
+    """Apply the site's defaults to the job, and the job's options to the site."""
     names = spec.options or site.defaults.options
     changed = with_options(site, names)
     merged = _with_defaults(spec, changed)

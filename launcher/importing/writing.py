@@ -59,7 +59,7 @@ class _Dumper(yaml.SafeDumper):
     """Writes every value as text, so numbers and words like `on` are quoted."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, False)  # indents lists more than their names
+        super().increase_indent(flow, False)  # also indents the items of a list
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

@@ -85,7 +85,7 @@ class Around(dict[str, str]):
 def _read(around: Around, launcher: str, how: str, marks: list[str], names: list[str]) -> Placement:
     """Read fields from variables that a launcher sets together; raise an error if some are missing.
 
-    Then the others are left over, or a wrapper drops variables; neither determines a rank.
+    An incomplete set is left over, or a wrapper has dropped variables; neither determines a rank.
     """
     placement = Placement(launcher)
     fields = {field: name for field, name in zip(PLACE, names) if name != "-"}  # noqa: B905 - names may be fewer
