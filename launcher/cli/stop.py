@@ -55,7 +55,7 @@ def command(
         )
     if queued and not as_json:
         ids = " ".join(queued)
-        report(f"what waits ends when it is started; `castoff cancel {ids}` takes it out of the queue now")
+        report(f"pending jobs end when they start; `castoff cancel {ids}` takes them out of the queue now")
     if len(going) > len(queued) and not as_json:
         report("a program that does not check CASTOFF_STOP_FILE keeps running; `castoff cancel` ends it")
     return 0

@@ -100,6 +100,6 @@ def _plain(key: _Key, summed: Total) -> dict[str, Any]:
 def _explain(summed: Total) -> None:
     """Report what the sums do not include."""
     if summed.unbounded and summed.unbounded < summed.starts:
-        report(f"requested is without {counted(summed.unbounded, 'start')} that had no walltime")
+        report(f"requested does not include {counted(summed.unbounded, 'start')} without a walltime")
     if summed.unknown:
-        report(f"used is without {counted(summed.unknown, 'start')} of which nobody knows when it ended")
+        report(f"used does not include {counted(summed.unknown, 'start')} whose end is unknown")

@@ -160,7 +160,7 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
         paths.within = held(run_path)
         if not paths.submitted_pickle.exists():
             raise CastoffError(
-                f"{pickle_of(run_path, member)}: no function lies there; this script runs functions that "
+                f"{pickle_of(run_path, member)}: does not exist; this script runs functions that "
                 "castoff.executor puts into its run directory, so it cannot be submitted by hand"
             )
         return paths

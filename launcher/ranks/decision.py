@@ -67,9 +67,9 @@ def _of_this_task(around: Around, family: Placement | None) -> Placement | None:
     missing = [name for name in ("CASTOFF_RANK", *map(str.upper, PLACE[:4])) if name not in around]
     if missing and family is None:
         raise PlacementError(
-            f"CASTOFF_LAUNCHER={marker} says castoff started this rank, but {' and '.join(missing)}, which it"
-            " exports too, not: something in between removed it. Keep all that castoff exports, or, if this"
-            " process is not a rank of that job: unset CASTOFF_LAUNCHER"
+            f"CASTOFF_LAUNCHER={marker} is set as in castoff's ranks, but without {' and '.join(missing)}, which"
+            " castoff exports too: something in between removed it. Keep everything that castoff exports, or, if"
+            " this process is not a rank of that job: unset CASTOFF_LAUNCHER"
         )
     if missing:
         return None
@@ -77,7 +77,7 @@ def _of_this_task(around: Around, family: Placement | None) -> Placement | None:
         raise PlacementError(
             f"{around.shown(TRIPLE)} was set again inside rank {around['CASTOFF_RANK']} of castoff, which"
             f" CASTOFF_RANK names. If the program spawns ranks of its own, in them: unset {' '.join(MARKS)};"
-            f" else what sets RANK again is left over: {UNSET_TRIPLE}"
+            f" otherwise the variables are left over: {UNSET_TRIPLE}"
         )
     if family is None:
         # A task of srun has its step's variables; a batch script does not.
@@ -112,8 +112,8 @@ def _without_castoff(around: Around, family: Placement | None) -> Placement:
     if present:
         absent = [name for name in TRIPLE if name not in present]
         raise PlacementError(
-            f"{around.shown(TRIPLE)}, but {' and '.join(absent)} not: half a placement places no"
-            f" rank. Whatever starts the ranks must export all of {', '.join(TRIPLE)}; if nothing"
+            f"{around.shown(TRIPLE)} without {' and '.join(absent)}: the rank is not known."
+            f" Whatever starts the ranks must export all of {', '.join(TRIPLE)}; if nothing"
             f" does, they are left over: {UNSET_TRIPLE}"
         )
     left_over = [name for name in MPI_RANKS + MPI_SIZES if name in around]

@@ -258,8 +258,8 @@ def _result(run: RunDirectory, *, was_there: bool) -> Submitted:
     if was_there and record is not None and record.job is None:
         why = f": {record.error}" if record.error else ""
         raise CastoffError(
-            f"{run.id}: its directory was made by the command before, but no job of it is known{why}\n"
-            f"`castoff status {run.id}` asks the scheduler; once that says that it never began, "
+            f"{run.id}: an earlier command made its directory, but its job is not known{why}\n"
+            f"`castoff status {run.id}` asks the scheduler; if it reports that the run never began, "
             f"`castoff resubmit {run.id}` submits it"
         )
     return Submitted(

@@ -221,8 +221,8 @@ def paths_here(plan: Plan, code: Travelling) -> list[str]:
         if inside.split("/")[0] != "..":
             shown = os.path.relpath(inside, os.path.normpath(code.tree.here))
             notes.append(
-                f"command.{number}: {printable(word)} is where it is on this machine; of the code that is "
-                f"sent it is {printable(shown)}"
+                f"command.{number}: {printable(word)} is a path on this machine; in the code that is sent, "
+                f"it is {printable(shown)}"
             )
     return notes
 

@@ -40,8 +40,8 @@ def test_code_and_job_travel(laptop: Laptop) -> None:
     assert not (code / "data").exists() and os.access(code / "run.sh", os.X_OK)
     assert (code / "link").is_symlink() and (code / "link").read_text() == "x"
     again = laptop("--on", "far", "submit", job, "--set", f"command=[cat, {laptop.project}/train.py, /etc]")
-    assert f"command.1: {laptop.project}/train.py is where it is on this machine; of" in again.stderr
-    assert "sent it is train.py" in again.stderr and "command.2" not in again.stderr
+    assert f"command.1: {laptop.project}/train.py is a path on this machine; in" in again.stderr
+    assert "sent, it is train.py" in again.stderr and "command.2" not in again.stderr
     assert "all of it is there already" in again.stderr
     laptop.write("train.py", "print('other')\n")
     laptop.write(os.fsdecode(b"new \xff.txt"), "new\n")

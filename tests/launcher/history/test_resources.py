@@ -145,6 +145,6 @@ def test_castoff_usage(ended: Callable[..., Run], jobs: LocalJobs) -> None:
         ["local", "-", "-", "failed", "2", "4.00"],
     ]
     assert rows[-1][:6] == ["total", "-", "-", "-", "4", "5.00"]
-    assert done.stderr == "castoff: requested is without 1 start that had no walltime\n"
+    assert done.stderr == "castoff: requested does not include 1 start without a walltime\n"
     assert len(jobs.castoff("usage", "--name", "b").stdout.splitlines()) == 2
     assert '"starts": 2, "requested": 4.0' in jobs.castoff("usage", "--name", "b", "--json").stdout
