@@ -41,7 +41,8 @@ def command(run: str, rank: int | None, host: str | None, member: int | None) ->
         click.get_current_context().fail("name a command after --, or leave -- out for a shell")
     if not program and not sys.stdin.isatty():
         click.get_current_context().fail(
-            f"a shell needs a terminal, which standard input is not; castoff shell {run} -- COMMAND needs none"
+            "a shell needs a terminal, and standard input is not one: "
+            f"castoff shell {run} -- COMMAND needs none"
         )
     target = place(Index.of(os.environ).find(run), member, rank, host)
     environ = command_environment(os.environ)
