@@ -128,15 +128,18 @@ class Watchdog:
 
     @contextmanager
     def allow(self, doing: str) -> Iterator[None]:
-        """Allow as much time as for the first step in this context, which all ranks must enter together."""
-        before, doing = self._limit, self._doing
+        """Allow as much time as for the first step in this context, which all ranks must enter together.
+
+        `doing`: what the ranks do there, in words, for the message about a rank that makes no progress.
+        """
+        limit_before, doing_before = self._limit, self._doing
         self.beat(doing)
-        self._set_limit(max(before, self._start_timeout))
+        self._set_limit(max(limit_before, self._start_timeout))
         try:
             yield
         finally:
-            self.beat(doing)
-            self._set_limit(before)
+            self.beat(doing_before)
+            self._set_limit(limit_before)
 
     def _set_limit(self, seconds: float) -> None:
         self._limit = seconds

@@ -380,9 +380,9 @@ def test_an_interpreter_of_the_users_choice() -> None:
 
 
 def test_what_is_asked_of_a_job_file(tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text("command: [ignored]\nnodes: 2\nrequeue: {max: 0}\n")
+    (tmp_path / "job.yaml").write_text("command: [not-run]\nnodes: 2\nrequeue: {max: 0}\n")
     executor = castoff.executor(JobSpec.load(tmp_path / "job.yaml"), Site.load("slurm"), tmp_path)
-    assert "#SBATCH --nodes=2\n" in executor.render(Count()) and "ignored" not in executor.render(abs)
+    assert "#SBATCH --nodes=2\n" in executor.render(Count()) and "not-run" not in executor.render(abs)
     assert "castoff_requeue" not in executor.render(Count())
     executor.update_parameters(walltime="1h")
     assert "#SBATCH --time=01:00:00\n" in executor.render(abs)

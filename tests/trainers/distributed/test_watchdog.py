@@ -444,6 +444,14 @@ def test_alone_nothing_is_watched() -> None:
             assert list(watch.each([1, 2], "in validation")) == [1, 2]
 
 
+def test_what_is_allowed_to_take_long_is_named_while_it_lasts() -> None:
+    watch = Watchdog(RankContext(0, 1, torch.device("cpu")), Parallel())
+    watch.beat("in validation")
+    with watch.allow("a checkpoint"):
+        assert watch._doing == "a checkpoint"
+    assert watch._doing == "in validation"
+
+
 def test_nccl_writes_down_its_last_collectives_unless_set_otherwise() -> None:
     given: dict[str, str] = {}
     record_flights(given)
