@@ -38,9 +38,7 @@ class _Bash(_Answers, shells.BashComplete):
     )
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Rejoin the words that bash split at = and :, such as the three of `--site=x`; it replaces only the
-        last.
-        """
+        """Rejoin words that bash splits at = and :, such as `--site=x`, of which it replaces only x."""
         args, incomplete = super().get_completion_args()
         words = re.sub("\n([=:]+)\n?", r"\1", "\n".join([*args, incomplete]))
         *args, incomplete = re.sub("(^|\n)(-[^=\n]*)=(.*)$", r"\1\2\n\3", words).split("\n")

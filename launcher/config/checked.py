@@ -60,7 +60,7 @@ class Checked(
     kw_only=True,
     repr_omit_defaults=True,
 ):
-    """Fields from a file or from a program, which are checked once with the same messages.
+    """A struct from a file or a program: either way it is checked once, with the same messages.
 
     `msgspec.structs.replace` checks nothing; `changed` does.
     """
