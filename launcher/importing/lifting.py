@@ -22,6 +22,7 @@ from castoff.launcher.launchers.foreign.line import Launch
 from castoff.launcher.planning import mpi_modules
 from castoff.launcher.schedulers.registry import scheduler_of
 from castoff.launcher.schedulers.script_reader import ScriptReader
+from castoff.launcher.schedulers.variables import job_prefixes
 
 WITHOUT_PARSER = "tree-sitter, which reads bash, is not installed (pip install 'castoff[import]')"
 
@@ -46,8 +47,8 @@ _BY_CASTOFF = re.compile(
 """Variables that castoff or the launcher sets for each rank, which would overwrite the script's values."""
 
 _OTHERS_IN_RANKS = re.compile(
-    rf"{_BY_CASTOFF.pattern}|MASTER_\w+|(?:SLURM|PBS|FLUX|PALS|MPI)\w*|HOSTNAME|HOST|PWD|OLDPWD|S?RANDOM"
-    r"|SECONDS|EPOCH\w+|BASH\w*|LINENO|PPID|SHLVL|IFS|_"
+    rf"{_BY_CASTOFF.pattern}|MASTER_\w+|(?:{'|'.join(job_prefixes())}|PALS|MPI)\w*|HOSTNAME|HOST|PWD|OLDPWD"
+    r"|S?RANDOM|SECONDS|EPOCH\w+|BASH\w*|LINENO|PPID|SHLVL|IFS|_"
 )
 """Variables whose values in a rank differ from those in the script."""
 

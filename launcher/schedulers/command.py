@@ -15,27 +15,16 @@ from typing import TypeVar
 
 from castoff.launcher.ranks import is_stale
 from castoff.launcher.schedulers.page import Page, Unreadable
+from castoff.launcher.schedulers.variables import command_prefixes, machine_variables
 
 Read = TypeVar("Read")
 """The result of parsing a command's output."""
 
-_PREFIXES = (
-    # Variables that Slurm's commands take for options, and those of the job that this process is part of.
-    *("SBATCH_", "SLURM_", "SALLOC_", "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "PBS_"),
-    *("PMI_", "PMIX_", "TORCHELASTIC_", "CASTOFF_"),
-)
+_PREFIXES = ("PMI_", "PMIX_", "TORCHELASTIC_", "CASTOFF_")
+"""Of variables about the job that this process is part of, whatever its scheduler."""
 
 SETTINGS = ("CASTOFF_RUNS_DIR", "CASTOFF_SITE")
 """The variables that users set; every other CASTOFF_* belongs to some job."""
-
-_KEPT = frozenset(
-    {
-        *SETTINGS,
-        # Set by the site: where the scheduler is, and who may use it.
-        *("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"),
-        *("PBS_CONF_FILE", "PBS_EXEC", "PBS_DEFAULT", "PBS_SERVER"),
-    }
-)
 
 
 def command_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -46,10 +35,11 @@ def command_environment(environ: Mapping[str, str]) -> dict[str, str]:
     variables), and a job that is submitted from inside another would take the other's SLURM_ARRAY_TASK_ID
     or RANK for its own.
     """
+    kept, dropped = (*SETTINGS, *machine_variables()), (*_PREFIXES, *command_prefixes())
     return {
         name: value
         for name, value in environ.items()
-        if name in _KEPT or not (is_stale(name) or name.startswith(_PREFIXES))
+        if name in kept or not (is_stale(name) or name.startswith(dropped))
     }
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from castoff.launcher.errors import CastoffError, shown
 from castoff.launcher.schedulers.base import QueuedScheduler, Scheduler
+from castoff.launcher.schedulers.variables import job_variables
 from castoff.launcher.typed.suggestion import did_you_mean
 
 if TYPE_CHECKING:
@@ -51,8 +52,7 @@ def readers() -> list[ScriptReader]:
 
 def in_allocation(environ: Mapping[str, str]) -> bool:
     """Whether a variable shows that this shell is in an allocation; loads no scheduler."""
-    names = (import_module(f"castoff.launcher.schedulers.{name}").JOB_VARIABLES for name in HAVE_DIRECTIVES)
-    return any(name in environ for variables in names for name in variables)
+    return any(name in environ for name in job_variables())
 
 
 def queued(name: str) -> QueuedScheduler | None:
