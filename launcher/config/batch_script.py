@@ -32,7 +32,8 @@ OF_RANKS = frozenset(
 )
 """Fields that control how castoff starts ranks; a job with a batch script must not set them."""
 
-_DIRECTIVE = re.compile(r"#(?:SBATCH|PBS)\b|#[ \t]*flux:")
+_DIRECTIVE = re.compile(r"#[A-Z]{3,}[ \t]+--?[A-Za-z]|#[ \t]*flux:")
+"""A mark in capitals and an option, as in `#SBATCH -N 2`, or Flux's mark."""
 _SHEBANG = re.compile(r"#!\s*(\S.*)")
 
 

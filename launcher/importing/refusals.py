@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 
 from castoff.launcher.errors import CastoffError
 
 _NAME_IT = "name the script that you give to sbatch, qsub or flux batch"
-_DIRECTIVE = re.compile(r"^(?:#SBATCH|[ \t]*#PBS|#[ \t]*flux:)", re.MULTILINE)
 _PYTHON = re.compile(r"(?:import \w|from \w[\w.]* import |def \w+\(|class \w+)")
 _UNHELD = re.compile(
     "[^\n\t\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
@@ -22,8 +22,10 @@ class NotAScript(CastoffError):
     exit_code = 2
 
 
-def check(text: str) -> None:
+def check(text: str, marks: Iterable[str]) -> None:
     """Check that a text may be a script; its lines end in LF.
+
+    `marks`: what schedulers' directives begin with.
 
     Raises:
         NotAScript: the text is not a script, or no job file can contain it.
@@ -36,7 +38,8 @@ def check(text: str) -> None:
         raise NotAScript(f"is a page of HTML or XML, perhaps one that shows the script: {_NAME_IT}")
     if _is_notebook(text):
         raise NotAScript(f"is a notebook: {_NAME_IT}")
-    directives = _DIRECTIVE.search(text) is not None
+    marked = "|".join(re.escape(mark.removeprefix("#")) for mark in marks)
+    directives = re.search(rf"^[ \t]*#[ \t]*(?:{marked})", text, re.MULTILINE) is not None
     if language := "" if directives else _language(text):
         hint = "castoff submit --site SITE -- python FILE runs it as a job"
         raise NotAScript(f"is a program in {language}, not a script for sbatch, qsub or flux batch; {hint}")

@@ -35,8 +35,9 @@ def read_script(text: str, name: str, wish: Wish | None = None) -> Imported:
     if "\r\n" in text:
         notes.append("The script's lines end as on Windows (CRLF), which the scheduler would refuse.")
     script = text.removeprefix("\ufeff").replace("\r\n", "\n")
-    check(script)
-    head = read_head(script.split("\n"), readers())
+    schedulers = readers()
+    check(script, (one.mark for one in schedulers))
+    head = read_head(script.split("\n"), schedulers)
     result = Imported({}, head.reader.name if head.reader else None, notes=[*notes, *head.notes])
     result.surprises += result.notes
     result.refused, result.left_out = [*head.refused], [*head.left_out]
