@@ -263,9 +263,10 @@ def notes(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[str]:
             and not target.known.keys() >= {*target.name.split(",")}
         ):
             yield f"{target.field} {target.name}: its limits are not checked, as {site.name} does not list it"
-    if spec.array and scheduler.tasks(spec.array.members) != spec.array.members:
-        numbered = f"0 to {spec.array.size - 1}, for it takes one range"
-        yield f"array: to {scheduler.title} its members {spec.array.own_indices} are {numbered}"
+    array = spec.array if spec.array and spec.array.own_indices else None
+    if array and (tasks := scheduler.tasks(array.members)) != array.members:
+        numbered = f"{tasks[0]} to {tasks[-1]}, for {scheduler.renumbers_arrays}"
+        yield f"array: to {scheduler.title} its members {array.own_indices} are {numbered}"
     if isinstance(scheduler, QueuedScheduler) and scheduler.splits_arrays and site.array and spec.array:
         largest, most = spec.array.members[-1], site.array.max_count
         if spec.array.own_indices and largest >= most:

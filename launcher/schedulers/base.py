@@ -50,6 +50,8 @@ class Scheduler(ABC):
     """The most seconds before the walltime at which the scheduler can send a signal; None: no limit."""
     splits_arrays: ClassVar[bool] = False
     """Whether castoff submits an array that exceeds the scheduler's limit in parts."""
+    renumbers_arrays: ClassVar[str] = ""
+    """Why `tasks` gives some arrays other indices than their members' numbers."""
     requeues_in_place: ClassVar[bool] = True
     """Whether the scheduler requeues the same job; if not, castoff resumes the run by jobs with other ids."""
     reruns_jobs: ClassVar[bool] = False
