@@ -223,8 +223,8 @@ def _scheduler(search: Search, named: str | None) -> list[str]:
     names = [name for name, sign in signs.items() if sign]
     if not names:
         raise QueryFailed(
-            "this host has no scheduler: no Flux instance answers, and neither sbatch nor PBS's qsub is on "
-            "PATH; run this on a login node of the machine"
+            "this host has no scheduler: none that castoff knows is on PATH, or answers; run this on a login "
+            "node of the machine"
         )
     return [names[0], str(signs[names[0]]), *names[1:]]
 

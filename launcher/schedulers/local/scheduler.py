@@ -32,7 +32,7 @@ class Local(Scheduler):
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
         """Return a reason in any case: it works everywhere, and is the last that castoff looks for."""
-        return "no sbatch, no qsub of PBS and no flux that answers is on PATH"
+        return "no scheduler that castoff knows is on PATH"
 
 
 SCHEDULER = Local()

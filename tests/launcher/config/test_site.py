@@ -404,10 +404,7 @@ class TestChoice:
         return site.name, why
 
     def test_nothing_there_is_this_machine(self, folders: Folders) -> None:
-        assert self.choose(folders) == (
-            "local",
-            "no sbatch, no qsub of PBS and no flux that answers is on PATH",
-        )
+        assert self.choose(folders) == ("local", "no scheduler that castoff knows is on PATH")
 
     def test_an_allocation_counts_more_than_what_is_on_path(self, folders: Folders) -> None:
         folders.program("sbatch", "exit 1")
