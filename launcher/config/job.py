@@ -187,7 +187,7 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
         Directives,
         meaning(
             "Further scheduler directives: null removes one, true is a bare flag, false leaves it out. "
-            "Directives under slurm, pbs or flux apply to that scheduler only."
+            "Directives under a scheduler's name apply to that scheduler only."
         ),
     ] = {}
     """For example `filesystems: "home:flare"`. null also removes a directive that castoff or the site sets.
