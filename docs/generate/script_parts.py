@@ -78,6 +78,7 @@ OF_A_SCHEDULER = {
     "this one",
     "castoff_scheduler_has_lost_host": "optional, with `chain`: whether the script's host is lost",
     "castoff_scheduler_listen": "optional: traps further signals",
+    "castoff_scheduler_ended_rank": "optional: whether the walltime ended the rank that failed first",
     "castoff_scheduler_enforce_walltime": "optional, while the ranks run: ends them at the walltime; leaves "
     "its process in `castoff_enforcer`",
     "castoff_scheduler_guard": "optional, with `spares`, before the ranks start: has other hosts end or "

@@ -38,6 +38,9 @@ castoff_end() { # decided by the first failure and the program's outcome; the la
 #endif
   if [[ -s $CASTOFF_FAILURE_FILE ]]; then # it is empty if the disk was full
     castoff_code=$(castoff_field code)
+#ifdef castoff_scheduler_ended_rank
+    if castoff_scheduler_ended_rank; then castoff_ending=walltime; fi
+#endif
 #if !here !script
     castoff_show_failure
 #endif

@@ -64,6 +64,7 @@ OPTIONAL = {
         "guard",
         "find_launcher",
         "has_lost_host",
+        "ended_rank",
     },
     "launchers": {"each", "beside", "name_hosts", "place", "export", "cancel", "host_of_rank_0", "has_ended"},
     "runtimes": {"flags"},
