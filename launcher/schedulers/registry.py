@@ -19,7 +19,7 @@ from castoff.launcher.typed.suggestion import did_you_mean
 if TYPE_CHECKING:
     from castoff.launcher.schedulers.script_reader import ScriptReader
 
-NAMES = ("flux", "slurm", "pbs", "local")
+NAMES = ("flux", "slurm", "pbs", "lsf", "local")
 """In the order in which castoff looks for them on a machine."""
 
 OWN = NAMES[-1]

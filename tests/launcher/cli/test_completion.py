@@ -153,6 +153,7 @@ class TestInBash:
             "flux",
             "frontier",
             "local",
+            "lsf",
             "mine",
             "pbs",
             "perlmutter",
@@ -163,10 +164,10 @@ class TestInBash:
         every = [*clusters, "tuolumne"]
         lines = {
             ("submit", "--site", ""): every,
-            ("render", "--site", "l"): ["local"],
-            ("render", "--site", "=", "l"): ["local"],
+            ("render", "--site", "lo"): ["local"],
+            ("render", "--site", "=", "lo"): ["local"],
             ("render", "--site", "="): every,
-            ("render", "--site", "pbs", "--nodes", "=", "3", "--site", "l"): ["local"],
+            ("render", "--site", "pbs", "--nodes", "=", "3", "--site", "lo"): ["local"],
             ("sites", "m"): ["mine"],
             ("init", "--site", "m"): ["mine"],
         }

@@ -26,6 +26,7 @@ BUILT_IN = [
     "flux",
     "frontier",
     "local",
+    "lsf",
     "pbs",
     "perlmutter",
     "polaris",
@@ -244,8 +245,8 @@ class TestExtends:
         message = folders.refusal("a", "extends: aurorra")
         assert "site aurorra: there is no such profile; did you mean aurora?" in message
         assert (
-            "there are: a, aurora, crux, flux, frontier, local, pbs, perlmutter, polaris, slurm, sophia, "
-            "tuolumne" in message
+            "there are: a, aurora, crux, flux, frontier, local, lsf, pbs, perlmutter, polaris, slurm, "
+            "sophia, tuolumne" in message
         )
         assert "a.yaml:1: extends: " in message
         assert "did you mean" not in folders.refusal("mine", "extends: minee")

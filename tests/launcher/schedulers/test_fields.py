@@ -45,7 +45,7 @@ def test_a_field_that_asks_for_nothing_is_not_given() -> None:
     assert names(number=1, switch=True, words=["b"]) == ["number", "switch", "words"]
 
 
-LAUNCHERS = {"slurm": "hydra", "pbs": "openmpi"}
+LAUNCHERS = {"slurm": "hydra", "pbs": "openmpi", "lsf": "openmpi"}
 
 VALUES: dict[str, Any] = {
     "ranks": 3,
@@ -283,8 +283,8 @@ def test_a_new_field_of_a_profile_that_nobody_lists_is_refused() -> None:
         ({"device_type_resource": "gpu_type"}, {"pbs"}),
         ({"gpu_bind": "none"}, {"slurm"}),
         ({"other_qos": False}, {"slurm"}),
-        ({"other_queues": False}, {"slurm", "pbs", "flux"}),
-        ({"launcher_args": ["--label"]}, {"slurm", "pbs", "flux"}),
+        ({"other_queues": False}, {"slurm", "pbs", "flux", "lsf"}),
+        ({"launcher_args": ["--label"]}, {"slurm", "pbs", "flux", "lsf"}),
     ],
 )
 def test_a_field_of_a_profile_for_another_scheduler(changed: dict[str, Any], on: set[str]) -> None:

@@ -85,6 +85,14 @@ NEEDED: dict[str, dict[str, Any]] = {
         "walltime": "00:30:00",
         "setup": [". /p/lustre5/me/venv/bin/activate"],
     },
+    "lsf": {
+        "account": "project",
+        "queue": "gpu",
+        "walltime": "00:30:00",
+        "ranks_per_node": 4,
+        "cores_per_rank": 8,
+        "devices_per_rank": 1,
+    },
     "local": {"ranks_per_node": 2},
 }
 STAGE: list[dict[str, Any]] = [
@@ -175,6 +183,16 @@ EXAMPLES: dict[str, Example] = {
     "flux-requeue": Example("flux", {"requeue": {"max": 3}, "env_from": ["WANDB_API_KEY"]}),
     "flux-signal": Example("flux", {"signal": "USR1@5m", "launcher": {"torchrun": True}}),
     "flux-chain": Example("flux", {"requeue": {"max": 3, "how": "chain"}}),
+    "lsf-array-requeue": Example(
+        "lsf",
+        {
+            "nodes": 2,
+            "array": {"count": 8, "max_concurrent": 2},
+            "requeue": {"max": 3},
+            "exclude": "n[1-2]",
+            "constraint": "bigmem",
+        },
+    ),
     "flux-templates": Example("flux", {"command": ["train", "--name={{id}}", ":", "{{{"]}),
     "slurm-dependency-by-name": Example("slurm", {"after": {"afterok": ["preprocess"], "afterany": ["9"]}}),
     "aurora-6-ranks": Example("aurora", {"ranks_per_node": 6, "nodes": 2}),

@@ -2,7 +2,8 @@
 
 Slurm: get_argument() and _opt_batch_script() in src/sbatch/opt.c. OpenPBS: get_script() in
 src/cmds/qsub_sup.c, make_argv() in src/cmds/qsub.c, pbs_quote_parse() in src/lib/Libifl.
-Flux: DirectiveParser in src/bindings/python/flux/job/directives.py.
+Flux: DirectiveParser in src/bindings/python/flux/job/directives.py. LSF: OpenLava 2.2's parseLine() and
+parseScript() in lsbatch/cmd/cmd.sub.c.
 """
 
 from __future__ import annotations
@@ -192,3 +193,34 @@ def read_flux(script: str) -> Read:
             assert join or name not in found, f"{name} twice"
             found[name] = f"{found[name]}{join}{value}" if name in found else value if equals else True
     return list(found.items())
+
+
+def bsub_arguments(line: str) -> list[str]:
+    """What stands after `#BSUB`, as argv: whichever quote comes first in the rest is its quote for a word."""
+    found: list[str] = []
+    while line := line.lstrip():
+        quote = min("\"'", key=lambda one: line.find(one) % (len(line) + 1))
+        if line.startswith(quote):
+            word, closed, line = line[1:].partition(quote)
+            assert closed, f"bsub: unmatched {quote}"
+        else:
+            word, _, line = line.partition(" ")
+        if word.startswith("#"):
+            break
+        found.append(word)
+    return found
+
+
+def read_lsf(script: str) -> Read:
+    """Every option of a script: bsub takes each comment that begins so, wherever it stands."""
+    found: Read = []
+    for line in script.split("\n"):
+        if not (marked := re.match(r"[ \t]*#[ \t]*BSUB[ \t]*(-.*)", line)):
+            continue
+        assert not line.endswith("\\"), "bsub: the line goes on"
+        name, *values = bsub_arguments(marked[1])
+        assert len(values) < 2, line
+        section = re.fullmatch(r"(\w+)\[(.*)\]", values[0]) if name == "-R" else None
+        pair = (section[1], section[2]) if section else (name[1:], values[0] if values else True)
+        found.append(pair)
+    return found

@@ -17,12 +17,13 @@ from castoff import JobSpec, Site, plan, render
 from castoff.launcher.planning.machinery import machinery
 from castoff.launcher.planning.render import example_job
 from castoff.launcher.runs.script import head_of
+from castoff.launcher.schedulers.lsf.bsub_directives import dependency
 from castoff.launcher.submission.submit import dry_run
 from tests.command_line import Castoff
 
 from .examples import EXAMPLES, GOLDEN, NEEDED
 from .harness import CHECKOUT
-from .readers import read_flux, read_pbs, read_slurm
+from .readers import read_flux, read_lsf, read_pbs, read_slurm
 
 Compare = Callable[[str, str], None]
 
@@ -49,6 +50,7 @@ KEPT = [
     "flux-requeue",
     "frontier-2-nodes",
     "local-1-node",
+    "lsf-array-requeue",
     "local-everything",
     "pbs-2-nodes",
     "pbs-openmpi",
@@ -142,9 +144,14 @@ def test_directives_read_back_are_the_plans() -> None:
         if decided.scheduler == "local":
             assert decided.directives == [], name
             continue
-        read = {"slurm": read_slurm, "pbs": read_pbs, "flux": read_flux}[decided.scheduler]
+        readers = {"slurm": read_slurm, "pbs": read_pbs, "flux": read_flux, "lsf": read_lsf}
         assert decided.directives, name
-        assert read(rendered(name)) == decided.directives, name
+        # What bsub reads as a dependency is written in its own words.
+        written = [
+            (one, dependency(str(value)) if one == "w" else value) for one, value in decided.directives
+        ]
+        wanted = written if decided.scheduler == "lsf" else decided.directives
+        assert readers[decided.scheduler](rendered(name)) == wanted, name
 
 
 def test_nothing_comes_between_directives() -> None:
@@ -152,7 +159,9 @@ def test_nothing_comes_between_directives() -> None:
         if example.plan().scheduler == "local":
             continue
         lines = rendered(name).split("\n")
-        found = [at for at, line in enumerate(lines) if line.startswith(("#PBS", "#SBATCH", "#flux:"))]
+        found = [
+            at for at, line in enumerate(lines) if line.startswith(("#PBS", "#SBATCH", "#flux:", "#BSUB"))
+        ]
         assert lines[0].startswith("#!"), name
         assert found == list(range(1, len(found) + 1)), name
 
