@@ -45,7 +45,7 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
   castoff_missing='' castoff_all_started=''
 #endif
 #if survives | restart nodes !driver
-  castoff_failed_at=''
+  castoff_failed_since=''
 #endif
 #if by_ssh nodes
   castoff_all_ended='' castoff_ended_at=''
@@ -162,8 +162,8 @@ castoff_check_failure() {
   local castoff_patience=15 # seconds
 #endif
 #if survives | restart nodes !driver
-  castoff_failed_at=${castoff_failed_at:-$SECONDS}
-  if ((SECONDS < castoff_failed_at + castoff_patience)); then return 0; fi
+  castoff_failed_since=${castoff_failed_since:-$SECONDS}
+  if ((SECONDS < castoff_failed_since + castoff_patience)); then return 0; fi
 #if hang
   if [[ -e $CASTOFF_ATTEMPT_DIR/hang ]]; then return 0; fi # castoff_end_hang ends the launcher
 #endif
