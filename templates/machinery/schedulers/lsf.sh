@@ -2,7 +2,7 @@
 castoff_scheduler_locate() {
   castoff_job=${LSB_JOBID:?castoff: submit this script with bsub}
 #if array
-  castoff_member="$castoff_job[$LSB_JOBINDEX]"
+  castoff_member="${castoff_job}[$LSB_JOBINDEX]"
 #if sparse !places
   castoff_index=$LSB_JOBINDEX
 #else
