@@ -50,7 +50,7 @@ WITH_TORCH := tests/trainers tests/bench tests/examples tests/mistakes tests/sys
 PYTEST := tests/in_memory.sh .venv/bin/python -m pytest
 side_by_side = $(if $(filter-out 1,$1),--numprocesses $1 --dist loadgroup --no-loadscope-reorder)
 LIGHT_SESSION := $(PYTEST) $(call side_by_side,$(or $(TEST_PROCESSES),5)) --no-torch $(WITH_TORCH:%=--ignore=%)
-TORCH_SESSION := $(PYTEST) $(call side_by_side,$(or $(TEST_PROCESSES),3)) $(WITH_TORCH)
+TORCH_SESSION := $(PYTEST) $(call side_by_side,$(or $(TEST_PROCESSES),4)) $(WITH_TORCH)
 # The second also runs if a test of the first fails.
 sessions = code=0; $(LIGHT_SESSION) -m "$1" || code=$$?; $(TORCH_SESSION) -m "$1" || code=$$?; [ $$code = 0 ]
 

@@ -162,15 +162,19 @@ def cluster_of(document: Path) -> str | None:
     return found[1] if found else None
 
 
+EVERYDAY = {"README.md", "tutorials/laptop.md"}
+"""The pages whose commands `make test` runs, too."""
+
+
 def run_on(cluster: str | None) -> list[Any]:
-    """The documents whose commands need this, marked by what they say themselves that these take."""
-    costs = {"take long": pytest.mark.long, "start many ranks": pytest.mark.costly}
+    """The documents whose commands need this: costly, or long if a page says that of itself."""
     found = []
-    for one in DOCUMENTS:
-        if cluster_of(one) == cluster:
-            text = one.read_text("utf-8")
-            marks = [mark for words, mark in costs.items() if f"\n<!-- These commands {words}. -->\n" in text]
-            found.append(pytest.param(one, marks=marks, id=name_of(one)))
+    for document in DOCUMENTS:
+        if cluster_of(document) == cluster:
+            takes_long = "\n<!-- These commands take long. -->\n" in document.read_text("utf-8")
+            marks = [] if name_of(document) in EVERYDAY else [pytest.mark.costly]
+            marks = [pytest.mark.long] if takes_long else marks
+            found.append(pytest.param(document, marks=[*marks, pytest.mark.apart], id=name_of(document)))
     return found
 
 

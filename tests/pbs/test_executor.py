@@ -21,6 +21,8 @@ from tests.patience import until
 from tests.pbs.cluster import PbsCluster
 from tests.records import submission_of
 
+pytestmark = pytest.mark.costly
+
 trap = pytest.mark.trap
 
 
