@@ -1,4 +1,4 @@
-"""Attempt: the records of one start of a member, as they lie in its folder."""
+"""Attempt: the records of one start of a member, read from the attempt's folder."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from castoff.launcher.runs.run import RESUME, SETTLED
 from castoff.launcher.runs.states import AttemptStatus, known_ending
 
 LAST_WORD = "scheduler.json"
-"""The file in an attempt's folder with the scheduler's last word on it."""
+"""The file in an attempt's folder with the scheduler's last word on the attempt."""
 
 REQUEUE_MEMORY = 3600.0
-"""Seconds after which no scheduler starts an ended job again, by itself or on request: Slurm has forgotten it
-(MinJobAge, 300 s unless a site says otherwise), and PBS never reruns an ended job."""
+"""Seconds after which no scheduler starts an ended job again, by itself or on request: Slurm has forgotten
+the job (after MinJobAge, by default 300 s), and PBS never reruns an ended job.
+"""
 
 _KILLED = (137, 143)
-"""Exit codes of a process that TERM or KILL has ended; its scheduler may have sent the signal."""
+"""Exit codes of a process that TERM or KILL has ended; the scheduler may have sent that signal."""
 
 
 class Attempt(NamedTuple):
@@ -36,33 +37,35 @@ class Attempt(NamedTuple):
     failure: Failure | None
     last: LastWord | None
     next: str | None = None
-    """The job that this attempt submitted to resume the run; None: none."""
+    """The job that this attempt submitted to resume the run; None: the attempt submitted no job."""
     settled: bool = False
-    """Whether its local scheduler has made sure that none of its processes is left."""
+    """Whether the local scheduler has made sure that no process of the attempt is left."""
     requeue: bool = False
-    """Whether its local scheduler will begin another attempt."""
+    """Whether the local scheduler will begin another attempt after this one."""
     requeues: bool = False
-    """Whether its script asks the scheduler to start the same job again."""
+    """Whether the attempt's script asks the scheduler to start the same job again."""
     touched: float = 0.0
-    """When its folder was last changed, if its start is not recorded there yet; otherwise 0."""
+    """When the attempt's folder was last changed, if the folder has no record of the start yet;
+    otherwise 0.
+    """
 
     @property
     def job(self) -> str | None:
-        """The job that this attempt is a start of."""
+        """The id of the job that the attempt belongs to."""
         if self.start and self.start.job:
             return self.start.job
         return self.last.job if self.last else None
 
     @property
     def is_active(self) -> bool:
-        """Whether its scheduler has queued it again, or its script has asked for that."""
+        """Whether the scheduler has queued the attempt's job again, or the script has asked for that."""
         if self.last is not None:
             return self.last.requeued
         return self.end is not None and self.end.ending == "resume" and not self.end.code
 
     @property
     def is_certain(self) -> bool:
-        """Whether the records alone show its final ending."""
+        """Whether the records alone show the attempt's final ending."""
         if self.last is not None:
             return not self.last.requeued
         if self.restarted:
@@ -73,17 +76,17 @@ class Attempt(NamedTuple):
 
     @property
     def finished(self) -> bool:
-        """Whether rank 0, or torchrun, has exited with code 0."""
+        """Whether rank 0, or torchrun, exited with code 0."""
         return any((self.folder / "ended" / name).exists() for name in ("0", "node-0"))
 
     @property
     def restarted(self) -> bool:
-        """Whether the same job has restarted its ranks."""
+        """Whether the job has restarted its ranks after this attempt, without leaving the allocation."""
         return self.end is not None and self.end.restart
 
     @property
     def gave_up(self) -> bool:
-        """Whether its script asked for a requeue and got no confirmation: the requeue may still happen."""
+        """Whether the script asked for a requeue and got no confirmation: the requeue may still happen."""
         return (
             self.requeues
             and self.end is not None
@@ -97,7 +100,7 @@ class Attempt(NamedTuple):
 
     @property
     def was_killed(self) -> bool:
-        """Whether it failed by a signal that others send, for example when memory runs out."""
+        """Whether the attempt failed by a signal from outside, for example when memory ran out."""
         if self.end is None or self.end.ending != "failed":
             return False
         signal = self.failure.signal if self.failure else None
@@ -111,7 +114,7 @@ class Attempt(NamedTuple):
         reason: str | None = None,
         ended: float | None = None,
     ) -> AttemptStatus:
-        """The attempt as it is shown."""
+        """Return what users see of the attempt."""
         return AttemptStatus(
             attempt=self.number,
             state=state,
@@ -127,9 +130,11 @@ class Attempt(NamedTuple):
         )
 
     def by_records(self) -> AttemptStatus:
-        """The attempt by its own records, and by its scheduler's last word if there is one."""
+        """Return what users see of the attempt, from its own records and the scheduler's last word, if
+        recorded.
+        """
         late = self.end is not None and self.last is not None and self.last.ended_itself
-        record = self.end if late else self.last or self.end  # a record that was late wins
+        record = self.end if late else self.last or self.end  # a record that appeared late wins
         if record is None:
             return self.status("unknown", "unknown")
         ended = (self.end.time if self.end else None) or record.time
@@ -137,15 +142,15 @@ class Attempt(NamedTuple):
 
 
 def logs_of(folder: Path) -> Path:
-    """The folder of the ranks' logs that belongs to an attempt's folder."""
+    """Return the folder of an attempt's rank logs."""
     return folder.parents[1] / "logs" / folder.name
 
 
 def attempt_in(number: int, folder: Path, requeues: bool) -> Attempt:
-    """The records of an attempt.
+    """Read the records of an attempt.
 
     Raises:
-        CastoffError: one cannot be read.
+        CastoffError: a record cannot be read.
     """
     held = {*names_in(folder)}
     following = read(folder / "next.json", Next) if "next.json" in held else None
@@ -180,15 +185,16 @@ _SAYS_WHY = re.compile(
     r"^castoff: no \S+ on this job's PATH|not found|No such file|Permission denied|cannot execute"
     r"|Exec format error|Is a directory|bad interpreter"
 )
-"""The line in which a shell, env or rank.sh gives the reason."""
+"""Matches the line of a log in which a shell, env or rank.sh says why a program could not be run."""
 
 _LAST = 64 * 1024
-"""Number of bytes at the end of a log that are searched."""
+"""The number of bytes at the end of a log that are searched."""
 
 
 def explained(failure: Failure | None, logs: Path) -> Failure | None:
-    """The failure with the reason from the rank's log in the folder `logs`, if its program could not be
-    run."""
+    """Return the failure; if a program could not be run, with the reason from the rank's log in the folder
+    `logs`.
+    """
     if failure is None or failure.code not in _NOT_RUN or failure.reason:
         return failure
     name = failure.log or (None if failure.rank is None else f"rank-{failure.rank:05d}.log")

@@ -1,4 +1,4 @@
-"""The facts about a run's members on a cluster: from the run's records, its queue's answer and accounting."""
+"""The facts about members of runs on a cluster: from the run's records, the queue's answer and accounting."""
 
 from __future__ import annotations
 
@@ -22,45 +22,49 @@ FILES_LAG = 60.0
 
 
 class Evidence(NamedTuple):
-    """What is known of a member."""
+    """What is known of a member of a run."""
 
     facts: Facts
     newest: Attempt | None = None
-    """Its newest attempt of the newest submission; None: that has begun none."""
+    """The member's newest attempt of the newest submission; None: the submission has begun no attempt
+    of it.
+    """
     key: Key | None = None
-    """Its job, or the next job if `facts.next` says something of that; None: no record names it."""
+    """The attempt's job, or the next job if `facts.next` is about that one; None: no record names a job."""
     info: JobInfo | None = None
-    """What the queue or accounting reports of that job."""
+    """What the queue or accounting reports of the job `key`."""
     asks: bool = False
-    """Whether accounting would count, but has not answered yet."""
+    """Whether accounting could decide the member's state, but has not been queried yet."""
 
 
 @dataclass(frozen=True)
 class Sources:
-    """All that is known of a run. The last four are as `SchedulerView` takes them."""
+    """All that is known of a run. The last four fields are arguments of `SchedulerView`."""
 
     now: float
     lag: float
-    """The queue's."""
+    """The queue's `lag`, in seconds."""
     records: RunRecords
     answer: Answer
     history: Mapping[str, list[JobInfo]] | None
     seen: Container[tuple[int, int]]
 
     def silence(self, key: Key | None) -> str | None:
-        """Why the queue has not answered about a job; None if it has."""
+        """Return why the queue has not answered about a job; None if it has."""
         return self.answer.silence_on([key[0] if key else None])
 
     def start_of(self, key: Key | None, attempt: Attempt) -> JobInfo | None:
-        """How one start of a job ended according to accounting, or that its state is not understood."""
+        """Return what accounting reports of the start of a job that belongs to an attempt. None: nothing, or
+        the start has not ended.
+        """
         began = (attempt.start.time if attempt.start else None) or 0.0
-        # Those after it are later attempts, which accounting may have heard of before it has of this end.
+        # Later starts belong to later attempts; accounting may list them before it lists the end of this one.
         starts = [start for start in self._starts(key) if start.start and start.start <= began + _CLOCKS]
         last = max(starts, key=lambda start: start.start or 0.0, default=None)
         return last if last and (last.stage in ("ended", "unknown") or last.was_requeued) else None
 
     def evidence(self, member: int) -> Evidence:
-        """What is known of a member."""
+        """Return what is known of a member of the run."""
         own = self.records.own(member)
         newest = own[-1] if own else None
         send = self.records.place(member) if member in self.records.begin else None
@@ -75,8 +79,9 @@ class Sources:
         return self._over(known) if facts.job is Job.OVER and facts.records is not Records.CERTAIN else known
 
     def _unsent(self, member: int, newest: Attempt | None, send: Send | None) -> Records | None:
-        """What is recorded of a member for which no job is known to have been submitted; None: one is, or
-        its script was submitted by hand."""
+        """Return what is recorded of a member without a known job; None: the job is known, or the script was
+        submitted by hand.
+        """
         submission = self.records.submission
         if newest is not None or (send is not None and send.job is not None and send.error is None):
             return None
@@ -91,7 +96,9 @@ class Sources:
         return Records.UNCLEAR if submission else None
 
     def _named(self, own: list[Attempt], send: Send | None) -> str | None:
-        """The job of a member's newest attempt, of which that has perhaps recorded nothing yet."""
+        """Return the id of a member's newest job, even if that job's attempt has not recorded anything
+        yet.
+        """
         if own and own[-1].job:
             return own[-1].job
         if len(own) > 1 and own[-2].restarted:
@@ -118,7 +125,9 @@ class Sources:
         return self.now - touched < FILES_LAG
 
     def _next(self, member: int, known: Evidence) -> Evidence | None:
-        """What is known of a member whose attempt another job resumes; None: that decides nothing."""
+        """Return what is known of a member whose attempt another job resumes; None: the other job decides
+        nothing.
+        """
         facts, newest, _, info, _ = known
         following = self.records.following(newest) if newest and newest.last is None else None
         is_active = info is not None and info.is_active
@@ -126,7 +135,7 @@ class Sources:
             return None
         if facts.job is Job.PENDING_AGAIN:
             return None
-        if is_active and newest.next is None:  # a chain's next job waits until this one is gone
+        if is_active and newest.next is None:  # the next job in a chain waits until this job is gone
             return known._replace(facts=facts._replace(next=Next.BEGINS))
         key = self.records.key(member, following)
         info = self._reported(key)
@@ -143,7 +152,7 @@ class Sources:
         return {"pending": Next.PENDING, "running": Next.BEGINS}.get(info.stage, Next.STRANGE)
 
     def _over(self, known: Evidence) -> Evidence:
-        """What is known of a member whose job, as far as the queue knows, is over."""
+        """Return what is known of a member whose job, according to the queue, is over."""
         facts, newest, key, info, _ = known
         asks = info is None or (info.ended_itself and facts.records not in AGAIN)
         end = None
@@ -153,7 +162,7 @@ class Sources:
                 end = End.CANCELLED
         elif asks and newest:
             start = self.start_of(key, newest)
-            # Who was killed for want of memory is known by the accounting of a step alone.
+            # Only accounting of a step shows that a process was killed because memory ran out.
             unanswered = newest.was_killed or (start is None and newest.end is None)
             info = start or info
             ended = (info.end if info and info.ended_itself else None) or 0.0
@@ -163,33 +172,36 @@ class Sources:
         return Evidence(facts, newest, key, info, asks and self.history is None and key is not None)
 
     def _reported(self, key: Key | None) -> JobInfo | None:
-        """What the queue reports of a job; None if it does not list the job."""
+        """Return what the queue reports of a job; None if the queue does not list the job."""
         info = self.answer.jobs.get(key) if key else None
         whole = self.answer.jobs.get((key[0], None)) if key else None
         if info is None and whole and whole.is_active:
-            info = whole  # it has not come to its members yet
+            info = whole  # the queue does not list the array's members yet
         return info if info and self.records.owns(info) else None
 
     def _starts(self, key: Key | None) -> list[JobInfo]:
-        """What accounting knows of a job's starts."""
+        """Return what accounting knows of a job's starts."""
         if key is None or self.history is None:
             return []
         starts = self.history.get(key[0], [])
         return [start for start in starts if start.task == key[1] and self.records.owns(start)]
 
     def _newest_start(self, key: Key | None) -> JobInfo | None:
-        """How a job ended according to accounting, or that its state is not understood; None if it has not
-        ended."""
+        """Return what accounting reports of a job's newest start; None if the start has not ended, or is not
+        listed.
+        """
         newest = max(self._starts(key), key=lambda start: start.submitted or 0.0, default=None)
         return newest if newest and newest.stage in ("ended", "unknown") else None
 
     def _left_its_array(self, key: Key | None) -> bool:
-        """Whether a job that neither the queue nor accounting knows is one of an array that they know."""
+        """Whether a member's job is unknown to the queue and accounting, although one of the two knows its
+        array.
+        """
         return key is not None and key[1] is not None and self.history is not None and key[0] in self._known
 
     @cached_property
     def _known(self) -> frozenset[str]:
-        """The ids of the run's jobs and arrays of which the queue or accounting knows anything."""
+        """The ids of the run's jobs and arrays that the queue or accounting lists."""
         started = (start for starts in (self.history or {}).values() for start in starts)
         return frozenset(
             info.job for info in (*self.answer.jobs.values(), *started) if self.records.owns(info)
@@ -213,7 +225,8 @@ def _of_attempt(newest: Attempt | None) -> Records:
 
 
 def _of_end(newest: Attempt | None, info: JobInfo | None) -> End:
-    if info is None or info.stage in ("pending", "running"):  # a start that was ended to queue it again
+    # a start that was ended in order to requeue the job
+    if info is None or info.stage in ("pending", "running"):
         return End.NOTHING
     if info.stage == "unknown":
         return End.STRANGE

@@ -1,4 +1,4 @@
-"""A scheduler's last word on an attempt whose own records leave its ending in doubt."""
+"""A scheduler's last word on an attempt whose own records leave the ending in doubt."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ table."""
 
 
 def cancelled(job: str) -> LastWord:
-    """The last word on a job that castoff cancelled, and that its scheduler has forgotten."""
+    """Return the last word on a job that castoff cancelled and the scheduler has forgotten."""
     return LastWord("cancelled", _CODES["cancelled"], job)
 
 
 def last_word(info: JobInfo, user: str, own_code: int | None = None) -> LastWord:
-    """A scheduler's last word. `own_code`: the exit code that the script recorded; `user`: this user."""
+    """Return a scheduler's last word. `own_code`: the exit code that the script recorded. `user`: the name of
+    the user who runs castoff, as the scheduler reports it.
+    """
     ending, code = info.ending, own_code or info.exit_code
-    if info.ended_itself and ending == "failed":  # as the script's own codes are
+    if info.ended_itself and ending == "failed":  # the script uses these codes
         ending = {os.EX_TEMPFAIL: "walltime", 143: "cancelled"}.get(code or 1, "failed")
     if not code or code > 255:
         code = _CODES.get(ending, 1)
@@ -31,7 +33,9 @@ def last_word(info: JobInfo, user: str, own_code: int | None = None) -> LastWord
 
 
 def last_word_on(attempt: Attempt, info: JobInfo, user: str) -> LastWord:
-    """A scheduler's last word on an attempt, whose own record counts more if its script ended by itself."""
+    """Return a scheduler's last word on an attempt. If the script ended by itself, the attempt's own record
+    wins.
+    """
     end = attempt.end
     if end is None or not info.ended_itself:
         return last_word(info, user, end.code if end else None)

@@ -1,4 +1,6 @@
-"""The state of the members of a run that castoff itself schedules, whose lock stands for a queue."""
+"""The state of the members of a run that castoff itself schedules: the run's lock shows whether it is
+active.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,9 @@ from castoff.launcher.status.table import Facts, Job, Records, decide
 
 
 def judge(records: RunRecords, elsewhere: str | None) -> list[MemberStatus]:
-    """The states of a run's members. `elsewhere`: another host, which has to be asked whether the run's
-    scheduler lives."""
+    """Return the states of a run's members. `elsewhere`: the host of the run's scheduler, if that is another
+    host, where only a command can tell whether the scheduler is alive.
+    """
     members = []
     for number in records.numbers:
         attempts = _attempts(records, elsewhere, number)
@@ -23,13 +26,14 @@ def judge(records: RunRecords, elsewhere: str | None) -> list[MemberStatus]:
 
 
 def _attempts(records: RunRecords, elsewhere: str | None, number: int) -> list[AttemptStatus]:
-    """A member's attempts as they are shown."""
+    """Return what users see of a member's attempts."""
     attempts = records.attempts.get(number, [])
-    newest = max([records.begin.get(number, 0), *(one.number for one in attempts)])  # the rest is over
+    # earlier attempts are over
+    newest = max([records.begin.get(number, 0), *(one.number for one in attempts)])
     statuses = []
     for attempt in attempts:
         end, alive = attempt.end, records.alive and attempt.number == newest
-        # Until its scheduler has settled it, an ending is believed only if no scheduler is there to do so.
+        # An ending that the local scheduler has not confirmed counts only if that scheduler is gone.
         if end and (attempt.settled or not (alive or (elsewhere and attempt.number == newest))):
             status = attempt.status("ended", known_ending(end.ending), end.code, end.reason, end.time)
         else:
@@ -39,7 +43,9 @@ def _attempts(records: RunRecords, elsewhere: str | None, number: int) -> list[A
 
 
 def _facts(records: RunRecords, elsewhere: str | None, number: int, attempts: list[AttemptStatus]) -> Facts:
-    """What is known of a member with such attempts. While anything of the run lives, its lock is held."""
+    """Return what is known of a member with these attempts. While any process of the run lives, the run's
+    lock is held.
+    """
     begin = records.begin.get(number)
     if begin is not None and not attempts and records.submission and records.submission.error is not None:
         return Facts(Records.REFUSED)

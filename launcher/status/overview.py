@@ -1,4 +1,4 @@
-"""All runs at a glance: from the index if it holds a run's ending, otherwise from the run's records."""
+"""The states of all runs: from the index if it has a run's ending, otherwise from the run's records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from castoff.launcher.status.watch import judge
 
 
 class Row(NamedTuple):
-    """A run, and what a list shows of it."""
+    """A run, and what a list of runs shows of it."""
 
     entry: Entry
     summary: RunSummary
@@ -32,42 +32,43 @@ class Row(NamedTuple):
 
     @property
     def submitted(self) -> float:
-        """When it was submitted, or entered the index, in seconds since the epoch."""
+        """When the run was submitted, or was added to the index, in seconds since the epoch."""
         return self.summary.submitted or self.summary.started or self.entry.added
 
 
 class Overview:
-    """The runs in the index, by their records; after `ask`, also by what their schedulers answer."""
+    """The states of the runs in the index, from their records; after `ask`, also from their schedulers'
+    answers.
+    """
 
     def __init__(self, index: Index, *, names: Collection[str] = (), also: Collection[str] = ()):
-        """Look at every run that may not be over yet.
+        """Read the records of every run that may not be over yet.
 
-        `names`: only at runs whose name is one of these, where * stands for anything. `also`: the directories
-        of runs to look at in any case.
+        `names`: read only runs whose name matches one of these patterns, in which * stands for any text.
+        `also`: the directories of runs to read in any case.
 
         Raises:
             CastoffError: the index cannot be read.
         """
         self.notes: list[str] = []
-        """Messages for the user: runs that were left out, an index that cannot be written."""
+        """Messages for the user, about runs that were left out or an index that cannot be written."""
         self.statuses: dict[str, RunStatus] = {}
-        """The status of each run that was looked at, by its directory."""
+        """The status of each run whose records were read, by the run's directory."""
         self._index = index
         self._seen: dict[str, RunSummary] = {}
         entries = index.entries()
         self.known = len(entries)
-        """Number of runs in the index, including those whose directories are gone."""
+        """The number of runs in the index, including runs whose directories are gone."""
         if names:
             entries = [entry for entry in entries if any(fnmatchcase(entry.name, name) for name in names)]
         self._entries = entries
         to_look = [entry for entry in entries if entry.ended is None or entry.path in also]
         self.doubtful = self._look(filter(self._is_trusted, to_look))
-        """The runs whose records leave their state open, so that only their schedulers know it; with their
-        records."""
+        """The records of the runs whose state only their schedulers know."""
 
     @classmethod
     def asked(cls, index: Index, *, names: Collection[str] = (), poller: Poller | None = None) -> Overview:
-        """The runs in the index, by their records and what `poller` asks their schedulers.
+        """Return the runs in the index; `poller` asks their schedulers.
 
         Raises:
             CastoffError: the index cannot be read.
@@ -78,15 +79,14 @@ class Overview:
 
     @property
     def rows(self) -> list[Row]:
-        """The runs that are in the index, oldest first. Whether their directories still exist is checked by
-        `choose`.
-        """
+        """The runs in the index, oldest first. `choose` checks whether their directories still exist."""
         seen = ((entry, entry.ended or self._seen.get(entry.path)) for entry in self._entries)
         return [Row(entry, one) for entry, one in seen if one]
 
     def ask(self, poller: Poller) -> None:
-        """Ask the schedulers about all runs whose records leave their state open: one query each, if one is
-        due."""
+        """Ask the schedulers about all runs whose records leave their state open: at most one query to each
+        scheduler.
+        """
         answers = judge([records for _, records in self.doubtful], poller)
         looked = [(entry, now) for (entry, _), now in zip(self.doubtful, answers, strict=True)]
         self._keep(looked)
@@ -100,9 +100,9 @@ class Overview:
     def choose(
         self, wanted: Callable[[Row], bool] = lambda _: True, newest: int | None = None
     ) -> tuple[list[Row], int]:
-        """Choose the wanted runs that are on disk, oldest first, and count those left out.
+        """Choose the wanted runs that are on disk, oldest first, and count the runs that are left out.
 
-        `newest`: of the runs that are over, only this many of the newest.
+        `newest`: how many of the runs that are over to choose, newest first.
         """
         chosen, left_out, room = [], 0, newest
         for row in reversed(self.rows):
@@ -127,7 +127,7 @@ class Overview:
             return False
 
     def _look(self, entries: Iterable[Entry]) -> list[tuple[Entry, RunRecords]]:
-        """Read the records of runs. Runs whose schedulers have to be asked go to `doubtful`."""
+        """Read the records of runs. Return the records of runs whose schedulers have to be asked."""
         looked, doubtful = [], []
         for entry in entries:
             try:
@@ -145,7 +145,7 @@ class Overview:
         return doubtful
 
     def _keep(self, looked: Collection[tuple[Entry, RunStatus]]) -> None:
-        """Keep a status, and store endings in the index if only a new attempt could change them."""
+        """Keep a run's status, and store an ending in the index if only a new attempt could change it."""
         found = [(entry, summary(now), now.final) for entry, now in looked]
         self._seen |= {entry.path: one for entry, one, _ in found}
         self.statuses |= {entry.path: now for entry, now in looked}
@@ -157,19 +157,20 @@ class Overview:
 
 
 def alone_in(folder: Path) -> list[RunDirectory]:
-    """This user's runs in a folder that nobody submitted through castoff, and that are in no index: their
-    scripts ran alone."""
+    """Return this user's runs in a folder that are missing from the index because their scripts were run
+    without castoff.
+    """
     found = []
     with contextlib.suppress(OSError):  # the working directory itself may be gone
         for path in sorted(folder.resolve().glob("castoff-*")):
             if is_run_directory(path):
-                with contextlib.suppress(CastoffError):  # somebody else's, in a folder that many use
+                with contextlib.suppress(CastoffError):  # another user's run, in a shared folder
                     found.append(RunDirectory(path))
     return found
 
 
 def adopt_unlisted(environ: Mapping[str, str], runs: Iterable[RunDirectory]) -> None:
-    """Add runs to the user's index that it lacks."""
+    """Add runs to the user's index that are missing there."""
 
     def add(index: Index) -> None:
         known = {entry.path for entry in index.entries()}
@@ -186,11 +187,11 @@ class Rebuilt(NamedTuple):
     found: int
     new: int
     notes: list[str]
-    """What was left out, and why."""
+    """Messages about what was left out, each with the reason."""
 
 
 def rebuild(index: Index, folder: Path) -> Rebuilt:
-    """Add the runs in a folder and below to the index, which forgets what it knew of how they ended.
+    """Add all runs below a folder to the index, which forgets the endings that it had stored for them.
 
     Raises:
         CastoffError: the folder cannot be read, or the index not written.
@@ -202,7 +203,9 @@ def rebuild(index: Index, folder: Path) -> Rebuilt:
 
 
 def _name_and_time(run: RunDirectory) -> tuple[str, float]:
-    """A run's name, and when it was submitted, or else began; its id and 0 where it cannot be read."""
+    """Return a run's name and the time of its submission, or else of its start; the id and 0 if the run
+    cannot be read.
+    """
     try:
         records = RunRecords(run)
     except CastoffError:

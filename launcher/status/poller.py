@@ -1,5 +1,6 @@
-"""When castoff queries a scheduler: one query for all its runs, none if the records leave nothing open, and
-less often the longer nothing changes."""
+"""Decides when castoff queries a scheduler: one query for all runs, none if the records suffice, and less
+often the longer nothing changes.
+"""
 
 from __future__ import annotations
 
@@ -23,37 +24,45 @@ AT_A_GLANCE = 5.0
 """Seconds that an interactive command waits for a scheduler's answer."""
 
 LOOK_INTERVAL = 2.0
-"""Seconds between two looks at the files of runs that a person watches. Schedulers are queried less often."""
+"""Seconds between two reads of the records of runs that a person watches. Schedulers are queried less
+often.
+"""
 
 _SHORTEST_PAUSE = 2.0
 _LONGEST_PAUSE = 30.0
-"""Seconds between two questions to a scheduler: more of them the longer ago records have changed. A site's
-`poll_interval`, which the plans of its runs hold, lengthens either; of several sites the longest counts."""
+"""The shortest and longest pause between two queries to a scheduler, in seconds: the longer no record has
+changed, the longer the pause. A site's `poll_interval`, which is in the plans of the site's runs, is another
+minimum; of several sites' minimums, the largest counts.
+"""
 
 
 class Poller:
-    """Asks the schedulers of runs about them when that is due."""
+    """Queries schedulers about their runs when a query is due."""
 
     def __init__(self, patience: float | None = None) -> None:
-        """`patience`: seconds to wait for an answer (default: what a busy scheduler may take)."""
+        """`patience`: seconds to wait for an answer (default: as long as a busy scheduler may take)."""
         self._patience = patience
         self._sides: dict[str, _Side] = {}
 
     def silence_on(self, run: RunDirectory) -> str | None:
-        """Why the last query could not tell the state of a run; None if it could, or if there was no
-        query."""
+        """Return why the last query could not tell the state of a run; None if it could, or if there was no
+        query.
+        """
         return next(filter(None, (side.silence_on(run) for side in self._sides.values())), None)
 
     def unanswered(self) -> dict[str, float]:
-        """The schedulers that owe an answer, also while one of them is being asked, and for how many seconds.
+        """Return the schedulers that have not answered, including one that is being queried, each with the
+        seconds since the query.
 
-        Any thread may call this. The states of these schedulers' runs are older than that.
+        Any thread may call this. The known states of these schedulers' runs are older than the query.
         """
         now, sides = clock.now(), list(self._sides.values())
         return {side.title: now - side.owes_since for side in sides if side.owes_since is not None}
 
     def query(self, runs: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
-        """What is known of runs on Slurm or PBS, by directory, each with its current records."""
+        """Return a view of each run that is on a scheduler with a queue, by directory, with the run's current
+        records.
+        """
         found: dict[Path, scheduler_view.SchedulerView] = {}
         theirs: dict[str, list[RunRecords]] = {}
         for records in runs:
@@ -68,7 +77,7 @@ class Poller:
 
 
 class _Side:
-    """One scheduler, and the runs that were sent to it."""
+    """One scheduler, and the runs that were submitted to it."""
 
     def __init__(self, scheduler: QueuedScheduler, patience: float | None) -> None:
         self._queue = scheduler.queue(patience=patience or PATIENCE)
@@ -86,18 +95,20 @@ class _Side:
         unanswered."""
 
     def silence_on(self, run: RunDirectory) -> str | None:
-        """Why the last query could not tell the state of a run; None if it could, or if the run was not in
-        it."""
+        """Return why the last query could not tell the state of a run; None if it could, or if the run was
+        not in the query.
+        """
         return self._elsewhere.get(run.path) or (self._answer.silence if run.path in self._records else None)
 
     def query(self, runs: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
-        """What is known of the runs that were sent to this scheduler."""
+        """Return a view of each run that was submitted to this scheduler."""
         doubtful = [records for records in runs if records.needs_queue()]
         if doubtful and self._is_due(doubtful):
             self._ask(doubtful)
             asked = {run.run.path for run in doubtful}
             further = True
-            while further:  # records are read after each answer: what has ended since may be over for it
+            # Read the records after each answer: a job that has ended since may be missing in the answer.
+            while further:
                 runs = [self._again(records) if records.run.path in asked else records for records in runs]
                 further = self._query_further([records for records in runs if records.run.path in asked])
         return self._judge(runs)
@@ -105,7 +116,7 @@ class _Side:
     def _is_due(self, runs: list[RunRecords]) -> bool:
         new = any(run.run.path not in self._records or run.jobs - self._jobs for run in runs)
         if self._asked is None or new:
-            return True  # its jobs may be newer than the answer
+            return True  # jobs of a new run may be newer than the answer
         changed = any(self._records[run.run.path] != run.state_of_records for run in runs)
         pause = 0.0 if changed else min(_LONGEST_PAUSE, (self._asked - self._changed) / 4)
         least = max(_SHORTEST_PAUSE, *(run.plan.poll_interval for run in runs))
@@ -127,8 +138,9 @@ class _Side:
             self._records, self._changed = records, self._asked
 
     def _query_further(self, runs: list[RunRecords]) -> bool:
-        """Ask about jobs that were submitted during the last query, for example by jobs that resume. Returns
-        whether there were any."""
+        """Query jobs that were submitted during the last query, for example by jobs that resume. Return
+        whether there were any such jobs.
+        """
         here = [run for run in runs if run.run.path not in self._elsewhere]
         further = {job for run in here for job in run.jobs} - self._jobs
         if not further or not self._queue.queries_by_id or self._answer.silence:
@@ -138,13 +150,13 @@ class _Side:
         return True
 
     def _again(self, records: RunRecords) -> RunRecords:
-        """A run's records as they are after the answer: they may show that it was submitted meanwhile."""
+        """Read a run's records again after the answer: the run may have been submitted meanwhile."""
         try:
             if records.unclear and not records.held and records.run.path not in self._elsewhere:
                 decide(records.run, self._queue, self._answer, records.unclear)
             return RunRecords(records.run, held=records.held)
         except (CastoffError, OSError):
-            return records  # what cannot be written stays as unclear as it was; what was read still counts
+            return records  # the submission stays unclear, and the earlier records still count
 
     def _judge(self, runs: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
         views = {run.run.path: self._view_of(run) for run in runs}
@@ -156,7 +168,8 @@ class _Side:
             if self._history is not None:
                 views |= {path: self._view_of(one.records) for path, one in views.items() if one.doubtful}
         for one in views.values():
-            # So that nobody asks again; where that cannot be, somebody will.
+            # Store the answers, so that nobody queries again; if one cannot be stored, a later query repeats
+            # it.
             with contextlib.suppress(OSError, CastoffError):
                 for folder, last in one.learnt:
                     one.records.run.write(f"attempts/{folder.name}/{LAST_WORD}", last)

@@ -1,8 +1,9 @@
-"""The state of the members of a run on a cluster, from its records and its scheduler.
+"""The state of the members of a run on a cluster, from the run's records and the scheduler's answers.
 
-The script's record counts where it knows best: its program was done, failed, or can be resumed. It does not
-know why it was ended from outside, and writes nothing when it is killed: then the scheduler's word counts,
-which is kept in the attempt's folder, since schedulers forget. `table` decides between them.
+The script's record counts if it says that the program was done, failed, or can be resumed. The script does
+not know why it was ended from outside, and writes nothing when it is killed: then the scheduler's answer
+counts, which castoff stores in the attempt's folder, since schedulers forget. `table` decides between the
+two.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from castoff.launcher.status.survey import RunRecords
 from castoff.launcher.status.table import MAY_CHANGE, Job, Next, Records, Verdict, decide
 
 _LONGEST_WORD = 40
-"""Number of characters of a scheduler's state that are shown."""
+"""The number of characters of a scheduler's state that are shown."""
 
 
 class SchedulerView:
@@ -38,22 +39,23 @@ class SchedulerView:
         history: Mapping[str, list[JobInfo]] | None,
         seen: Container[tuple[int, int]],
     ):
-        """Take what the queue has answered, and what accounting knows of jobs; None: no answer. `seen`: the
-        attempts that had begun before the queue was asked, as pairs of member and number.
+        """`answer`: the queue's answer. `history`: what accounting knows of the jobs; None: accounting has
+        not answered. `seen`: the attempts that had begun before the queue was asked, as pairs of member and
+        number.
         """
         self.records = records
         self.doubtful: set[str] = set()
         """The jobs about which accounting should be asked."""
         self.learnt: list[tuple[Path, LastWord]] = []
-        """The scheduler's last words that have to be written down, each with its attempt's folder."""
+        """The scheduler's last words that have to be recorded, each with the attempt's folder."""
         self.unsettled = False
-        """Whether something is unknown now and may become known later."""
+        """Whether the state of a member is unknown now and may become known later."""
         self.stuck: str | None = None
-        """Why a member will wait until somebody acts; None: none does."""
+        """Why a member will wait until somebody acts; None: no member does."""
         self._sources = Sources(time.time(), queue.lag, records, answer, history, seen)
         self._queue = queue
         self.members = [self._member(number) for number in records.numbers]
-        # Of a chain, no member begins with a later link.
+        # In a chain, every member begins with the first job, so a later job does not decide.
         if records.unclear is not None and not self.unsettled:
             self.members = [self._unclear(member) for member in self.members]
 
@@ -84,14 +86,14 @@ class SchedulerView:
         return self._waiting(member, known.info) if verdict is Verdict.WAITS and known.info else member
 
     def _waiting(self, member: MemberStatus, info: JobInfo) -> MemberStatus:
-        """The same member, with what the queue reports about the time that it waits."""
+        """Return a pending member with what the queue reports about its wait."""
         if info.is_held:
             self.stuck = self.stuck or member.reason
         never = info.dependency_never_satisfied
         return replace(member, dependency_never_satisfied=never, expected_start=info.start)
 
     def _unclear(self, member: MemberStatus) -> MemberStatus:
-        """The state of a member of which one more job may or may not have been submitted."""
+        """Return the state of a member if another job may or may not have been submitted for it."""
         if member.state in ("pending", "running"):
             return member
         self.unsettled = True
@@ -99,7 +101,7 @@ class SchedulerView:
         return MemberStatus(member.member, "unknown", "unknown", member.attempts, reason)
 
     def _may_change(self, verdict: Verdict, known: Evidence) -> bool:
-        """Whether a member is unknown only for now."""
+        """Whether the verdict on a member may change by waiting."""
         if verdict is Verdict.SILENT:
             return not self._sources.answer.lasting
         if verdict is Verdict.WROTE_NOTHING and known.info and known.info.end is not None:
@@ -107,7 +109,7 @@ class SchedulerView:
         return verdict in MAY_CHANGE
 
     def _words(self, verdict: Verdict, known: Evidence | None = None) -> str | None:
-        """Why a member waits or is unknown; None: there is nothing to say."""
+        """Return why a member waits or is unknown; None: there is nothing to say."""
         key, info = (known.key, known.info) if known else (None, None)
         waits = info.pending_reason if info else ""
         silence = self._sources.silence(key)
@@ -125,7 +127,7 @@ class SchedulerView:
         return words or None
 
     def _beside_excluded(self, reason: str) -> str:
-        """Why a job does not start, and which hosts its scheduler was asked to exclude."""
+        """Return why a job does not start, and which hosts castoff asked the scheduler to exclude."""
         submission = self.records.submission
         if submission is None or not submission.excluded:
             return reason
@@ -135,7 +137,9 @@ class SchedulerView:
     # Attempts
 
     def _newest(self, number: int, newest: Attempt, known: Evidence) -> AttemptStatus:
-        """A member's newest attempt, as it is shown beside the verdict on the member."""
+        """Return what users see of a member's newest attempt, which must agree with the verdict on the
+        member.
+        """
         verdict, queued_again = decide(known.facts).verdict, known.facts.job is Job.PENDING_AGAIN
         if queued_again or known.facts.next is not Next.NONE:
             return self._past(number, newest, requeued=queued_again)
@@ -155,7 +159,7 @@ class SchedulerView:
         return newest.status("unknown", "unknown")
 
     def _never_began(self, number: int, known: Evidence, statuses: list[AttemptStatus]) -> AttemptStatus:
-        """The attempt that a member was to begin, and ended before. It counts, so that lists show it."""
+        """Return an attempt for a member whose job ended before the attempt began, so that lists show it."""
         attempt = max([self.records.begin.get(number, 0) - 1, *(status.attempt for status in statuses)]) + 1
         folder = self.records.run.path / "attempts" / f"{number}.{attempt}"
         if known.info and known.info.stage == "ended":
@@ -177,8 +181,10 @@ class SchedulerView:
         return Attempt(attempt, folder, None, None, None, last).by_records()
 
     def _past(self, number: int, one: Attempt, *, requeued: bool) -> AttemptStatus:
-        """An attempt that another one has followed or will follow. `requeued`: it is one of the same job."""
-        if requeued and one.gave_up and one.end:  # Slurm had not answered, and did it all the same
+        """Return what users see of an attempt before the newest one. `requeued`: a later attempt belongs to
+        the same job.
+        """
+        if requeued and one.gave_up and one.end:  # Slurm had not confirmed the requeue, but did it
             return one.status("ended", "resume", 0, None, one.end.time)
         if one.is_certain or one.is_active:
             return one.by_records()
@@ -198,8 +204,9 @@ class SchedulerView:
         return one.by_records()
 
     def _by_scheduler(self, one: Attempt, info: JobInfo, *, requeued: bool = False) -> AttemptStatus:
-        """An attempt whose ending its script could not know or could not write down."""
+        """Return what users see of an attempt whose ending the script could not know or record."""
         last = replace(last_word_on(one, info, self._queue.user_name), requeued=requeued)
-        if info.exit_code is not None or not info.ended_itself:  # squeue tells no code, and less
+        # An answer without a code is squeue's; sacct may report more later.
+        if info.exit_code is not None or not info.ended_itself:
             self.learnt.append((one.folder, last))
         return one._replace(last=last).by_records()

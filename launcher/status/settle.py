@@ -1,8 +1,9 @@
-"""settle(run): whether a submission to Slurm or PBS arrived, if sbatch or qsub gave no answer.
+"""settle(run): finds out whether a submission arrived, if the submit command gave no clear answer.
 
-A script is sent once. Where it is not certain whether it arrived, its path, which is no other's, is looked
-for in the queue and in what accounting knows. Only what two questions, some seconds apart, have not found
-was never queued: a scheduler that was held up may still take what its command had long given up.
+castoff submits a script once. If it is not certain whether the submission arrived, castoff looks for the
+script's path, which is unique, in the queue and in accounting. Only a script that two queries, some seconds
+apart, have not found was never queued: a slow scheduler may accept a submission long after the submit command
+gave up.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from castoff.launcher.schedulers.job_info import JobInfo
 from castoff.launcher.status.survey import RunRecords
 
 APART = 5.0
-"""Seconds between the two queries."""
+"""Seconds between the two queries that must both find no job."""
 
 _POLL = 1.0
 
 
 def settle(run: RunDirectory, queue: Queue, *, patience: float = 0.0, refused: bool = False) -> bool:
-    """Find out from the scheduler's queue what became of a submission without a clear answer, and write it
-    into submission.json.
+    """Find out from the queue what became of a submission without a clear answer, and record the result in
+    submission.json. Return whether the question is decided.
 
-    The id of a job that is found is written down. A submission that two queries have not found gets an
-    error that says so, and may be repeated; for one that was `refused`, one query is enough. Queries until
-    that is decided, or for `patience` seconds.
+    If a job is found, its id is recorded. If two queries find no job, an error is recorded, and the
+    submission may be repeated; if the scheduler `refused` the submission, one query is enough. Queries are
+    repeated until that is decided, or for `patience` seconds.
 
     Raises:
         CastoffError: a record cannot be read.
-        OSError: it cannot be written.
+        OSError: a record cannot be written.
     """
     records = RunRecords(run, held=True)
     if records.queued and queue.elsewhere(records.clusters):
@@ -43,12 +44,12 @@ def settle(run: RunDirectory, queue: Queue, *, patience: float = 0.0, refused: b
 
 
 def decide(run: RunDirectory, queue: Queue, answer: Answer, of: Send) -> None:
-    """Decide the same from an answer that was asked for while the run's lock was free and `of` was the
-    unclear submission.
+    """Decide the same from an answer that was given while the run's lock was free and `of` was the unclear
+    submission.
 
     Raises:
         CastoffError: a record cannot be read.
-        OSError: it cannot be written, or somebody else holds the lock, who may be sending.
+        OSError: a record cannot be written, or another process holds the lock and may be submitting.
     """
     with run.locked(patience=0.5):
         _decide(run, queue, answer, of)
@@ -72,12 +73,12 @@ def _decide(
 
 
 def _record(send: Send, job: str | None, now: float, refused: bool) -> None:
-    """Write down what the queries have shown about a submission."""
+    """Record what the queries have shown about a submission."""
     if job is not None:
         send.job = job
     elif refused:
         send.error = send.unclear
-    elif send.asked is None or send.asked > now:  # a clock that was set back: begin anew
+    elif send.asked is None or send.asked > now:  # the clock was set back: begin again
         send.asked = now
     elif now - send.asked >= APART:
         words = f": {send.unclear}" if send.unclear else ""
@@ -87,8 +88,8 @@ def _record(send: Send, job: str | None, now: float, refused: bool) -> None:
 def _candidates(
     run: RunDirectory, queue: Queue, answer: Answer, submission: Submission
 ) -> dict[str, set[int | None]] | None:
-    """The jobs of this script that no record names yet, each with its known array indices. None: the
-    scheduler does not answer.
+    """Return the jobs of a run's script that no record names yet, each with its known array indices. None:
+    the scheduler does not answer.
     """
     owned = {send.job for send in submission.all_sends}
     script = str(run.script)
@@ -109,7 +110,7 @@ def _candidates(
 
 
 def _match(record: Submission, send: Send, candidates: Mapping[str, set[int | None]]) -> str | None:
-    """The job of the last submission: jobs' numbers ascend, so it is the first after the recorded ones."""
+    """Return the job of the last submission: the first after the recorded jobs, since job numbers ascend."""
     before = max(_number(one.job or "") for one in record.sends)
     indices = {*send.starts().values()}
     fitting = [job for job, known in candidates.items() if _number(job) > before and known <= indices]
@@ -117,6 +118,6 @@ def _match(record: Submission, send: Send, candidates: Mapping[str, set[int | No
 
 
 def _number(job: str) -> int:
-    """The number at the beginning of a job's id, such as `7[].head`; 0 if there is none."""
+    """Return the number at the beginning of a job's id, such as 7 in `7[].head`; 0 if there is none."""
     digits = re.match(r"\d{1,18}", job)
     return int(digits[0]) if digits else 0

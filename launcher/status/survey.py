@@ -1,4 +1,4 @@
-"""RunRecords(run): what a run directory records of its submissions and attempts. No scheduler is asked."""
+"""RunRecords(run): what a run directory records of submissions and attempts. No scheduler is asked."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ CANCELLED = "cancelled.json"
 
 
 class RunRecords:
-    """What a run directory tells before any scheduler is asked."""
+    """What a run directory shows before any scheduler is asked."""
 
     def __init__(self, run: RunDirectory, *, held: bool = False):
-        """Read a run's directory. `held`: its lock is the caller's, who sends nothing yet.
+        """Read a run's directory. `held`: the caller holds the run's lock, and has not submitted anything
+        yet.
 
         Raises:
-            CastoffError: something in it cannot be read.
+            CastoffError: a record cannot be read.
         """
         self.run = run
         self.held = held
-        # Before the records: what is written between the two looks then counts.
+        # Check the lock before the records, so that a record written in between still counts.
         self.alive = not held and is_alive(run)
-        """Whether a process holds the run's lock; on Slurm or PBS that means that it is being submitted."""
+        """Whether a process holds the run's lock; with a queued scheduler, this means that the run is being
+        submitted.
+        """
         names = names_in(run.path)
         self.is_there = bool(names)
         self.stop_requested = STOP in names
@@ -40,36 +43,36 @@ class RunRecords:
         self.submission = submission = run.submission()
         """The newest submission; None if castoff did not submit the run."""
         self.set_aside = set_aside_hosts(run.path) if SET_ASIDE in names else []
-        """The names of the hosts that its jobs have set aside."""
+        """The names of the hosts that the run's jobs have set aside."""
         self.plan = run.facts()
         self.scheduler = queued(self.plan.scheduler)
-        """The scheduler it was sent to; None: castoff's own, or an unknown one."""
+        """The scheduler that the run was submitted to; None: castoff's own, or an unknown one."""
         requeues = self.plan.requeue_how == "requeue" and self.scheduler is not None
         self.attempts: dict[int, list[Attempt]] = {}
         """The attempts of each member."""
         for member, number, folder in run.attempts():
             self.attempts.setdefault(member, []).append(attempt_in(number, folder, requeues))
         for found in self.attempts.values():
-            if found[-1].restarted:  # the next is about to begin; until then its job is all that runs
+            if found[-1].restarted:  # the next attempt is about to begin, in the same job
                 found[-1] = found[-1]._replace(end=None)
         self.begin = begins(submission, self.plan)
         """The members that the newest submission starts, and the attempt that each starts with."""
         self.numbers = sorted({*self.plan.members, *self.attempts})
-        """The numbers of its members."""
-        # A launch in an allocation is castoff's own affair, as what the local scheduler runs.
+        """The numbers of the run's members."""
+        # castoff itself runs a launch in an allocation, as the local scheduler runs its jobs.
         self.queued = self.scheduler is not None and not owns_latest_submission(run)
-        """Whether a scheduler's queue may know of it; castoff's own scheduler has none."""
+        """Whether a scheduler's queue may know the run; castoff's own scheduler has no queue."""
         self.sends = submission.sends if submission else []
         self._of_job = {send.job: send for send in (submission.all_sends if submission else []) if send.job}
         self._places: dict[int, Send] = {}
         for send in self.sends:
             for member in send.starts():
-                self._places.setdefault(member, send)  # of a chain the first link
+                self._places.setdefault(member, send)  # the first job of a chain
         self._chain = [send.job for send in self.sends if send.link is not None]
 
     @property
     def job(self) -> str | None:
-        """The job's id; the first job's if there are several."""
+        """The id of the run's job; if there are several jobs, of the first."""
         if self.submission is not None:
             return self.submission.job or next((send.job for send in self.sends if send.job), None)
         jobs = (attempt.job for attempts in self.attempts.values() for attempt in reversed(attempts))
@@ -77,7 +80,7 @@ class RunRecords:
 
     @property
     def clusters(self) -> frozenset[str]:
-        """The names of the Slurm clusters that have, or may have, jobs of it."""
+        """The names of the Slurm clusters that have, or may have, jobs of the run."""
         sent = any(send.error is None for send in self.sends)
         recorded = self.submission.cluster if self.submission and sent else None
         found = {recorded}
@@ -89,13 +92,14 @@ class RunRecords:
 
     @property
     def unclear(self) -> Send | None:
-        """The submissions that may or may not have arrived."""
+        """The submission that may or may not have arrived; None: there is no such submission."""
         return self.submission.unclear if self.submission and not self.alive else None
 
     @property
     def state_of_records(self) -> frozenset[tuple[int, int, bool]]:
-        """A value that changes with each attempt: member, number, and whether the attempt has an ending
-        yet."""
+        """A value that changes when an attempt begins or ends: each attempt's member and number, and whether
+        it lacks an ending.
+        """
         attempts = ((member, one) for member, found in self.attempts.items() for one in found)
         return frozenset((member, one.number, one.end is None) for member, one in attempts)
 
@@ -106,12 +110,14 @@ class RunRecords:
         for found in self.attempts.values():
             own |= {one.job for one in found if not one.is_certain}
             own |= {one.next for one in found[-2:]}
-            if found[-1:] and found[-1].job is None:  # the last has not said yet whose it is
+            if found[-1:] and found[-1].job is None:  # the last attempt has not recorded its job yet
                 own |= {one.job for one in found[-2:]}
         return {job for job in own if job is not None}
 
     def following(self, one: Attempt) -> str | None:
-        """The job that resumes an attempt; only on PBS is it another job."""
+        """Return the other job that resumes an attempt; None if no other job does: a requeued job keeps its
+        id.
+        """
         if one.next is not None:
             return one.next if one.end is None or one.end.ending == "resume" else None
         if one.job not in self._chain or (one.end and one.end.ending not in ("resume", "walltime")):
@@ -119,7 +125,7 @@ class RunRecords:
         return next(iter(self._chain[self._chain.index(one.job) + 1 :]), None)
 
     def needs_queue(self) -> bool:
-        """Whether the records leave something open that the scheduler may know."""
+        """Whether the records leave something open that the scheduler may know about the run."""
         if self.unclear:
             return True
         for found in self.attempts.values():
@@ -139,7 +145,9 @@ class RunRecords:
         )
 
     def place(self, member: int) -> Send | None:
-        """The submission that starts a member; None: the newest does not start it."""
+        """Return the submit command that started a member; None: the newest submission does not start the
+        member.
+        """
         if self.submission is not None:
             return self._places.get(member)
         members, tasks = self.plan.members, self._tasks
@@ -148,7 +156,9 @@ class RunRecords:
         return Send(job=self.job, count=self.plan.array_count, members=own, tasks=of_scheduler)
 
     def key(self, member: int, job: str | None) -> Key | None:
-        """The member's index in its job array; None if unknown."""
+        """Return a job's id with the member's index in the job array, or with None if it has no index; None
+        if `job` is None.
+        """
         if job is None:
             return None
         send = self._of_job.get(job)
@@ -166,15 +176,15 @@ class RunRecords:
         return {} if tasks is members else dict(zip(members, tasks, strict=True))
 
     def owns(self, info: JobInfo) -> bool:
-        """Whether a job id belongs to this run, and not to another cluster that uses the same id."""
+        """Whether a job belongs to this run, and is not another cluster's job with the same id."""
         return self.submission is None or info.runs(str(self.run.script))
 
     def own(self, member: int) -> list[Attempt]:
-        """The attempts that the newest submission has begun."""
+        """Return a member's attempts that the newest submission has begun."""
         begin, send = self.begin.get(member), self.place(member)
         if begin is None or send is None:
             return []
-        same = self.scheduler is None or self.scheduler.requeues_in_place  # and so its id
+        same = self.scheduler is None or self.scheduler.requeues_in_place  # then the id stays the same
         return [
             one
             for one in self.attempts.get(member, [])

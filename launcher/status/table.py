@@ -1,7 +1,7 @@
-"""The table that decides what became of a run's member: facts about it, and the first row that fits them.
+"""The table that decides what became of a run's member: the first row that fits the facts about the member.
 
-What the records, the queue and accounting say is reduced to `Facts` first, by `evidence`, or by `local_view`
-where castoff itself schedules. What follows from the verdict is in `scheduler_view`.
+`evidence`, or `local_view` if castoff itself schedules the run, first reduces the records and the answers of
+queue and accounting to `Facts`. `scheduler_view` acts on the verdict.
 """
 
 from __future__ import annotations
@@ -14,61 +14,61 @@ _NO_ENDING = "no ending was recorded; castoff does not guess. Read the logs, the
 
 
 class Records(Flag):
-    """What the run directory tells of a member: of its submission, or of the newest attempt of that."""
+    """What the run directory shows of a member: of its submission, or of the submission's newest attempt."""
 
-    LEFT_OUT = auto()  # the newest submission does not start it, but an earlier one did
-    REFUSED = auto()  # its submission failed for certain
-    SENDING = auto()  # it is just being submitted
-    UNSENT = auto()  # no submission has come to it
-    UNCLEAR = auto()  # its submission may or may not have arrived
-    NOT_BEGUN = auto()  # it was submitted, and has written nothing
-    BEGUN = auto()  # its attempt has begun, and recorded no ending
-    CERTAIN = auto()  # its attempt has ended, and nothing else can know better how
-    DOUBTFUL = auto()  # its script was cancelled, or asked for a requeue in vain: it may be queued again
-    KILLED = auto()  # a rank failed by a signal, which its scheduler may have sent
-    RESUMES = auto()  # its script ended to be resumed, and has asked for that
-    REQUEUED = auto()  # its scheduler had queued it again when it was last asked
+    LEFT_OUT = auto()  # the newest submission does not start the member, but an earlier one did
+    REFUSED = auto()  # the submission certainly failed
+    SENDING = auto()  # the member is being submitted now
+    UNSENT = auto()  # the member has not been submitted
+    UNCLEAR = auto()  # the submission may or may not have arrived
+    NOT_BEGUN = auto()  # the member was submitted, and its script has written nothing
+    BEGUN = auto()  # the attempt has begun, and recorded no ending
+    CERTAIN = auto()  # the attempt has ended, and its record of the ending is final
+    DOUBTFUL = auto()  # the script was cancelled, or asked for a requeue in vain: the job may be queued again
+    KILLED = auto()  # a rank failed by a signal, which the scheduler may have sent
+    RESUMES = auto()  # the script ended, and asked for the run to be resumed
+    REQUEUED = auto()  # the scheduler had requeued the job when it was last asked
 
 
 class Job(Flag):
-    """What the queue tells of the member's job."""
+    """What the queue reports of a member's job."""
 
-    UNNAMED = auto()  # no record says which job it is
-    NAMED_LATER = auto()  # nor does one yet, since its script has just begun
+    UNNAMED = auto()  # no record names the job
+    NAMED_LATER = auto()  # no record names the job yet, since the script has just begun
     SILENT = auto()  # the queue did not answer
     SILENT_HERE = auto()  # the queue cannot be asked from this host, now or later
-    PENDING = auto()  # it waits, or did when the attempt had not begun yet
-    PENDING_AGAIN = auto()  # it waits, although the attempt had begun before the queue was asked
+    PENDING = auto()  # the job waits, or waited before the attempt began
+    PENDING_AGAIN = auto()  # the job waits, although the attempt had begun before the queue was asked
     RUNNING = auto()
-    STRANGE = auto()  # it is listed in a state that castoff does not know
-    OVER = auto()  # it is listed as ended, or not listed
+    STRANGE = auto()  # the job is listed in a state that castoff does not know
+    OVER = auto()  # the job is listed as ended, or not listed
 
 
 class End(Flag):
-    """How a job that is over ended: as accounting knows it, or else the queue."""
+    """How a job that is over ended, according to accounting or else to the queue."""
 
-    NOTHING = auto()  # neither knows
-    STRANGE = auto()  # accounting lists it in a state that castoff does not know
-    LATE = auto()  # it ended a moment ago, and accounting may not have heard of it
-    DONE = auto()  # its script ended well
-    DONE_OR_KILLED = auto()  # its scheduler does not tell these apart, and it has recorded neither
-    CANCELLED = auto()  # somebody cancelled it for certain
+    NOTHING = auto()  # neither accounting nor the queue knows
+    STRANGE = auto()  # accounting lists the job in a state that castoff does not know
+    LATE = auto()  # the job ended a moment ago, and accounting may not list its end yet
+    DONE = auto()  # the script ended well
+    DONE_OR_KILLED = auto()  # the scheduler does not distinguish the two, and no record does
+    CANCELLED = auto()  # somebody certainly cancelled the job
     OTHERWISE = auto()
 
 
 class Next(Flag):
-    """What the queue tells of another job that resumes the attempt, once that is over."""
+    """What the queue reports of the next job, which resumes an attempt that is over."""
 
-    NONE = auto()  # there is none, or it ended without having begun
+    NONE = auto()  # there is no next job, or it ended before it began
     SILENT = auto()
     PENDING = auto()
-    BEGINS = auto()  # it runs and has written nothing, or waits until the attempt's own job is gone
+    BEGINS = auto()  # the next job runs and has written nothing, or waits until the attempt's own job is gone
     STRANGE = auto()
     CANCELLED = auto()
 
 
 class Verdict(Enum):
-    """What became of a member: its state, and in words why it waits or is unknown."""
+    """What became of a member: its state, and a message about why it waits or is unknown."""
 
     RECORDED = "ended", "as its last attempt's records say"
     BY_SCHEDULER = "ended", "as its scheduler says"
@@ -101,27 +101,29 @@ class Verdict(Enum):
 
     def __init__(self, state: str, words: str):
         self.state = state
-        """pending, running, ended or unknown."""
+        """The member's state: pending, running, ended or unknown."""
         self.words = words
 
 
 MAY_CHANGE = (Verdict.UNCLEAR, Verdict.NAMED_LATER, Verdict.SILENT, Verdict.STRANGE)
-"""The verdicts that hold only for now."""
+"""The verdicts that a later query may change."""
 
 
 class Facts(NamedTuple):
-    """All that counts about a member."""
+    """The facts that decide what became of a member."""
 
     records: Records
     job: Job = Job.OVER
     end: End = End.NOTHING
     next: Next = Next.NONE
     cancelled: bool = False
-    """Whether castoff has cancelled its job."""
+    """Whether castoff has cancelled the member's job."""
 
 
 class Row(NamedTuple):
-    """A verdict, why, and the facts that it holds for: any of each, unless they are named."""
+    """A verdict, the reason, and the facts that the row is for: any value of each fact that the row does not
+    name.
+    """
 
     verdict: Verdict
     why: str
@@ -132,7 +134,7 @@ class Row(NamedTuple):
     cancelled: bool | None = None
 
     def fits(self, facts: Facts) -> bool:
-        """Whether it holds for these facts."""
+        """Whether the row is for these facts."""
         return (
             facts.records in self.records
             and facts.job in self.job
@@ -143,7 +145,7 @@ class Row(NamedTuple):
 
 
 AGAIN = Records.RESUMES | Records.REQUEUED
-"""What has ended to be started again."""
+"""The records of an attempt that has ended and is to be started again."""
 
 _DOUBTED = Records.DOUBTFUL | Records.KILLED
 _ACTIVE = Job.PENDING | Job.RUNNING
@@ -188,7 +190,8 @@ GROUPS = {
             Records.NOT_BEGUN, end=End.CANCELLED | End.OTHERWISE),
         Row(Verdict.NEVER_BEGAN, "castoff cancelled it, and its scheduler says nothing else",
             AGAIN | Records.NOT_BEGUN, end=_UNKNOWN, cancelled=True),
-        # A rank may end by the scheduler's signal before its script has it, and then counts as failed.
+        # A rank may die of the scheduler's signal before the script gets that signal, and then counts as
+        # failed.
         Row(Verdict.CANCELLED, "castoff cancelled it, and its scheduler says nothing else",
             Records.BEGUN | Records.KILLED, end=_UNKNOWN, cancelled=True),
         Row(Verdict.WROTE_NOTHING, "its records may lie elsewhere", Records.NOT_BEGUN, end=End.DONE),
@@ -206,12 +209,12 @@ GROUPS = {
     ),
 }
 # fmt: on
-"""The rows. Of the groups, an earlier one counts first; within a group, no two rows fit the same facts."""
+"""The rows of the table. Earlier groups win; within a group, no two rows fit the same facts."""
 
 TABLE = tuple(row for rows in GROUPS.values() for row in rows)
 
 
 @cache
 def decide(facts: Facts) -> Row:
-    """The first row that fits."""
+    """Return the first row that fits the facts."""
     return next(row for row in TABLE if row.fits(facts))

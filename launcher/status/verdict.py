@@ -1,4 +1,4 @@
-"""The status of a whole run, from the states of its members: its state, its ending, and the reason."""
+"""The status of a whole run: its state, ending and reason, from the states of its members."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def assembled(
     elsewhere: str | None = None,
     view: scheduler_view.SchedulerView | None = None,
 ) -> RunStatus:
-    """The status of a run. `elsewhere`: the host to ask whether castoff's own scheduler lives. `view`: what
-    another scheduler reports of it.
+    """Return the status of a run. `elsewhere`: another host, on which alone one can see whether castoff's own
+    scheduler is alive. `view`: what another scheduler reports of the run.
     """
     state = aggregate_state(members)
     over = state in ("ended", "unknown")
@@ -55,7 +55,7 @@ def assembled(
 
 
 def _is_final(records: RunRecords, members: list[MemberStatus]) -> bool:
-    """Whether the status of an ended run is final: its scheduler might still start it again."""
+    """Whether the status of an ended run is final: the scheduler cannot start the run again."""
     if records.submission is not None and is_own(records.plan.scheduler):
         return not records.alive
     last = [member.attempts[-1] for member in members if member.attempts]
@@ -71,7 +71,7 @@ def _reason(
     elsewhere: str | None,
     view: scheduler_view.SchedulerView | None,
 ) -> str | None:
-    """Why it was never submitted, waits, failed or is unknown; or how it can be resumed."""
+    """Return why a run was not submitted, waits, failed or is unknown, or how it can be resumed."""
     run, submission, state = records.run, records.submission, aggregate_state(members)
     refused = [send.error for send in records.sends if send.error]
     if submission and (submission.error is not None or refused):
@@ -106,7 +106,9 @@ def _reason(
 
 
 def _awaited(submission: Submission | None) -> str | None:
-    """The runs that this run of castoff's own scheduler waits for; None: it waits for none."""
+    """Return a message with the runs that a run of castoff's own scheduler waits for; None: it waits for
+    none.
+    """
     after = submission.after.items() if submission else ()
     others = [f"{condition} of {Path(path).name}" for condition, paths in after for path in paths]
     return f"it waits for {', '.join(others)}" if others else None
@@ -129,6 +131,8 @@ _STAYS_ENDED = ("done", "failed", "out-of-memory")
 
 
 def needs_no_secrets(now: RunStatus) -> bool:
-    """Whether nothing of a run will start unless it is submitted again, so that its secrets can go."""
+    """Whether no job of a run will start unless the run is submitted again, so that its secrets can be
+    deleted.
+    """
     ended = now.state == "ended"
     return ended and (now.final or all(member.ending in _STAYS_ENDED for member in now.members))

@@ -1,7 +1,7 @@
-"""The current state of runs: queried once, or repeatedly until they are over.
+"""The current state of runs: determined once, or repeatedly until the runs are over.
 
-An attempt without an ending of which no scheduler knows is `unknown`: it may have been killed with
-everything around it, and castoff does not guess.
+An attempt is `unknown` if it has no recorded ending and no scheduler knows it: the whole machine may have
+gone down, and castoff does not guess.
 """
 
 from __future__ import annotations
@@ -23,22 +23,24 @@ from castoff.launcher.status.verdict import assembled, needs_no_secrets
 
 _POLL = 0.2
 _SLOWEST_POLL = 2.0
-"""Longest time between two looks at a run, in seconds; the pause grows the longer the run takes."""
+"""The longest pause between two reads of a run's records, in seconds; the pause grows the longer the run
+takes.
+"""
 
 
 def status(run: RunDirectory, poller: Poller | None = None) -> RunStatus:
-    """The status of a run. A scheduler is asked only if the records leave something open.
+    """Return the status of a run. A scheduler is queried only if the run's records leave the state open.
 
     Raises:
-        CastoffError: something in its directory cannot be read.
+        CastoffError: a file in the run directory cannot be read.
     """
     return statuses([run], poller)[0]
 
 
 def statuses(runs: Iterable[RunDirectory], poller: Poller | None = None) -> list[RunStatus]:
-    """The statuses of runs, with one query to each scheduler for all of them.
+    """Return the statuses of runs; each scheduler gets one query for all of its runs.
 
-    With the same `poller`, the scheduler is asked less often the longer nothing changes.
+    With the same `poller`, a scheduler is queried less often the longer nothing changes.
 
     Raises:
         CastoffError: something in their directories cannot be read.
@@ -47,7 +49,7 @@ def statuses(runs: Iterable[RunDirectory], poller: Poller | None = None) -> list
 
 
 def judge(runs: list[RunRecords], poller: Poller | None = None) -> list[RunStatus]:
-    """The statuses of runs whose directories have just been read. `poller` asks their schedulers.
+    """Return the statuses of runs whose directories have just been read. `poller` queries their schedulers.
 
     Raises:
         CastoffError: something in their directories cannot be read.
@@ -67,11 +69,12 @@ def judge(runs: list[RunRecords], poller: Poller | None = None) -> list[RunStatu
 
 
 def _local_status(records: RunRecords, marks: Callable[[], Container[str]]) -> RunStatus:
-    """The status of a run that castoff itself schedules, or of which only records are known."""
+    """Return the status of a run that castoff itself schedules, or of which only the records are known."""
     if not records.alive and any(not found[-1].settled for found in records.attempts.values()):
         mark = mark_of(records.run)
         alive = mark is not None and mark in marks()
-        records = RunRecords(records.run, held=records.held)  # it may have ended before that look
+        # Read the records again: the run may have ended before its process was looked for.
+        records = RunRecords(records.run, held=records.held)
         records.alive = alive
     elsewhere = None if records.alive else other_host(records.run)
     return assembled(records, local_view.judge(records, elsewhere), elsewhere)
@@ -95,8 +98,9 @@ def poll(runs: list[RunDirectory], timeout: float | None = None) -> Iterator[lis
 
 
 def wait(run: RunDirectory, timeout: float | None = None) -> RunStatus:
-    """Wait until a run is over or can never begin, or until `timeout` seconds have passed; return its
-    status."""
+    """Wait until a run is over or can never begin, or until `timeout` seconds have passed; return the run's
+    status.
+    """
     for (now,) in poll([run], timeout):
         last = now
     return last
@@ -106,7 +110,7 @@ def check_over(found: Iterable[RunStatus], timeout: float | None) -> None:
     """Check that runs that were waited for are over.
 
     Raises:
-        StillRunning: something may, after `timeout` seconds.
+        StillRunning: a run may still be running after `timeout` seconds.
     """
     if left := [one for one in found if not (one.over or one.never_begins)]:
         raise StillRunning("\n".join(f"{one.id} is still {one.state} after {timeout:g} s" for one in left))
