@@ -1,1 +1,1 @@
-"""Actions on runs: submit, resubmit and cancel."""
+"""Actions that change runs: submit, resubmit and cancel."""

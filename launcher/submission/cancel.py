@@ -1,7 +1,7 @@
-"""Ends runs through their schedulers and checks that nothing is left; or asks their ranks to stop early.
+"""Ends runs through their schedulers and checks that no job is left; or asks the runs' ranks to stop early.
 
-However many runs there are, each scheduler gets one query, as few commands as possible to cancel their jobs,
-and then repeated queries about all of them until they are gone.
+However many runs there are, each scheduler gets one query, as few cancel commands as possible, and then
+repeated queries about all of the jobs until they are gone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from castoff.launcher.status.watch import status, statuses
 _POLL = 0.05
 _QUEUE_POLL = 0.5
 _PATIENCE = 30.0
-"""Seconds to wait: more than castoff's own scheduler takes to send TERM, then KILL, and to clean up."""
+"""Seconds to wait for castoff's own scheduler, which sends TERM, then KILL, and cleans up."""
 
 
 @dataclass(eq=False)
@@ -37,30 +37,32 @@ class CancelRequest:
     run: RunDirectory
     before: RunStatus
     asked: bool = False
-    """Whether there was anything to end."""
+    """Whether the run had anything to end."""
     is_active: bool = False
     """Whether something of the run is still active."""
     problem: str | None = None
     """Why the run could not be cancelled, was refused, or is still active."""
     after: RunStatus | None = None
-    """The run's status afterwards; None if the request was not sent or was refused."""
+    """The run's status after the request; None if the request was not sent or was refused."""
     queue: Queue | None = None
-    """The scheduler's queue that was asked; None: castoff's own scheduler, or none."""
+    """The queue that was asked to end the run; None: castoff's own scheduler was asked, or none."""
     jobs: set[str] = field(default_factory=set)
     refusal: str | None = None
-    """The scheduler's message if it refused to cancel jobs; it counts only if they still exist."""
+    """The scheduler's message if it refused to cancel jobs; the message counts only if the jobs still
+    exist.
+    """
 
     @property
     def patience(self) -> float:
-        """Seconds within which the whole run should have ended."""
+        """The number of seconds within which the whole run should have ended."""
         return self.queue.cancel_patience if self.queue else _PATIENCE
 
 
 def end(runs: Iterable[RunDirectory]) -> list[CancelRequest]:
-    """End runs, and return the result for each.
+    """End runs, and return the result for each run.
 
     Raises:
-        CastoffError: something in their directories cannot be read.
+        CastoffError: a file in a run's directory cannot be read.
     """
     run_list = list(runs)
     requests = [CancelRequest(run, before) for run, before in zip(run_list, statuses(run_list), strict=True)]
@@ -82,7 +84,7 @@ def end(runs: Iterable[RunDirectory]) -> list[CancelRequest]:
 
 
 def _conclude(requests: list[CancelRequest]) -> None:
-    """Record each run's status after its cancellation, and a problem for each that is not over yet."""
+    """Record each run's status after its cancellation, and a problem for each run that is not over yet."""
     for request, run_status in zip(requests, statuses(request.run for request in requests), strict=True):
         request.after = run_status
         if request.is_active:
@@ -91,9 +93,10 @@ def _conclude(requests: list[CancelRequest]) -> None:
 
 
 def _ask(requests: list[CancelRequest]) -> None:
-    """Ask the schedulers of runs to end them. A problem with one run does not affect the others."""
+    """Ask schedulers to end their runs. A problem with one run does not affect the others."""
     by_scheduler: dict[str, list[CancelRequest]] = {}
-    # The newest first, as with jobs below: ending a run whose scheduler was killed takes seconds.
+    # Newest runs first, since a run may depend on an older run, and ending a run whose scheduler was killed
+    # takes seconds.
     for request in sorted(requests, key=lambda request: request.before.submitted or 0.0, reverse=True):
         run, run_status = request.run, request.before
         if run_status.state == "ended":
@@ -114,7 +117,7 @@ def _ask(requests: list[CancelRequest]) -> None:
 
 
 def _query_queue(queue: Queue, requests: list[CancelRequest]) -> None:
-    """Ask Slurm or PBS to end runs, with one query and one command for all."""
+    """Ask a scheduler with a queue to end runs, with one query and one command for all."""
     runs = [RunRecords(request.run) for request in requests]
     reachable = [records for records in runs if not queue.elsewhere(records.clusters)]
     answer = queue.ask({job for records in reachable for job in records.jobs})
@@ -132,7 +135,8 @@ def _query_queue(queue: Queue, requests: list[CancelRequest]) -> None:
 
 
 def cancel_jobs(queue: Queue, jobs_of: Mapping[RunDirectory, Collection[str]]) -> dict[str, str]:
-    """Cancel jobs of runs, and first record that castoff did: the scheduler may forget the jobs at once.
+    """Cancel jobs of runs, after recording that castoff does so: the scheduler may forget cancelled jobs at
+    once.
 
     Return the jobs that the scheduler does not cancel, each with its message.
 
@@ -141,7 +145,7 @@ def cancel_jobs(queue: Queue, jobs_of: Mapping[RunDirectory, Collection[str]]) -
     """
     for run, jobs in jobs_of.items():
         _record(run, RunRecords(run).cancelled.union(jobs))
-    # The newest first: when a job ends, another that depends on it may start.
+    # Newest jobs first: when a job ends, another job that depends on it may start.
     ordered = sorted({job for jobs in jobs_of.values() for job in jobs}, key=lambda job: (len(job), job))
     refused = queue.cancel(ordered[::-1])
     for run, jobs in jobs_of.items():
@@ -157,13 +161,13 @@ def _record(run: RunDirectory, jobs: Collection[str]) -> None:
 
 
 def _jobs_of(request: CancelRequest, records: RunRecords, queue: Queue, answer: Answer) -> set[str]:
-    """Return the jobs of a run that have to be cancelled; raises if they are not known."""
+    """Return the jobs of a run that have to be cancelled; raises if the jobs are not known."""
     run, run_status = request.run, request.before
     if is_alive(run):
         raise CastoffError(f"{run_status.id}: it is just being submitted; cancel it when it has been")
     elsewhere, silence = queue.elsewhere(records.clusters), answer.silence_on(sorted(records.jobs))
     if silence and not elsewhere and run.submission() is None:
-        raise CastoffError(_by_hand(run_status))  # nothing confirms that the job is this run's
+        raise CastoffError(_by_hand(run_status))  # nothing confirms that the job belongs to this run
     if reason := elsewhere or silence:
         title = queue.title
         raise CastoffError(
@@ -184,9 +188,9 @@ def _jobs_of(request: CancelRequest, records: RunRecords, queue: Queue, answer: 
 
 
 def _look(requests: list[CancelRequest]) -> None:
-    """Check which of the active runs have ended, with one query to each scheduler.
+    """Update which of the active runs have ended, with one query to each scheduler.
 
-    A run that its scheduler refuses to end is not waited for.
+    castoff does not wait for a run that its scheduler refuses to end.
     """
     requests = [request for request in requests if request.is_active]
     answers = {
@@ -216,10 +220,10 @@ def _by_hand(run_status: RunStatus) -> str:
 
 
 def stop(runs: Sequence[RunDirectory]) -> set[str]:
-    """Ask the runs that are not over to stop; return the directories of these runs.
+    """Ask the runs that are not over to stop early; return the directories of these runs.
 
     Raises:
-        CastoffError: something in their directories cannot be read or written.
+        CastoffError: a file in a run's directory cannot be read or written.
     """
     left = [
         run for run, run_status in zip(runs, statuses(runs), strict=True) if not _is_over(run, run_status)
@@ -230,9 +234,9 @@ def stop(runs: Sequence[RunDirectory]) -> set[str]:
 
 
 def _is_over(run: RunDirectory, run_status: RunStatus) -> bool:
-    """Whether nothing of the run is running or can still begin; False if this host cannot know."""
-    if not is_own(run_status.scheduler):  # then the state is the scheduler's answer
+    """Whether no part of the run is running or can still begin; False if this host cannot know."""
+    if not is_own(run_status.scheduler):  # the state is the scheduler's answer
         return run_status.state == "ended" and (run.submission() is not None or run_status.ending != "resume")
-    if run.submission() is None:  # a script that was started by hand may run on any host
+    if run.submission() is None:  # a script that a user started by hand may run on any host
         return run_status.state == "ended" and all(member.ending != "resume" for member in run_status.members)
     return run_status.over and (run_status.state == "ended" or other_host(run) is None)

@@ -1,4 +1,4 @@
-"""The field `after`: its runs and jobs, translated into a dependency for the scheduler."""
+"""Translates the field `after`, with its runs and jobs, into a dependency for the scheduler."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from castoff.launcher.status.watch import status
 def resolve(
     after: Mapping[str, list[str]], scheduler: QueuedScheduler | None, environ: Mapping[str, str]
 ) -> tuple[dict[str, list[str]], str | None]:
-    """Resolve `after`: the directories of its runs by condition, and the dependency that is still open.
+    """Resolve `after` into the directories of its runs, by condition, and the dependency that is still open.
 
     The dependency is in the syntax that Slurm and PBS share, with job ids; empty if all conditions hold
-    already, None if there are none. Without a `scheduler`, castoff's own waits for the runs itself.
+    already, None if there are no conditions. Without a `scheduler`, castoff's own scheduler waits for the
+    runs.
 
     Raises:
         CastoffError: a run does not exist, a condition can never hold, or the scheduler cannot wait for it.
@@ -43,7 +44,7 @@ def resolve(
 
 
 def _run(name: str, scheduler: QueuedScheduler | None, index: Index) -> RunDirectory | None:
-    """Return the run of that name; None if it is a job id."""
+    """Return the run that an entry names; None if the entry is a job id."""
     try:
         return index.find(name)
     except CastoffError:
@@ -55,7 +56,9 @@ def _run(name: str, scheduler: QueuedScheduler | None, index: Index) -> RunDirec
 def _jobs(
     scheduler: QueuedScheduler, condition: str, run: RunDirectory, environ: Mapping[str, str]
 ) -> list[str]:
-    """Return a run's jobs for which the condition is still open; raises if they cannot be waited for."""
+    """Return the jobs of a run for which the condition is still open; raises if the scheduler cannot wait for
+    them.
+    """
     holds = condition_holds(condition, run)
     if holds is False:
         raise CastoffError(f"{run.id} is over, and not as {condition} asks: this would wait for ever")
@@ -83,7 +86,7 @@ def _jobs(
 
 
 def condition_holds(condition: str, run: RunDirectory, poller: Poller | None = None) -> bool | None:
-    """Whether a run fulfils a dependency's condition: True, False if it never will, None if not yet."""
+    """Whether a run meets a dependency's condition: True; False if it never will; None if it does not yet."""
     try:
         run.reopened()
     except CastoffError:

@@ -1,4 +1,4 @@
-"""Orphans: jobs whose run directory is gone. Their scheduler still knows their script's path."""
+"""Orphans: jobs whose run directory is gone. The scheduler still knows the path of such a job's script."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _POLL = 0.5
 
 
 class Orphans(NamedTuple):
-    """What schedulers answered about a run whose directory is gone."""
+    """What schedulers reported about a run whose directory is gone."""
 
     id: str
     path: Path
     found: list[tuple[Queue, list[JobInfo]]]
-    """The jobs that are not over, with the queue that has them."""
+    """The run's jobs that are not over, by queue."""
     asked: list[str]
     """The schedulers that answered."""
     silent: list[str]
-    """The schedulers that did not answer, each with the reason and a command to check by hand."""
+    """Messages about the schedulers that did not answer, each with the reason and commands for the user."""
 
     @property
     def gone(self) -> str:
-        """The part of the message that is certain."""
+        """The first part of the message, which is always true."""
         return f"{self.id}: its directory {self.path} is gone"
 
     @property
@@ -55,8 +55,8 @@ class Orphans(NamedTuple):
 
 
 def look_for(entry: Entry) -> Orphans:
-    """Look for jobs of a run whose directory is gone: in its scheduler, or in all schedulers of this host if
-    that is unknown.
+    """Look for jobs of a run whose directory is gone: in the run's scheduler; if that is unknown, in all
+    schedulers of this host.
 
     castoff's own scheduler ends a run whose directory is gone.
     """
@@ -76,10 +76,10 @@ def look_for(entry: Entry) -> Orphans:
 
 
 def end(orphans: Orphans) -> str:
-    """End the jobs that were found, wait until they are gone, and return what was done.
+    """End the jobs that were found, wait until they are gone, and return a message about what was done.
 
     Raises:
-        CastoffError: there are no jobs, or one is left.
+        CastoffError: no jobs were found, or a job is left.
     """
     if not orphans.found or orphans.silent:
         raise CastoffError(orphans.words)
@@ -111,7 +111,7 @@ def _left(queue: Queue, path: Path) -> list[JobInfo]:
 
 
 def _queues(scheduler: str | None) -> Iterator[Queue]:
-    """Yield the queues to ask; if the scheduler is unknown, all those whose commands exist on this host."""
+    """Yield the queues to ask; if the scheduler is unknown, all queues whose commands exist on this host."""
     if scheduler is not None:
         known = queued(scheduler)
         yield from [known.queue()] if known else []
@@ -123,7 +123,7 @@ def _queues(scheduler: str | None) -> Iterator[Queue]:
 
 
 def _jobs_of(queue: Queue, path: Path) -> list[JobInfo]:
-    """Return this user's jobs with exactly this script: its path contains the id of the run.
+    """Return this user's jobs with exactly this script, whose path contains the id of the run.
 
     Raises:
         SchedulerUnreachable: the scheduler does not answer.

@@ -34,7 +34,7 @@ from castoff.launcher.submission.dependencies import resolve
 from castoff.launcher.submission.send import send, unrecorded
 
 _PATIENCE = 20.0
-"""Seconds to find out, from the scheduler, what became of an earlier submission."""
+"""Seconds to find out from the scheduler what became of an earlier submission."""
 
 _POLL = 1.0
 
@@ -47,15 +47,15 @@ def resubmit(
     all_hosts: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> dict[int, int]:
-    """Start the members of a run that are not done; return the number of the attempt that each begins with.
+    """Start the members of a run that are not done; return the number of the next attempt by member.
 
-    `members`: start only these. `include_done`: also start those that are done. `all_hosts`: also use hosts
-    that earlier jobs of the run have set aside; otherwise the scheduler excludes them, if it can. `environ`
-    is the submitter's environment (default: this process's). The script is the one in the directory, whatever
-    castoff would render now. A dependency that has held once does not count again.
+    `members`: start only these members. `include_done`: also start members that are done. `all_hosts`: also
+    use hosts that earlier jobs of the run have set aside; otherwise the scheduler excludes those hosts, if it
+    can. `environ` is the submitter's environment (default: this process's). The script in the run directory
+    is used, whatever castoff would render now. A dependency that was met once does not count again.
 
     Raises:
-        CastoffError: it still runs, there is nothing to start, or it cannot be submitted from this host.
+        CastoffError: the run is still running, there is nothing to start, or this host cannot submit it.
     """
     environ = os.environ if environ is None else environ
     run = run.reopened()
@@ -77,7 +77,8 @@ def resubmit(
         with run.locked(patience=0.5) as lock:
             _check_over(run, scheduler, environ)
             begin = _next_attempts(run, plan, members, include_done)
-            record = _renewed(run, run.submission() or before, begin)  # `_check_over` may have settled it
+            # `_check_over` may have changed the record
+            record = _renewed(run, run.submission() or before, begin)
             # Build the commands first: their errors must come before anything has changed.
             submit_commands: list[SubmitCommand] = []
             if scheduler is not None:
@@ -112,8 +113,9 @@ def resubmit(
 
 
 def _check_over(run: RunDirectory, scheduler: QueuedScheduler | None, environ: Mapping[str, str]) -> None:
-    """Check that nothing of a run waits or runs. Under the local scheduler, the run's processes carry the
-    run's mark."""
+    """Check that no part of a run waits or runs. Processes that the local scheduler has started have the
+    run's mark.
+    """
     if scheduler is None:
         if (mark := mark_of(run)) and mark in marked():
             raise CastoffError(_still(run))
@@ -129,14 +131,14 @@ def _check_over(run: RunDirectory, scheduler: QueuedScheduler | None, environ: M
 
 
 def _check_none_left(run: RunDirectory, scheduler: QueuedScheduler, environ: Mapping[str, str]) -> None:
-    """Check that the queue has no job of a run, whatever it answered about the ids in the run's records."""
+    """Check that the queue has no job of a run, not even one whose id is missing in the run's records."""
     queue = scheduler.queue(environ)
     records = RunRecords(run, held=True)
 
     left: list[str] = []
 
     def none_left() -> bool:
-        """Whether the queue has no job with the run's script, whose path no other run has."""
+        """Whether the queue has no job with the run's script, whose path is unique."""
         left[:] = sorted({info.job for info in queue.unfinished(str(run.script))})
         return not left
 
@@ -158,7 +160,7 @@ def _check_none_left(run: RunDirectory, scheduler: QueuedScheduler, environ: Map
 
 
 def _end_earlier_attempts(run: RunDirectory, members: Collection[int]) -> None:
-    """Make sure that no two attempts run at once: processes may live on after their job is gone."""
+    """Make sure that no two attempts run at once: processes may outlive their job."""
     if (left := raise_fences(run, members)) > 0:
         report(f"ranks of earlier attempts may still run; within {left:.0f} s they end themselves")
         clock.sleep(left)
@@ -178,11 +180,11 @@ def _submit_commands(
     environ: Mapping[str, str],
 ) -> list[SubmitCommand]:
     """Return the commands that start members again, in arrays no larger than the scheduler allows."""
-    dependency = None  # the script's own directive applies
+    dependency = None  # the directive in the script applies
     if record.after:
         _, dependency = resolve(record.after, scheduler, environ)
     elif _has_begun(run):
-        dependency = ""  # it has held once, and the scheduler may have forgotten the jobs
+        dependency = ""  # the dependency was met once, and the scheduler may have forgotten its jobs
     scheduler.check_run_dir(str(run.path))
     request = SubmitRequest.of(plan, head_of(script), str(run.path), dependency, record.begin)
     return scheduler.submit_commands(msgspec.structs.replace(request, excluded=record.excluded), largest)
@@ -191,7 +193,7 @@ def _submit_commands(
 def _next_attempts(
     run: RunDirectory, plan: Facts, members: Collection[int], include_done: bool
 ) -> dict[int, int]:
-    """Return the members to start, each with the number of its next attempt."""
+    """Return the members to start, each with the number of the member's next attempt."""
     planned = plan.members
     last = {member: (attempt, folder) for member, attempt, folder in run.attempts()}
     if unknown := sorted({*members} - {*planned}):
@@ -212,11 +214,13 @@ def _next_attempts(
 
 
 def _renew_secrets(run: RunDirectory, names: list[str], environ: Mapping[str, str]) -> None:
-    """Read the variables of env_from from the environment again; a variable that is not set keeps its
-    value."""
+    """Read the variables of env_from again from the environment; a variable that is not set there keeps its
+    value.
+    """
     path = run.path / SECRETS
     if path.exists() and any(name not in environ for name in names):
-        os.utime(path)  # it belongs to this submission now: endings before it must not remove it
+        # The new time makes the file part of this submission, so that earlier endings do not delete it.
+        os.utime(path)
     elif names:
         try:
             files.replace(path, secrets(names, environ))
@@ -225,13 +229,13 @@ def _renew_secrets(run: RunDirectory, names: list[str], environ: Mapping[str, st
 
 
 def _renewed(run: RunDirectory, before: Submission, begin: dict[int, int]) -> Submission:
-    """Return the record of the new submission; the previous one moves to its history."""
+    """Return the record of the new submission, with the previous submission in its history."""
     return msgspec.structs.replace(
         before,
         time=time.time(),
         job=None,
         error=None,
-        after={} if _has_begun(run) else before.after,  # its dependency has held once
+        after={} if _has_begun(run) else before.after,  # the dependency was met once
         begin=begin,
         excluded=[],
         sends=[],
@@ -244,13 +248,11 @@ def _has_begun(run: RunDirectory) -> bool:
 
 
 FENCE_TIME = 10.0
-"""Seconds after which every process that reads a fence has read it and ended: twice a script's
-`castoff_fence_every`.
-"""
+"""Seconds within which every process that checks for a fence ends: twice a script's `castoff_fence_every`."""
 
 
 def raise_fences(run: RunDirectory, members: Collection[int]) -> float:
-    """Tell all processes that may still run for these members to end; return how many seconds that may take.
+    """Ask all processes that may still run for these members to end; return how many seconds that may take.
 
     The caller holds the run's lock, and the scheduler has no job of the run.
 
@@ -259,16 +261,16 @@ def raise_fences(run: RunDirectory, members: Collection[int]) -> float:
         OSError: the lock file or a fence cannot be written.
     """
     (run.path / LOCK).touch()
-    now = (run.path / LOCK).stat().st_mtime  # the file system's clock, which also dates the fences
+    now = (run.path / LOCK).stat().st_mtime  # by the file system's clock, which also dates the fences
     folders = [folder for member, _, folder in run.attempts() if member in members]
     return max((_raise(folder, now) for folder in folders), default=0.0)
 
 
 def _raise(attempt: Path, now: float) -> float:
-    """Raise an attempt's fence; return how many seconds its processes may still run: 0 if there is no
-    fence, or it shows that they ended.
+    """Raise an attempt's fence; return how many seconds the attempt's processes may still run: 0 if it has no
+    fence, or the fence shows that they ended.
     """
-    with contextlib.suppress(FileNotFoundError):  # other errors leave open what may still run
+    with contextlib.suppress(FileNotFoundError):  # after other errors, processes may still run
         descriptor = os.open(attempt / "fence", os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "r+b", buffering=0) as fence:
             word = fence.read(8)

@@ -1,9 +1,9 @@
 """Submits a script exactly once: the only module that runs a submit command.
 
-Before a command runs, submission.json records its submission without a job; afterwards, with the job. If the
+Before a command runs, submission.json records the submission without a job; afterwards, with the job. If the
 command gives no clear answer, or castoff is killed in between, the job stays unrecorded. Then only the queue
-knows about it (`castoff.launcher.schedulers.base_queue`), and castoff submits nothing again before it has
-queried the queue.
+knows the job (`castoff.launcher.schedulers.base_queue`), and castoff queries the queue before it submits
+anything again.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _SLOW = 10.0
 """Seconds without an answer after which castoff reports that it is waiting."""
 
 _LONGEST_ANSWER = 1 << 20
-"""Number of bytes kept of a submit command's answer; the job's id is among the first."""
+"""The number of bytes that are kept of a submit command's output, which begins with the job's id."""
 
 _UNCLEAR_PATIENCE = 20.0
-"""Seconds in which the queue is queried after an unclear answer."""
+"""Seconds during which the queue is queried after an unclear answer."""
 
 
 class NotSent(CastoffError):
@@ -54,7 +54,9 @@ class NotSent(CastoffError):
         unreached: str = "",
         remedy: str = "",
     ):
-        """`unreached`: the scheduler, if neither the command nor a query could reach it."""
+        """`unreached`: the scheduler's title, if neither the command nor a query could reach the
+        scheduler.
+        """
         self.message = message
         """The scheduler's own message."""
         how = f"{shlex.join(command)} failed with exit code {code}"
@@ -95,7 +97,9 @@ class _Answer(NamedTuple):
     words: str
     interrupted: bool
     given_up: float | None = None
-    """The seconds after which the command was ended because it did not finish."""
+    """The seconds after which the command was killed because it had not ended; None: the command ended in
+    time.
+    """
 
     @property
     def message(self) -> str:
@@ -117,10 +121,10 @@ def send(
     environ: Mapping[str, str],
     limit: float,
 ) -> None:
-    """Run each command once, from the submission's directory, and record its job.
+    """Run each submit command once, from the submission's directory, and record the job that it creates.
 
-    `limit`: seconds to wait for a command's answer. Without a `scheduler` castoff's own takes the run, and
-    `submit_commands` is empty.
+    `limit`: seconds to wait for a command's answer. Without a `scheduler`, castoff's own scheduler takes the
+    run, and `submit_commands` is empty.
 
     Raises:
         NotSent: the scheduler refuses a command; the jobs before it are cancelled, the refusal is recorded.
@@ -135,7 +139,7 @@ def send(
             _send_all(run, record, scheduler, submit_commands, lock, environ, limit)
     except NotSent as refusal:
         with contextlib.suppress(OSError):
-            (run.path / SECRETS).unlink(missing_ok=True)  # nothing will read them
+            (run.path / SECRETS).unlink(missing_ok=True)  # secrets that no script will read
         record.sends, record.job, record.error = [], None, refusal.message
         run.write_submission(record)
         raise
@@ -168,7 +172,7 @@ def _send_all(
         try:
             run.write_submission(record)
         except OSError:
-            sends.pop()  # the command does not run either
+            sends.pop()  # the command will not run
             raise
         variables = {**cleaned, **part_of_run.environment}
         try:
@@ -196,7 +200,7 @@ def _job(
     answer: _Answer,
     environ: Mapping[str, str],
 ) -> str:
-    """Return the job that a submit command created; if its answer does not tell, query the queue."""
+    """Return the job that a submit command created; if the command's answer does not say, query the queue."""
     # Some wrappers print only to stderr.
     streams = [answer.output, *([answer.words] if answer.code == 0 else [])]
     job = scheduler.parse_submit(*streams)
@@ -236,7 +240,7 @@ def send_of(part_of_run: SubmitCommand) -> Send:
 def _withdraw(
     scheduler: QueuedScheduler, sends: Sequence[Send], environ: Mapping[str, str], why: CastoffError
 ) -> None:
-    """Cancel the jobs of a run that were already accepted, because the remaining ones cannot be sent."""
+    """Cancel the jobs of a run that were already accepted, because its other jobs cannot be submitted."""
     jobs = [send.job for send in sends if send.job]
     if refused := scheduler.queue(environ).cancel(jobs):
         which = f"jobs {', '.join(refused)}, which it accepted for the same run, are still active"
@@ -246,7 +250,7 @@ def _withdraw(
 
 def _send_to_local(run: RunDirectory, lock: IO[str], environ: Mapping[str, str]) -> None:
     """Run the local scheduler's command once; it inherits the run's lock."""
-    marks = (local.MARK, GUARDED)  # those of an enclosing run
+    marks = (local.MARK, GUARDED)  # the variables of an enclosing run
     environ = {name: value for name, value in environ.items() if name not in marks}
     command = local.submit_command(str(run.path))
     # In the run directory: a folder `castoff` in the working directory would be imported instead of ours.
@@ -267,7 +271,7 @@ def _answer(
     stdin: IO[str] | int = subprocess.DEVNULL,
     limit: float | None = None,
 ) -> _Answer:
-    """Run a command to its end, or for at most `limit` seconds."""
+    """Run a command until it ends, or for at most `limit` seconds, and return its output."""
     try:
         # In a new session, which Ctrl-C at the terminal does not reach.
         process = subprocess.Popen(
@@ -302,7 +306,7 @@ def _await(answering: Answering, name: str, limit: float | None) -> None:
     """Wait until a command has ended, and report that castoff is waiting if it takes long.
 
     Raises:
-        subprocess.TimeoutExpired: it takes more than `limit` seconds.
+        subprocess.TimeoutExpired: the command takes more than `limit` seconds.
     """
     first = _SLOW if limit is None else min(_SLOW, limit)
     try:

@@ -1,7 +1,7 @@
 """submit(spec, site): makes a run directory and submits its script once.
 
-It may be killed at any time: before the run directory has its name, there is no run; afterwards there is a
-complete one, which is started once or records that it was not.
+castoff may be killed at any time: before the run directory has its final name, there is no run; afterwards,
+the run is complete, and is started once or records that it was not.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class DryRun(NamedTuple):
     plan: Plan
     rendered: Script
     command: str
-    """The scheduler's command line, with the run directory as `$CASTOFF_RUN_DIR`. Chains, and arrays that
-    Slurm accepts only in parts, have a line for each job, with JOB for the id of the job before it.
+    """The submit command line, with the run directory as `$CASTOFF_RUN_DIR`. A chain, or an array that Slurm
+    accepts only in parts, has a line for each job, with JOB for the id of the previous job.
     """
 
     @property
@@ -77,7 +77,7 @@ def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
     if scheduler is not None:
         dependency = None
         if decided.after and own_dependency(decided.after) is None:
-            dependency = dependency_words(decided.after)  # with runs' names in place of their jobs' ids
+            dependency = dependency_words(decided.after)  # with names of runs in place of job ids
         request = SubmitRequest.of(decided, head_of(script.text), _PLACEHOLDER, dependency)
         largest = site.array.max_count if site.array else None
         submit_commands = enumerate(scheduler.submit_commands(request, largest))
@@ -95,7 +95,7 @@ def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
 def _shown(word: str) -> str:
     """Quote a word of the command line, with the run directory as `$CASTOFF_RUN_DIR`.
 
-    All other text in a word with the run directory is castoff's, and needs no further quotes.
+    A word that contains the run directory otherwise contains only text by castoff, which needs no quotes.
     """
     if _PLACEHOLDER in word:
         return '"' + word.replace(_PLACEHOLDER, "$CASTOFF_RUN_DIR") + '"'
@@ -115,17 +115,17 @@ def submit(
 ) -> RunDirectory:
     """Make the run directory, submit the script once, and return the run.
 
-    `environ` is the submitter's environment (default: this process's). With `function`, the job runs what
-    submitit has pickled: `prepare` is called with the directory, to put it there before the submission.
-    `run_id`: the run's id, if it is already chosen. `is_code`: everything in the working directory has been
-    chosen as code, so that a snapshot leaves nothing out.
+    `environ` is the submitter's environment (default: this process's). With `function`, the job runs a
+    function that submitit has pickled: `prepare` is called with the run directory, to put the pickled
+    function there before the submission. `run_id`: the run's id, if it is already chosen. `is_code`: every
+    file in the working directory has been chosen as code, so that a snapshot leaves no file out.
 
     Raises:
         RunExists: there is a run of that id.
-        InvalidInput: the job cannot run at this site, or a file that it names is missing.
-        NotSent: the scheduler refuses it, or cannot be reached.
-        Unclear: it is not known whether the scheduler accepted it; `castoff status` finds out.
-        CastoffError: it cannot be submitted from this host.
+        InvalidInput: the job cannot run at this site, or a file that the job names is missing.
+        NotSent: the scheduler refuses the script, or cannot be reached.
+        Unclear: it is not known whether the scheduler accepted the script; `castoff status` finds out.
+        CastoffError: this host cannot submit the job.
     """
     environ = os.environ if environ is None else environ
     decided, site_scheduler = decide(spec, site, function=function)
@@ -139,7 +139,7 @@ def submit(
         scheduler.check_run_dir(str((runs_dir or runs_folder(environ)).resolve()))
     after, dependency = resolve(decided.after, scheduler, environ)
     if (dependency or None) == own_dependency(decided.after):
-        dependency = None  # the script's own directive says the same
+        dependency = None  # the directive in the script says the same
     configuration = scheduler.queue(environ).configuration() if scheduler is not None else Configuration()
     record = Submission(
         scheduler=decided.scheduler,
@@ -187,10 +187,10 @@ def recorded(
     run_id: str | None = None,
     is_code: bool = False,
 ) -> Iterator[Draft]:
-    """Make the directory of a new run, with all its files, and add the run to the index.
+    """Make the directory of a new run, with all of its files, and add the run to the index.
 
-    `prepare` is called with the directory before that gets its name, which is `run_id` if given. The run's
-    lock is held within the context. If anything fails before, nothing is left.
+    `prepare` is called with the directory before the directory gets its final name, which is `run_id` if
+    given. The run's lock is held within the context. If anything fails before, no directory is left.
 
     Raises:
         RunExists: there is a run of that id.
@@ -234,7 +234,7 @@ def recorded(
 
 def _job_file(spec: JobSpec) -> str:
     """Write the job as a file that renders to the same script from every folder."""
-    if spec.templates is not None:  # it is relative to the job file's folder
+    if spec.templates is not None:  # the path is relative to the job file's folder
         spec = msgspec.structs.replace(spec, templates=str(Path(spec.templates).absolute()))
     return str(yaml.safe_dump(msgspec.to_builtins(spec), sort_keys=False))
 
@@ -243,7 +243,7 @@ def working_directory() -> str:
     """Return the working directory.
 
     Raises:
-        CastoffError: it was removed.
+        CastoffError: the working directory was removed.
     """
     try:
         return str(Path.cwd())
