@@ -1,7 +1,6 @@
-"""The launchers that castoff knows, each with the command line that it makes of a Request.
+"""The launchers that castoff knows, each with the command line that it makes from a Request.
 
-What is known only inside the job, such as its hosts, is added there: by the files of
-templates/machinery/launchers.
+What is known only inside the job, such as its hosts, is added by the files of templates/machinery/launchers.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Srun(Launcher):
     def argv(self, request: Request) -> list[str]:
         """See `Launcher.argv`."""
         layout, own = request.layout, request.own_distribution
-        # An uneven layout is in the host file, together with which srun 26.05 refuses --nodes.
+        # An uneven layout is in the host file; srun 26.05 refuses --nodes together with a host file.
         uneven = not (own or layout.is_uniform)
         nodes = [] if uneven or own == "arbitrary" else [f"--nodes={layout.nodes}"]
         argv = ["srun", *nodes, f"--ntasks={layout.processes}"]
@@ -44,7 +43,8 @@ class Srun(Launcher):
             argv.append("--distribution=arbitrary" if uneven else f"--ntasks-per-node={layout.max_per_node}")
         if request.by_list:
             # The masks have the kernel's CPU numbers, which Slurm does not change on a job's whole nodes.
-            # No --cpus-per-task: it would give the step only its first CPUs, and a mask of others ends it.
+            # --cpus-per-task is left out: it would give the step only the first CPUs, and a mask of other
+            # CPUs would end the step.
             argv.append(f"--cpu-bind=mask_cpu:{','.join(_masks(request))}")
         elif request.cores is not None:
             # srun does not inherit --cpus-per-task from sbatch since Slurm 22.05.
@@ -52,11 +52,13 @@ class Srun(Launcher):
         return [*argv, *_srun_devices(request), "--kill-on-bad-exit=1", "--wait=0", "--export=ALL"]
 
     def beside(self, request: Request, of_site: list[str]) -> list[str]:
-        """See `Launcher.beside`; requests all of the node's devices if a step gets only what it requests."""
+        """See `Launcher.beside`; requests all of the node's devices if a step gets only devices that it
+        requests.
+        """
         argv = super().beside(request, without(_MEMORY, of_site))
         if request.node_devices and request.site.gpu_request == "gpus-per-task":
             argv.append(f"--gpus-per-node={request.gpus(request.node_devices)}")
-        # Slurm 22.05 refuses a step that requests the memory of another, although they may overlap.
+        # Slurm 22.05 refuses a step that requests another step's memory, even with --overlap.
         beside = ["--overlap", "--mem=0", "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0"]
         return [*argv, *beside]
 
@@ -82,7 +84,9 @@ class Srun(Launcher):
         return "arbitrary" if re.search(r"\barb", distributions[-1]) else "own"
 
     def deals_over_sockets(self, words: Sequence[str], named: Mapping[str, object]) -> bool:
-        """See `Launcher.deals_over_sockets`: unless flags or directives set another way, Slurm does."""
+        """See `Launcher.deals_over_sockets`: Slurm does so unless flags or directives set another
+        distribution.
+        """
         directives = {"hint", "distribution", "m", *_SAY_HOW}
         flags = tuple(f"--{name}" for name in ("hint", "dist", *_SAY_HOW))
         has_flag = any(word.startswith((*flags, "-m", "-B")) for word in words)
@@ -97,18 +101,20 @@ class Srun(Launcher):
         return "per_task" if any(word.partition("=")[0] in per_task_flags for word in words) else None
 
     def shown_devices(self, rule: str, ranks: int) -> list[list[int]] | None:
-        """See `Launcher.shown_devices`. The lists of map_gpu and mask_gpu start again after their end."""
+        """See `Launcher.shown_devices`. If a list of map_gpu or mask_gpu is too short, it starts again."""
         kind, _, listed = rule.partition(":")
         if kind == "map_gpu":
             return _in_turn(listed, ranks, lambda one: [int(one, 0)])
         return _in_turn(listed, ranks, _in_mask) if kind == "mask_gpu" else None
 
     def heeds_cpus(self, argv: Sequence[str]) -> bool:
-        """See `Launcher.heeds_cpus`: it does, unless `--overcommit` is among its options."""
+        """See `Launcher.heeds_cpus`: srun does, unless `--overcommit` is among the options."""
         return not {"-O", "--overcommit"} & {*argv}
 
     def each_host(self, site: Site, of_site: list[str]) -> list[str]:
-        """See `Launcher.each_host`; this step overlaps others, and one failing process does not end it."""
+        """See `Launcher.each_host`; the step overlaps other steps, and one failing process does not end the
+        step.
+        """
         argv = ["srun", "--overlap", "--mem=0", "--ntasks-per-node=1", "--wait=0", "--export=ALL"]
         return [*argv, *without(_MEMORY, of_site)]
 
@@ -154,7 +160,7 @@ def _in_turn(listed: str, ranks: int, read: Callable[[str], list[int]]) -> list[
 
 
 def _of_lists(lists: list[str], ranks: int) -> list[list[int]]:
-    """Read CPU lists, one for each local rank; further lists are ignored."""
+    """Read CPU lists, one for each local rank; additional lists are ignored."""
     for cpu_list in lists:
         if not re.fullmatch(CPULIST_PATTERN, cpu_list):
             raise ValueError(f"which has {cpu_list!r} where a CPU list such as 0-7 or 0,4 belongs")
@@ -168,7 +174,7 @@ def _of_lists(lists: list[str], ranks: int) -> list[list[int]]:
 
 
 def _srun_devices(request: Request) -> list[str]:
-    """Return the step's flags for devices, which it needs to request only with --gpus-per-task."""
+    """Return the step's flags for devices."""
     if not request.devices:
         return []
     argv = []
@@ -235,13 +241,14 @@ class Hydra(_Mpiexec):
     takes_lists = True
     leaves_unbound = True
     # MPICH 4.0.2 takes 999 words and dies of SIGSEGV at one more (HYD_NUM_TMP_STRINGS in its hydra.h).
-    # rank.sh and the words that look for it are four of them, and a command with a lone : takes four more.
+    # rank.sh and the words that look for it count as four of these, and a command with a lone : needs four
+    # more.
     most_words = 991
 
     def argv(self, request: Request) -> list[str]:
         """See `Launcher.argv`."""
         argv = [request.site.mpiexec, "-n", str(request.layout.processes)]
-        if request.by_list:  # seen on MPICH 4.0.2: an entry for each process of a host
+        if request.by_list:  # seen on MPICH 4.0.2: the file's pattern has an entry for each process of a host
             entries = ["+".join(map(str, cpus(cpu_list))) for cpu_list in request.cpu_lists]
             argv += ["-bind-to", f"user:{','.join(entries)}"]
         return argv
@@ -255,7 +262,9 @@ class Hydra(_Mpiexec):
 
 
 class IntelMpi(_Mpiexec):
-    """Intel MPI's mpiexec, a Hydra; the machine file sets the number of processes on each host."""
+    """Intel MPI's mpiexec, which is derived from Hydra; the machine file sets the number of processes on each
+    host.
+    """
 
     says = r"Intel\(R\) MPI"
     mpi_modules = r"impi|intel-?mpi|intel-oneapi-mpi"
@@ -268,13 +277,14 @@ class IntelMpi(_Mpiexec):
         """See `Launcher.argv`."""
         argv = [request.site.mpiexec, "-n", str(request.layout.processes)]
         if request.by_list:
-            # Its -bind-to is MPICH's and does nothing; the masks bind any program (seen on Intel MPI 2021).
+            # Intel MPI accepts MPICH's -bind-to, which does nothing; the masks bind any program (seen on
+            # Intel MPI 2021).
             argv += ["-genv", "I_MPI_PIN_DOMAIN", f"[{','.join(_masks(request))}]"]
         return argv
 
 
 class OpenMpi(_Mpiexec):
-    """Open MPI's mpiexec. Its default binding, to one core each, would starve loader workers."""
+    """Open MPI's mpiexec. By default it binds each rank to one core, which would starve data loaders."""
 
     says = r"OpenRTE|Open MPI|PRRTE"
     mpi_modules = _OPEN_MPI
@@ -301,18 +311,20 @@ class FluxRun(Launcher):
         layout, site = request.layout, request.site
         argv = ["flux", "run", f"--nodes={layout.nodes}", f"--ntasks={layout.processes}"]
         if request.cores is None:
-            argv.append("--exclusive")  # all of the job's share of its nodes
+            argv.append("--exclusive")  # all resources that the job has on its nodes
         else:
             argv += [f"--cores-per-task={request.cores}", "--setopt=cpu-affinity=per-task"]
         if request.devices and site.gpu_request == "gpus-per-task":
             argv += [f"--gpus-per-task={request.devices}", "--setopt=gpu-affinity=per-task"]
         else:
-            argv.append("--setopt=gpu-affinity=off")  # otherwise it hides devices that were not requested
-        # By default, flux kills the other ranks 30 s after one has ended, even if that one did well.
+            argv.append("--setopt=gpu-affinity=off")  # otherwise Flux hides devices that were not requested
+        # By default, flux kills the other ranks 30 s after one rank has ended, even if that rank succeeded.
         return [*argv, "--setopt=exit-on-error", "--setopt=exit-timeout=none"]
 
     def each_host(self, site: Site, of_site: list[str]) -> list[str]:
-        """See `Launcher.each_host`; the brokers themselves start the processes, and need no cores for it."""
+        """See `Launcher.each_host`; the brokers themselves start the processes, which therefore need no
+        cores.
+        """
         return ["flux", "exec", "--noinput"]
 
     def heeds_cpus(self, argv: Sequence[str]) -> bool:
@@ -341,7 +353,7 @@ class Here(Launcher):
 
 
 def _blocks(ranks: int, width: str | None, usable: Sequence[int]) -> list[list[int]] | None:
-    """Give each rank the next `width` cores; None if the cores are not known, or too few."""
+    """Give each rank the next `width` cores; None if the cores are not known, or there are too few."""
     per_rank = int(width) if width and width.isdecimal() else 1
     if len(usable) < ranks * per_rank:
         return None
@@ -361,7 +373,7 @@ LAUNCHERS: dict[LauncherName, Launcher] = {
 
 
 def named_by(version: str) -> LauncherName | None:
-    """Return the mpiexec that identifies itself in a version's text; None: it is none of these."""
+    """Return the launcher whose mpiexec printed this version; None: no known launcher."""
     return next(
         (name for name, launcher in LAUNCHERS.items() if launcher.says and re.search(launcher.says, version)),
         None,
@@ -369,4 +381,4 @@ def named_by(version: str) -> LauncherName | None:
 
 
 MERGING = frozenset(name for name, launcher in LAUNCHERS.items() if launcher.here)
-"""The launchers that merge the lines of all ranks into one stream."""
+"""The names of the launchers that merge the output of all ranks into one stream."""

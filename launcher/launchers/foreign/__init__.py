@@ -1,1 +1,1 @@
-"""Reads command lines of launchers as people write them in their scripts. Pure."""
+"""Reads the command lines of launchers in users' own scripts. Pure."""

@@ -9,7 +9,9 @@ Fate: TypeAlias = "Literal['dropped', 'not expressed', 'note']"
 
 
 class Remark(NamedTuple):
-    """What became of something that no job field expresses, or a note about something that one does."""
+    """A remark on an option: it was dropped, or no job field expresses it; or a note on an option that a
+    field expresses.
+    """
 
     fate: Fate
     text: str
@@ -29,38 +31,38 @@ class Asked:
     rank_devices: int | None = None
     device_cpus: int | None = None
     memory_is_total: bool = False
-    """Whether the field `memory` counts all nodes together."""
+    """Whether the field `memory` is the total of all nodes."""
     fields: dict[str, Any] = field(default_factory=dict)
     """Fields by their paths, such as `launcher.args`."""
     of_ranks: dict[str, Any] = field(default_factory=dict)
-    """Fields that count if castoff starts the job's ranks, but not if the job keeps its script."""
+    """Fields that are used if castoff starts the job's ranks, but not if the job keeps its script."""
     env: dict[str, str] = field(default_factory=dict)
     exports: dict[str, str] = field(default_factory=dict)
     """Variables whose values only the shell knows, as written."""
     directives: dict[str, str | bool] = field(default_factory=dict)
     """Directives that no field covers."""
     raw: dict[str, str | bool] = field(default_factory=dict)
-    """All directives about size and output, and those that no field covers, as written."""
+    """All directives about size and output, and all that no field covers, as written."""
     shell: str = ""
     """The shell that a directive names, for a script whose first line names none."""
     unclear: str = ""
-    """Why castoff cannot request the same itself; empty: it can."""
+    """Why castoff's fields cannot request the same; empty: they can."""
     remarks: list[Remark] = field(default_factory=list)
 
     def drop(self, why: str) -> None:
-        """Note an option that castoff replaces itself, or that has no meaning in a job file."""
+        """Note an option that castoff replaces, or that has no meaning in a job file."""
         self.remarks.append(Remark("dropped", why))
 
     def refuse(self, why: str) -> None:
-        """Note something that no job file can express."""
+        """Note an option that no job file can express."""
         self.remarks.append(Remark("not expressed", why))
 
     def note(self, words: str) -> None:
-        """Note something that the reader should know about an expressed option."""
+        """Note what the user should know about an option that a field expresses."""
         self.remarks.append(Remark("note", words))
 
     def count(self, name: str, text: str | None, what: str) -> bool:
-        """Set a number and return True; refuse a text that is not a plain number."""
+        """Set a number and return True; if the text is not a plain number, note why and return False."""
         plain = (text or "").strip()
         if plain.isascii() and plain.isdecimal() and 0 < int(plain) < 10_000_000:
             setattr(self, name, int(plain))
@@ -69,5 +71,5 @@ class Asked:
         return False
 
     def is_unclear(self, why: str) -> None:
-        """Note that fields alone cannot request the same; only the first reason counts."""
+        """Note why fields alone cannot request the same; only the first reason is kept."""
         self.unclear = self.unclear or why

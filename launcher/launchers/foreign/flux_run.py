@@ -19,7 +19,7 @@ _FLUX = Table(
 
 
 def read_flux(words: list[str]) -> Launch | None:
-    """Read what a flux run requests; None: it is another flux command."""
+    """Read what a `flux run` command requests; None: the words are another flux command."""
     rest = words[1:]
     if rest[:1] == ["mini"]:
         rest = rest[1:]

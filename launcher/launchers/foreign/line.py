@@ -1,4 +1,4 @@
-"""The content of a launcher's command line; and why some options are left out of a job file."""
+"""The content of a launcher's command line, and the reasons why some options are left out of a job file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ class Launch(NamedTuple):
     """The content of a launcher's command line."""
 
     launcher: str
-    """The name by which the launcher is called."""
+    """The launcher's name in the command line."""
     asked: Asked
     program: list[str]
     own: LauncherName | None = None
-    """castoff's name for it, if only one scheduler has it; by default, its ranks are then the job's tasks."""
+    """castoff's name for a launcher that belongs to one scheduler, whose ranks are by default the job's
+    tasks.
+    """
     goes_on: str = ""
-    """Its option that lets the other ranks continue when one fails, if they do; castoff would end them."""
+    """The option that lets the other ranks continue when one fails; empty: none. castoff would end them."""
 
 
 def variable(text: str, asked: Asked) -> None:

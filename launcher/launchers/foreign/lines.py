@@ -1,6 +1,6 @@
-"""Reads the line that starts a script's ranks: the launcher, what it requests, and the program. Pure.
+"""Reads the line of a script that starts the ranks: the launcher, its request, and the program. Pure.
 
-Words are as the shell would pass them, if that is known, or else as they are written.
+Words are read as the shell would pass them, if that is known, or else as they are written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAMES = frozenset(_READERS) - {"flux"}
 
 
 def read(words: list[str]) -> Launch | None:
-    """Read such a line; None: its first word is not a launcher."""
+    """Read a line that starts ranks; None: the line's first word is not a launcher."""
     program = PurePosixPath(words[0]).name if words else ""
     reader = _READERS.get(program)
     if reader is None:

@@ -1,4 +1,4 @@
-"""Reads the command line of an mpiexec: PALS, MPICH, Intel MPI and Open MPI share much of it."""
+"""Reads the command line of an mpiexec: those of PALS, MPICH, Intel MPI and Open MPI share many options."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MPIEXEC = Table(
 
 
 def read_mpiexec(words: list[str]) -> Launch:
-    """Read what an mpiexec requests."""
+    """Read what an mpiexec command requests."""
     asked = Asked()
     options, program = _MPIEXEC.read(_pairs(words[1:]))
     signs: set[LauncherName] = set()
@@ -66,7 +66,7 @@ def _pairs(words: list[str]) -> list[str]:
 
 
 _SIGNS: tuple[LauncherName, ...] = ("pals", "openmpi", "hydra")
-"""If flags point to several launchers, the first in this order counts."""
+"""The launchers that flags can identify: if flags fit several launchers, the first in this order wins."""
 
 
 def _mpiexec_option(option: Option, asked: Asked, words: list[str], signs: set[LauncherName]) -> None:

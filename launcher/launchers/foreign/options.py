@@ -1,4 +1,4 @@
-"""Reads the options of a command line as getopt_long(3) and similar functions do. Pure."""
+"""Reads the options of a command line like getopt_long(3) and similar functions. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Option(NamedTuple):
     """One option of a command line."""
 
     name: str
-    """The option's long name, or its letter if it has no other; as written if the table does not have it."""
+    """The option's long name, or its letter if it has no long name; as written if it is not in the table."""
     value: str | None
     known: bool
 
@@ -18,7 +18,9 @@ class Table:
     """The options of a program."""
 
     def __init__(self, *, values: str, flags: str, optional: str = "", one_dash: bool = False):
-        """Each word names an option: `nodes,N`. `one_dash`: long names may follow a single dash."""
+        """Each word lists the names of one option: `nodes,N`. `one_dash`: long names may follow a single
+        dash.
+        """
         self.takes: dict[str, str] = {}
         self.meant: dict[str, str] = {}
         self.one_dash = one_dash
@@ -55,7 +57,7 @@ class Table:
         return options, words[position:]
 
     def _long(self, name: str) -> str:
-        """Return an option's full name; an unambiguous beginning is enough."""
+        """Return an option's full name for an unambiguous beginning of it."""
         if name in self.meant:
             return self.meant[name]
         matches = {self.meant[known] for known in self.meant if len(known) > 1 and known.startswith(name)}

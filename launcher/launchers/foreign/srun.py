@@ -71,7 +71,7 @@ ALONE = "--gpus-per-task hides the other GPUs of its node from each rank"
 
 
 def read_srun(words: list[str]) -> Launch:
-    """Read what an srun requests."""
+    """Read what an srun command requests."""
     options, program = _SRUN.read(words[1:])
     asked = Asked()
     for option in options:
@@ -117,7 +117,7 @@ def _written(option: Option) -> str:
 
 
 def devices(name: str, value: str, asked: Asked) -> None:
-    """Read a request for GPUs, such as `gpu:a100:4`, `a100:2` or `4`; --gres may be for other things."""
+    """Read a request for GPUs, such as `gpu:a100:4`, `a100:2` or `4`; --gres may request other resources."""
     field = {"gpus": "devices", "gpus-per-task": "rank_devices"}.get(name, "node_devices")
     setattr(asked, field, None)
     for part in value.split(","):

@@ -1,4 +1,6 @@
-"""The process that imports modules for all ranks of this host, which start as its copies."""
+"""The agent: a process that imports modules for all ranks of this host, which start as copies of the
+agent.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ from castoff.launcher.launchers.preload.words import python_command
 from castoff.launcher.ranks import is_stale
 
 _PATIENCE = 5.0
-"""Seconds to wait until an agent without ranks ends after TERM."""
+"""Seconds to wait for an agent without ranks to end after TERM."""
 
 _OF_OWNERS: list[subprocess.Popen[bytes]] = []
-"""Agents that this process has started for an owner, and does not end."""
+"""Agents that this process has started for an owner process; the owner's end ends them."""
 
 
 def modules_of(
@@ -33,16 +35,16 @@ def modules_of(
 
 
 class Agent(NamedTuple):
-    """An agent on this host."""
+    """A running agent on this host."""
 
     pid: int
     client: list[str]
-    """The command that each rank runs in place of its own."""
+    """The command that each rank runs instead of its own command."""
     own: subprocess.Popen[bytes] | None
-    """The agent's process, if it serves only this start."""
+    """The agent's process, if the agent serves only this start of ranks."""
 
     def end(self) -> None:
-        """End an agent that serves only this start, and any rank that is left of it."""
+        """End an agent that serves only this start of ranks, and any rank that is left."""
         if self.own is None:
             return
         self.own.terminate()
@@ -62,8 +64,8 @@ def agent_of(
     by_default: bool,
     owner: int | None,
 ) -> Agent:
-    """Return the owner's agent, which serves all starts of that process and ends with it; or one for this
-    start.
+    """Return the agent of the owner process, which serves all of the owner's starts and ends with it; without
+    an owner, an agent for this start.
 
     A new agent gets the environment of a rank, without the variables that identify the rank. It listens at an
     address of this host alone, which has no file and disappears with it.
@@ -77,7 +79,7 @@ def agent_of(
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         try:
             listener.bind(f"\0{name or _own_name()}")
-        except OSError:  # the name is taken
+        except OSError:  # the address is taken
             name = None
             listener.bind(f"\0{_own_name()}")
         listener.listen(4096)
@@ -103,7 +105,7 @@ def _own_name() -> str:
 
 
 def _name_for(owner: int) -> str | None:
-    """Return the address of this owner's agent; None if it could not notice the owner's end."""
+    """Return the address of an owner's agent; None if an agent could not notice the owner's end."""
     try:
         os.close(os.pidfd_open(owner))
         began = Path(f"/proc/{owner}/stat").read_text().rpartition(")")[2].split()[19]
@@ -113,7 +115,9 @@ def _name_for(owner: int) -> str | None:
 
 
 def _listening_at(name: str) -> int | None:
-    """Return this user's process that listens at `name`; it is continued in case somebody has stopped it."""
+    """Return this user's process that listens at `name`, after continuing it in case somebody has
+    stopped it.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(f"\0{name}")

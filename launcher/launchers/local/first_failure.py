@@ -1,4 +1,4 @@
-"""The record of a start's first failure, as each scheduler's script keeps it.
+"""The record of the first rank that failed, in the format that job scripts use.
 
 Imported only when a rank has failed: most ranks do not fail, and json would delay all their starts.
 """
@@ -10,13 +10,13 @@ import json
 from pathlib import Path
 
 Failure = dict[str, object]
-"""A record of rank, host, code, signal and time."""
+"""A record with rank, host, code, signal and time."""
 
 
 def recorded(path: Path | None, failure: Failure) -> tuple[Failure, str | None]:
-    """Record a failure if it is the first; return the first, and why it could not be written.
+    """Record a failure if it is the first; return the first failure, and why a record could not be written.
 
-    torchrun counts as one rank; under it, the existing record is that of one of its own ranks.
+    torchrun counts as one rank; if there is a record already, it is of one of torchrun's own ranks.
     """
     if path is None:
         return failure, None

@@ -1,8 +1,8 @@
-"""Detects that a job's only rank waits for others, which nobody starts.
+"""Detects that a job's only rank waits for other ranks that nobody starts.
 
 Libraries that count devices cause this, such as Lightning with `devices=2` if RANK is set: they wait in
-torch's rendezvous, without a message. torch names its threads: the store's exists from the beginning of the
-rendezvous, a process group's from its end.
+torch's rendezvous, without a message. torch names its threads: the store's thread exists when the rendezvous
+has begun, and a process group's thread when it has ended.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from pathlib import Path
 from castoff.launcher.launchers.local.processes import children
 
 FIRST_LOOK = 2.0
-"""Seconds from the rank's start to the first look; each further look waits twice as long."""
-_LONGEST = 16.0  # seconds at most between two looks
-_AGAIN = 4.0  # seconds to the next look if a process may be waiting for others
+"""Seconds from the rank's start until its processes are first inspected; each further pause is twice
+as long.
+"""
+_LONGEST = 16.0  # the most seconds between two inspections
+_AGAIN = 4.0  # seconds until the process is inspected again if it may be waiting for other ranks
 
 _STORE = "pt_tcpstore"
 _GROUPS = ("pt_gloo", "pt_nccl", "pt_xccl", "pt_mpi")
 _TRACKER = b"multiprocessing.resource_tracker"
-_IDLE = 0.05  # the share of a core that a process takes at most while it waits
+_IDLE = 0.05  # the largest share of a core that a waiting process uses
 
 HINT = (
     "the only rank waits for others in torch's rendezvous, but nobody starts any: the job has WORLD_SIZE=1. "
@@ -33,17 +35,17 @@ HINT = (
 
 
 class LoneRank:
-    """Looks at the only rank's processes until it is known whether it waits for others."""
+    """Inspects the only rank's processes until it is known whether the rank waits for others."""
 
     def __init__(self, rank: int, now: float):
         self._rank = rank
         self._wait = FIRST_LOOK
         self._before: dict[int, float] = {}
         self.due: float | None = now + self._wait
-        """When to look next; None: never again."""
+        """When to inspect the processes next; None: never again."""
 
     def look(self, now: float) -> str | None:
-        """Return the message for the user, once."""
+        """Return the message for the user, once; None: there is none."""
         waiting = {pid: cpu_seconds(pid) for pid in meeting(self._rank)}
         most = _IDLE * self._wait
         pids = waiting.keys() & self._before.keys()
@@ -54,10 +56,10 @@ class LoneRank:
 
 
 def meeting(rank: int) -> list[int]:
-    """Return the processes of a rank that have begun a rendezvous and are in no process group yet.
+    """Return a rank's processes that have begun a rendezvous and are not in a process group yet.
 
-    Processes with children that run the same program are left out: torchrun keeps a store for its own ranks.
-    Other children, such as Open MPI's orted if mpi4py is loaded, or wandb's, are not ranks.
+    A process whose children run the same program is left out: torchrun has a store for its own ranks. Other
+    children, such as Open MPI's orted if mpi4py is loaded, or wandb's service, are not ranks.
     """
     return [pid for pid in _tree(rank) if _meets(_threads(pid)) and not any(_workers(pid))]
 
@@ -91,7 +93,7 @@ def _threads(pid: int) -> list[str]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """The CPU seconds that a process has used; 0 if it has ended."""
+    """Return the CPU seconds that a process has used; 0 if it has ended."""
     with contextlib.suppress(OSError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,8 @@
-"""Detects ranks that use MPI, which castoff's own launcher does not start: each is then a world of size 1.
+"""Detects ranks that use MPI, which castoff's own launcher does not support: each rank is then an MPI world
+of size 1.
 
-Such a program computes the same in every rank, and ends without an error. The kernel shows which libraries a
-process has loaded, and an mpiexec sets variables in the processes that it starts.
+Such a program computes the same results in every rank, and ends without an error. The kernel shows which
+libraries a process has loaded, and an mpiexec sets variables in the processes that it starts.
 """
 
 from __future__ import annotations
@@ -14,20 +15,23 @@ from pathlib import Path
 from castoff.launcher.launchers.local.processes import children, program_of
 
 FIRST_LOOK = 0.5
-"""Seconds from the ranks' start to the first look; each further look waits twice as long."""
+"""Seconds from the ranks' start until their processes are first inspected; each further pause is twice as
+long.
+"""
 
 _LIBRARY = re.compile(r"/(libmpi(?:ch)?(?:_\w+)?\.so[.\d]*)$", re.MULTILINE)
 _TORCH = "/libtorch"
 _MPI4PY = "/mpi4py/"
 _OF_MPIEXEC = (b"PMI_RANK=", b"PMIX_RANK=", b"OMPI_COMM_WORLD_RANK=")
-_SPARSER = 1.5  # factor between the times of two looks at output: a flood of it costs only a few looks
+# growth of the time between two inspections on output, so that a flood of output causes only a few
+_SPARSER = 1.5
 
 
 class MpiWorlds:
-    """Looks at several ranks' processes until one is known to use MPI.
+    """Inspects the processes of several ranks until one process is known to use MPI.
 
-    In addition to the looks that are due, it looks when a rank writes something and at the first exit, so
-    that short programs are seen, too.
+    Processes are also inspected when a rank writes something, and when the first rank exits, so that short
+    programs are detected, too.
     """
 
     def __init__(self, world_size: int, ranks: Mapping[int, int], now: float):
@@ -38,17 +42,19 @@ class MpiWorlds:
         self._heard = now
         self._wait = FIRST_LOOK
         self.due: float | None = now + self._wait
-        """When to look next; None: never again."""
+        """When to inspect the processes next; None: never again."""
 
     def look(self, now: float) -> str | None:
-        """Return the message for the user, once."""
+        """Return the message for the user, once; None: there is none."""
         if self.due is not None and self.due <= now:
             self._wait *= 2
             self.due = now + self._wait
         return next(filter(None, map(self._look_at, self._ranks)), None)
 
     def hear(self, rank: int, now: float) -> str | None:
-        """Look at a rank that has written something, ever more rarely; return the message for the user."""
+        """Inspect a rank that has written something, less often each time; return the message for the
+        user.
+        """
         if now - self._began < _SPARSER * (self._heard - self._began):
             return None
         self._heard = now
@@ -67,7 +73,7 @@ class MpiWorlds:
 
 
 def mpi_of(rank: int) -> str | None:
-    """Return the MPI library that a process of this rank has loaded without an mpiexec, if any."""
+    """Return the MPI library that a process of a rank has loaded without an mpiexec, if any."""
     return next(filter(None, map(_loaded, _below(program_of(rank) or rank))), None)
 
 
@@ -78,7 +84,7 @@ def _launcher_of(library: str) -> str:
 
 
 def _loaded(pid: int) -> str | None:
-    with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+    with contextlib.suppress(OSError):  # the process has ended, or is another user's
         maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
         library = _LIBRARY.search(maps)
         # torch and the libraries that it loads may be linked to MPI without using it.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def oom_kills(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
-    """Count the processes of this one's control group that the kernel has killed because memory ran out.
+    """Count the processes in this process's control group that the kernel has killed because memory ran out.
 
     The kernel's count is in memory.events (version 2 of cgroups(7)) or memory.oom_control (version 1); 0 if
     there is neither.

@@ -1,13 +1,13 @@
 """Descendants of the ranks: castoff finds and ends all of them.
 
-Three mechanisms together leave no process behind. The launcher is the sub-reaper of its descendants (Linux),
-so that a program that makes itself a daemon becomes its child instead of escaping to init. Trees are ended by
-TERM, then KILL, again and again until no process is left. And an orphan reaper, a shell that waits in a read,
-ends the ranks if the launcher itself is killed: its own code cannot do that, and PR_SET_PDEATHSIG would need
-code between fork and exec, which is neither safe nor fast in Python.
+Three mechanisms together leave no process behind. First, the launcher is the sub-reaper of its descendants
+(Linux), so that a program that makes itself a daemon becomes the launcher's child instead of escaping to
+init. Second, process trees are ended by TERM, then KILL, repeatedly until no process is left. Third, an
+orphan reaper, a shell that waits in a read, ends the ranks if the launcher is killed: the launcher cannot do
+that then, and PR_SET_PDEATHSIG would need code between fork and exec, which is neither safe nor fast in
+Python.
 
-The orphan reaper then runs this file by its path, which is why it imports only the standard library and
-psutil.
+The orphan reaper runs this file by its path, so this file imports only the standard library and psutil.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # imported late: it would be a tenth of a start's time
     import psutil
 
 GRACE = 3.0
-"""Seconds between TERM and KILL, so that everything is over within 5 s."""
+"""Seconds between TERM and KILL; few enough for all processes to be gone within 5 s."""
 
 _KILL_PATIENCE = 10.0
 """Seconds after which processes that were sent KILL are gone, unless they hang in the kernel."""
@@ -43,14 +43,15 @@ exec "$1" -I "$2" "$3" "$4" $ranks
 """
 
 GUARDED = "CASTOFF_GUARDED"
-"""The variable by which an orphan reaper recognizes a rank before it has its process id."""
+"""The variable that marks a rank for the orphan reaper, which may not know the rank's process id yet."""
 
 
 class OrphanReaper:
-    """Ends the ranks if this process dies without doing so itself.
+    """Ends the ranks if this process dies without ending them itself.
 
-    It has its own session and reads from a pipe that only this process writes to. When the pipe ends, it ends
-    all processes that are in the ranks' sessions, have its mark, or descend from one of these.
+    The reaper has its own session and reads from a pipe that only this process writes to. When the pipe is
+    closed, the reaper ends all processes that are in the ranks' sessions or have its mark, and their
+    descendants.
     """
 
     def __init__(self) -> None:
@@ -62,7 +63,7 @@ class OrphanReaper:
         program = str(Path(__file__).resolve())
         mark = os.urandom(16).hex()
         self.environment = {GUARDED: mark}
-        """The variables that each rank has in its environment."""
+        """Variables that must be in each rank's environment."""
         self._process = subprocess.Popen(
             [
                 "/bin/sh",
@@ -84,7 +85,7 @@ class OrphanReaper:
         self.pid = self._process.pid
 
     def watch(self, rank: int) -> None:
-        """Guard the rank with this process id, which is also its session's id."""
+        """Guard the rank with this process id, which is also the id of the rank's session."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # somebody killed it
             self._process.stdin.write(b"%d\n" % rank)
@@ -103,11 +104,11 @@ class ProcessTree:
 
     def __init__(self) -> None:
         self.foreign = children()
-        """Children of this process that are not the ranks'."""
+        """Children of this process that do not belong to the ranks."""
         self.ranks: set[int] = set()
-        """Children that this process waits for itself."""
+        """The ranks' processes, for which other code waits."""
         self.agent: int | None = None
-        """The process of which the ranks are copies, if any; each copy has a client among `ranks`."""
+        """The agent of which the ranks are copies, if any; each copy has a client among `ranks`."""
         self.copies: set[int] = set()
         """The copies whose clients `members` has seen."""
         self._was_subreaper = become_subreaper()
@@ -117,7 +118,7 @@ class ProcessTree:
         become_subreaper(self._was_subreaper)
 
     def reap(self) -> bool:
-        """Reap adopted children that have died; returns whether any child of the ranks still lives.
+        """Reap adopted children that have died; return whether any child of the ranks is still alive.
 
         The children of an agent count, too: they are what ranks leave behind.
         """
@@ -127,14 +128,14 @@ class ProcessTree:
                 with contextlib.suppress(ChildProcessError):
                     ended = os.waitpid(pid, os.WNOHANG)[0] == pid
                     alive, reaped = alive or not ended, reaped or ended
-            if not reaped:  # otherwise look again: a process that ended may have left a child
+            if not reaped:  # otherwise check again: a process that ended may have left a child
                 return alive
 
     def members(self) -> list[psutil.Process]:
-        """Every living process that belongs to the ranks, including the ranks.
+        """Return every living process that belongs to the ranks, including the ranks.
 
-        If the ranks run as copies of an agent, their clients are listed in place of the copies as long as
-        any client lives: a client forwards the signals that it gets.
+        If the ranks are copies of an agent, their clients are listed instead of the copies as long as any
+        client is alive: a client forwards signals to its copy.
         """
         import psutil
 
@@ -178,7 +179,7 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def descendants(process: psutil.Process) -> list[psutil.Process]:
-    """A process's children, their children and so on; empty if the process is gone."""
+    """Return a process's children, their children and so on; empty if the process is gone."""
     import psutil
 
     try:
@@ -188,7 +189,7 @@ def descendants(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _guarded(leaders: Collection[int], mark: str) -> Iterator[psutil.Process]:
-    """Yield the processes in the sessions of `leaders` or with the mark, and their descendants."""
+    """Yield the processes in the sessions of `leaders` or with the reaper's mark, and their descendants."""
     import psutil
 
     for process in psutil.process_iter():
@@ -198,7 +199,9 @@ def _guarded(leaders: Collection[int], mark: str) -> Iterator[psutil.Process]:
 
 
 def children(parent: int | None = None) -> set[int]:
-    """Return the children of this process or another, also dead ones; psutil is slow, and a last resort."""
+    """Return the children of this or another process, including dead children; psutil is slow, and a last
+    resort.
+    """
     tasks = Path(f"/proc/{parent or 'self'}/task")
     try:
         texts = [(task / "children").read_text() for task in tasks.iterdir()]
@@ -213,7 +216,7 @@ def children(parent: int | None = None) -> set[int]:
 
 
 def process_of(pid: int) -> psutil.Process | None:
-    """A process by its id; None if it is gone."""
+    """Return a process by its id; None if the process is gone."""
     import psutil
 
     try:
@@ -223,7 +226,9 @@ def process_of(pid: int) -> psutil.Process | None:
 
 
 def become_subreaper(adopts: bool = True) -> bool:
-    """Start or stop adopting orphaned descendants (Linux); returns whether this was on before."""
+    """Start or stop adopting orphaned descendants (Linux); return whether this process adopted them
+    before.
+    """
     import ctypes
 
     set_child_subreaper, get_child_subreaper = 36, 37
@@ -235,9 +240,9 @@ def become_subreaper(adopts: bool = True) -> bool:
 
 @contextlib.contextmanager
 def on_cores(cores: Collection[int]) -> Iterator[None]:
-    """Run this thread, and what it starts meanwhile, on `cores` only; empty: no change.
+    """Restrict this thread, and processes that it starts in this context, to `cores`; empty: no change.
 
-    Cores that the system does not allow are left out: it may have taken some away a moment ago.
+    Cores that the system does not allow are left out: the allowed set may have shrunk a moment ago.
     """
     before = os.sched_getaffinity(0)
     with contextlib.suppress(OSError):  # slow is better than not at all
@@ -249,10 +254,10 @@ def on_cores(cores: Collection[int]) -> Iterator[None]:
 
 
 def shares(most: int, needed: int) -> list[list[int]]:
-    """Divide this machine's cores among as many programs as fit side by side.
+    """Divide this machine's cores among as many programs as fit at the same time.
 
-    `most`: the largest number of programs. Each needs `needed` cores, but one always fits. Empty lists: the
-    programs need not be bound.
+    `most`: the largest number of programs. Each program needs `needed` cores, but one program always fits.
+    Empty lists: the programs need not be bound.
     """
     cores = allowed_cores()
     usable = min(len(cores), _quota(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")))
@@ -262,24 +267,26 @@ def shares(most: int, needed: int) -> list[list[int]]:
 
 
 def _quota(root: Path, own: Path) -> int:
-    """Return for how many cores the control groups (version 2) give this process time; at least 1."""
+    """Return the number of cores that the CPU quota of the control groups (version 2) amounts to; at
+    least 1.
+    """
     allowed = [sys.maxsize]
     with contextlib.suppress(OSError):
         name = own.read_text().rpartition("0::/")[2].strip()
-        for folder in (root / name, *(root / name).parents):  # all limits hold, so the lowest counts
-            with contextlib.suppress(OSError, ValueError):  # there is none, or it says `max`
+        for folder in (root / name, *(root / name).parents):  # every limit applies, so the lowest counts
+            with contextlib.suppress(OSError, ValueError):  # there is no limit, or it is `max`
                 quota, period = map(int, (folder / "cpu.max").read_text().split())
                 allowed.append(max(1, quota // period))
     return min(allowed)
 
 
 def allowed_cores() -> list[int]:
-    """The cores that this process may use, hardware threads of a core next to each other."""
+    """Return the cores that this process may use, with a core's hardware threads next to each other."""
     return sorted(os.sched_getaffinity(0), key=_place)
 
 
 def _place(cpu: int) -> tuple[int, int, int]:
-    """Return the sort key of a CPU: its socket, the first hardware thread of its core, and itself."""
+    """Return the sort key of a CPU: its socket, the first hardware thread of its core, and its own number."""
     topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
     try:
         socket = int((topology / "physical_package_id").read_text())
@@ -290,8 +297,9 @@ def _place(cpu: int) -> tuple[int, int, int]:
 
 
 def end_all(find: Callable[[], Collection[psutil.Process]], grace: float) -> bool:
-    """End everything that `find` returns, by TERM and, after `grace` seconds, by KILL; returns whether
-    nothing is left."""
+    """End all processes that `find` returns, by TERM and, after `grace` seconds, by KILL; return whether none
+    is left.
+    """
     import psutil
 
     signalled = set[psutil.Process]()
@@ -305,7 +313,9 @@ def end_all(find: Callable[[], Collection[psutil.Process]], grace: float) -> boo
 
 
 def _end_ranks(grace: float, mark: str, leaders: Collection[int]) -> None:
-    """End the processes in the sessions of `leaders` or with the mark, when the orphan reaper calls this."""
+    """End the processes in the sessions of `leaders` or with the reaper's mark; the orphan reaper
+    runs this.
+    """
     known: set[psutil.Process] = set()
 
     def find() -> list[psutil.Process]:

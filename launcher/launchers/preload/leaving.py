@@ -36,7 +36,8 @@ class Imported:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._kept))  # it is never released
         for module in self._kept:
             if sys.modules.get(module.__name__) is module:
-                sys.modules[module.__name__] = None  # type: ignore[assignment] # as Python does a moment later
+                # type: ignore[assignment] # as Python does a moment later
+                sys.modules[module.__name__] = None
 
 
 def leave_libraries_whole() -> None:
