@@ -1,7 +1,7 @@
 """castoff's own launcher: starts the ranks of a job on this one host, with no scheduler and no MPI.
 
 `start_ranks` decides on each rank's cores and environment, starts all ranks and passes them to
-`castoff.launcher.launchers.local.supervision`, which watches them to their end.
+`castoff.launcher.launchers.local.supervision`, which watches the ranks until they end.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from castoff.launcher.ranks.visible import own_of, share_of, within
 from castoff.launcher.text.words import counted
 
 NOT_FOUND = 127
-"""Exit code, as a shell's, of a program that does not exist."""
+"""The exit code for a program that does not exist, as in shells."""
 NOT_STARTED = 126
-"""Exit code, as a shell's, of a program that exists but cannot be started."""
+"""The exit code for a program that exists but cannot be started, as in shells."""
 
 
 class Hosts(NamedTuple):
@@ -38,50 +38,59 @@ class Hosts(NamedTuple):
 
     nodes: int
     node_rank: int
-    """This host's number, from 0. Its ranks begin at this number times the ranks of each host."""
+    """This host's number, from 0. This host's first rank is this number times the number of ranks on each
+    host.
+    """
     master_addr: str
     """The address of host 0, where all ranks meet."""
     master_port: int
-    """The port on host 0, which must be free."""
+    """The rendezvous port on host 0, which must be free."""
 
 
 class StartRequest(NamedTuple):
     """What to start on this host, and how."""
 
     command: Sequence[str]
-    """The program and its arguments; each reaches the program byte for byte."""
+    """The program and its arguments; every argument reaches the program unchanged."""
     ranks: int
-    """How many processes to start."""
+    """The number of processes to start."""
     cores_per_rank: int | None
-    """Cores of each rank; None divides the cores that this process may use evenly."""
+    """The number of cores of each rank; None: the cores that this process may use are divided evenly."""
     devices_per_rank: int | None
-    """1: each rank's CASTOFF_DEVICE is its local rank, or 0 if it sees only one device. More: each rank
-    sees only its own devices, if this host's GPUs or a mask are known.
+    """The number of devices of each rank. 1: each rank's CASTOFF_DEVICE is its local rank, or 0 if the rank
+    sees only one device. More: each rank sees only its own devices, if castoff knows this host's GPUs or a
+    mask of devices.
     """
     environment: Mapping[str, str]
-    """The ranks' environment without the variables that say which rank it is."""
+    """The ranks' environment, without the variables that identify each rank."""
     job_id: str
     """The id from which the rendezvous port is derived."""
     workdir: Path | None = None
-    """The folder the ranks start in; None: this process's."""
+    """The folder in which the ranks start; None: this process's working directory."""
     log_dir: Path | None = None
-    """Folder (created 0700) of each rank's log, `rank-00000.log` …; what is there is overwritten.
-    None: no logs."""
+    """The folder for the ranks' logs, `rank-00000.log` …, which is created with mode 0700; existing logs are
+    overwritten. None: no logs.
+    """
     failure_file: Path | None = None
-    """The file that records the first rank that failed; an existing record stays."""
+    """The file that records the first rank that failed; an existing record is kept."""
     hosts: Hosts | None = None
-    """The hosts; None: only this one, and castoff finds a free port on it."""
+    """The hosts; None: only this host, on which castoff finds a free port."""
     inherited: Sequence[int] = ()
     """Open files that each rank inherits, such as the lock of its run."""
     preload: Sequence[str] | None = None
-    """Modules that one process imports for all ranks. None: torch, if there are several and the command is a
-    script that imports it."""
+    """Modules that one process imports for all ranks. None: torch, if there are several ranks and the command
+    is a script that imports torch.
+    """
     agent_for: int | None = None
-    """The process whose starts the preloading process serves until it ends; None: only this start."""
+    """The id of the process for which the preloading process serves all starts; None: the preloading process
+    serves only this start.
+    """
     walltime: int | None = None
-    """Seconds after which the ranks are ended: by TERM, and by KILL if that does not end them."""
+    """Seconds after which the ranks are ended by TERM, and by KILL if TERM does not end them."""
     driver: bool = False
-    """Whether the program is not a rank: it starts its own workers, and sees all of this host."""
+    """Whether the program is a driver and not a rank: it starts its own workers, and may use all of this
+    host.
+    """
 
     @property
     def first_rank(self) -> int:
@@ -90,12 +99,12 @@ class StartRequest(NamedTuple):
 
     @property
     def world_size(self) -> int:
-        """Number of ranks on all hosts."""
+        """The number of ranks on all hosts together."""
         return self.ranks if self.hosts is None else self.hosts.nodes * self.ranks
 
 
 class CannotStart(CastoffError):
-    """The program cannot be started; no rank runs."""
+    """The program cannot be started, so no rank runs."""
 
     def __init__(self, message: str, exit_code: int):
         super().__init__(message)
@@ -104,19 +113,19 @@ class CannotStart(CastoffError):
 
 
 def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) -> int:
-    """Start the ranks, show what they write on `output`, and return when all of them have ended.
+    """Start the ranks, write their output to `output`, and return when all of them have ended.
 
-    Returns 0 if every rank did well; else the code of the rank that was seen to fail first, or
-    128 + N if signal N killed it. One failure ends all ranks. SIGINT, SIGTERM or SIGHUP to this
-    process reaches every rank's own process (not what that has started) as SIGTERM: ranks that die
-    of it make the result 128 + that signal, ranks that then end well leave it 0, a second signal
-    kills them. Whatever the ranks leave behind is ended too: on Linux that is every descendant
-    that this process did not have before, so call it in a process that starts nothing else
-    meanwhile, and in its main thread.
+    Returns 0 if every rank succeeded; otherwise the exit code of the rank that was seen to fail first, or 128
+    + N if signal N killed that rank. One failure ends all ranks. If this process gets SIGINT, SIGTERM or
+    SIGHUP, it sends SIGTERM to every rank's own process (not to the rank's children): if ranks die of the
+    SIGTERM, the result is 128 + the number of the first signal; if all ranks then end with code 0, the result
+    is 0; a second signal kills the ranks. Processes that the ranks leave behind are ended too: on Linux,
+    these are all descendants that this process did not have before. So call this function in the main thread
+    of a process that starts no other processes meanwhile.
 
     Raises:
-        CastoffError: nothing was started, and why: the request makes no sense, a log cannot be
-            written, no port is free; as `CannotStart` with a shell's exit code: the program.
+        CastoffError: nothing was started: the request is invalid, a log cannot be written, or no port is
+            free; `CannotStart`, with a shell's exit code, if the program cannot be started.
     """
     several = 0 if request.driver or request.devices_per_rank == 1 else request.devices_per_rank or 0
     if several:
@@ -174,7 +183,7 @@ def _meeting_port(request: StartRequest) -> int:
 
 
 def rank_environment(request: StartRequest, local: int, port: int, cores: int) -> dict[str, str]:
-    """Return the whole environment of this host's rank `local`. `cores`: how many it has."""
+    """Return the whole environment of this host's rank `local`. `cores`: the number of the rank's cores."""
     rank = request.first_rank + local
     environment = {name: value for name, value in request.environment.items() if not is_stale(name)}
     environment.setdefault("PYTHONUNBUFFERED", "1")
@@ -200,7 +209,7 @@ def rank_environment(request: StartRequest, local: int, port: int, cores: int) -
 
 
 def _of_driver(request: StartRequest, port: int, cores: int) -> dict[str, str]:
-    """Return the variables that describe a driver's hosts: only this one."""
+    """Return the variables that tell a driver that this host is its only host."""
     return {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
@@ -212,9 +221,10 @@ def _of_driver(request: StartRequest, port: int, cores: int) -> dict[str, str]:
 
 
 def divide_cores(allowed: list[int], ranks: int, per_rank: int | None) -> list[list[int]]:
-    """Return the cores of each rank: blocks of `allowed`, or round robin if there are too few.
+    """Return the cores of each rank: consecutive blocks of `allowed`; if there are fewer cores than ranks, in
+    turn.
 
-    All ranks get the same number, since faster ranks would wait for the slowest; cores that are left over
+    All ranks get the same number of cores, since faster ranks would wait for the slowest; remaining cores
     stay idle.
     """
     width = min(per_rank or max(1, len(allowed) // ranks), len(allowed))
@@ -360,7 +370,7 @@ def _started(request: StartRequest) -> str:
 
 
 def _among(request: StartRequest) -> str:
-    """Return which ranks these are, if other hosts have some, too."""
+    """Return a text that says which ranks this host has, if other hosts have ranks, too."""
     hosts, first = request.hosts, request.first_rank
     if hosts is None:
         return ""

@@ -1,8 +1,8 @@
-"""The ranks' output: unchanged in a log for each rank, and as whole, prefixed lines in one stream.
+"""The ranks' output: unchanged in a log for each rank, and as whole lines with prefixes in one merged stream.
 
 The merged stream is for people, the logs are the record. So a log gets every byte as it was written, while
-the merged stream may shorten progress bars and, if there are logs, skip lines that nobody reads; it reports
-when it does.
+the merged stream may shorten progress bars and, if there are logs, skip lines that nobody reads; the stream
+reports skipped lines.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ from castoff.launcher.errors import CastoffError
 from castoff.launcher.process.files import make_folders
 
 LINE_LIMIT = 64 * 1024
-"""Bytes of an unfinished line after which it is shown unfinished."""
+"""The number of bytes after which an unfinished line is shown as it is."""
 LINE_PATIENCE = 0.5
-"""Seconds after which an unfinished line is shown unfinished."""
+"""Seconds after which an unfinished line is shown as it is."""
 PROGRESS_PATIENCE = 5.0
 """Seconds after which a progress bar that never pauses is shown as it is."""
 BACKLOG_LIMIT = 1024 * 1024
-"""Bytes waiting for a stream's reader above which the ranks have to wait."""
+"""If more bytes than this wait for a stream's reader, the ranks have to wait."""
 STALL = 10.0
-"""Seconds without any reading after which a reader no longer delays ranks that have logs."""
+"""Seconds after which a reader who reads nothing no longer delays ranks that have logs."""
 _PIECE = 16 * 1024  # bytes in one write; small, so that even a slow reader makes progress
 
 
 PLAIN = b"\x1b[0m"
-"""Ends all colours."""
+"""The control sequence that ends all colours."""
 
 _CONTROL = re.compile(
-    rb"[\x00-\x08\x0b-\x1f\x7f\xc2](?:"  # the first byte of all: `re` skips other text ten times as fast
+    # all sequences begin with one of these bytes, by which `re` skips other text ten times as fast
+    rb"[\x00-\x08\x0b-\x1f\x7f\xc2](?:"
     rb"(?<=\x1b)(?:(?P<colour>\[[0-9;:]*m)"
     rb"|\[[0-?]*[ -/]*[@-~]"  # any other CSI: moves the cursor, clears the screen
     rb"|[\]PX^_][^\n]*?(?:\x07|\x1b\\|$)"  # strings: titles, clipboards
@@ -52,8 +53,9 @@ _COLOURED = re.compile(rb"^.*\x1b\[.*$", re.MULTILINE)
 
 
 def for_terminal(lines: bytes) -> bytes:
-    """Lines without control sequences that could make a terminal do more than show text; colours end with
-    their line."""
+    """Return lines without control sequences that could make a terminal do more than show text; colours end
+    with the line.
+    """
     lines = _CONTROL.sub(_harmless, lines)
     return _COLOURED.sub(rb"\g<0>" + PLAIN, lines) if b"\x1b" in lines else lines
 
@@ -65,7 +67,7 @@ def _harmless(match: re.Match[bytes]) -> bytes:
 
 
 def _visible(line: bytes) -> bytes:
-    """The part of `line` that a terminal would show: after its last carriage return."""
+    """Return the part of `line` that a terminal would show: the text after the last carriage return."""
     if b"\r" not in line:
         return line
     return line.rstrip(b"\r").rpartition(b"\r")[2]
@@ -75,7 +77,9 @@ class RankLines:
     """One rank's output, turned into whole lines that each start with `prefix`."""
 
     def __init__(self, prefix: bytes, patience: float = LINE_PATIENCE, *, terminal: bool = False):
-        """`patience`: seconds after which an unfinished line is due. `terminal`: remove control sequences."""
+        """`patience`: seconds after which an unfinished line is due. `terminal`: whether to remove control
+        sequences.
+        """
         self._harmless: Callable[[bytes], bytes] = for_terminal if terminal else bytes
         self._prefix = prefix
         self._patience = patience
@@ -104,14 +108,16 @@ class RankLines:
         return self._harmless(shown)
 
     def due(self) -> float | None:
-        """When the pending line should be shown unfinished (monotonic seconds); None if there is none."""
+        """When the pending line should be shown unfinished (monotonic seconds); None if no line is
+        pending.
+        """
         if not self._pending:
             return None
         due = self._last + self._patience
         return min(due, self._began + max(PROGRESS_PATIENCE, self._patience)) if self._progress else due
 
     def flush(self) -> bytes:
-        """The pending line, with a newline added; further output starts a new line."""
+        """Return the pending line with a newline; further output starts a new line."""
         text = _visible(bytes(self._pending))
         blank = not text or (self._progress and not text.strip())
         self._pending.clear()
@@ -150,10 +156,10 @@ class RankLines:
 
 
 class RankLog:
-    """One rank's log file, written without a buffer. A failure to write is reported once."""
+    """One rank's log file, which is written without a buffer. A failure to write is reported once."""
 
     def __init__(self, path: Path):
-        """Create or empty the file at `path`; raises CastoffError when it cannot be created."""
+        """Create or empty the file at `path`; raises CastoffError if the file cannot be created."""
         self.path = path
         self._written = 0
         try:
@@ -165,7 +171,7 @@ class RankLog:
             raise CastoffError(f"cannot write the log {path}: {error.strerror}; {fix}") from error
 
     def write(self, data: bytes) -> str | None:
-        """Append `data`; returns a message if the log is incomplete from here on."""
+        """Append `data`; return a message if the log is incomplete from here on."""
         view = memoryview(data)
         while view and self._file >= 0:
             try:
@@ -178,7 +184,7 @@ class RankLog:
         return None
 
     def close(self) -> str | None:
-        """Close the file; returns a message if its end may be missing."""
+        """Close the file; return a message if the end of the file may be missing."""
         file, self._file = self._file, -1
         if file >= 0:
             try:
@@ -194,9 +200,9 @@ class RankLog:
 def open_logs(folder: Path, ranks: int, stack: contextlib.ExitStack, first: int = 0) -> list[RankLog]:
     """Create `folder` (0700) and an empty log in it for each rank from `first` on: `rank-00000.log` …
 
-    `stack` closes them. Raises CastoffError when the folder or a log cannot be created.
+    `stack` closes the logs. Raises CastoffError if the folder or a log cannot be created.
     """
-    folder = folder.absolute()  # as messages will show it
+    folder = folder.absolute()  # the path as messages will show it
     try:
         make_folders(folder)
     except OSError as error:
@@ -211,21 +217,22 @@ def open_logs(folder: Path, ranks: int, stack: contextlib.ExitStack, first: int 
 
 
 class Sink:
-    """Writes to a stream from a thread of its own, so that a reader who stops reading never stops the job.
+    """Writes to a stream from a separate thread, so that a reader who stops reading never stops the job.
 
-    A thread, because a terminal or a pipe that others hold too must not be made non-blocking: the
-    setting would be theirs as well.
+    A thread is needed because a terminal or pipe that other processes use too must not be made non-blocking:
+    the setting would affect them as well.
     """
 
     def __init__(self, stream: IO[Any], *, lossy: bool):
         """`lossy`: skip lines rather than wait for a reader who has read nothing for `STALL` seconds."""
         self.error: OSError | None = None
-        """Why nothing more can be written; None if it can."""
+        """Why nothing more can be written; None if writing is possible."""
         self.skipped = 0
-        """Number of skipped lines that the stream itself has not reported yet."""
+        """The number of skipped lines that the stream has not reported yet."""
         self._lossy = lossy
-        self._stream = stream  # held, because its file must not be closed before the thread ends
-        stream.flush()  # writes bypass its buffer: bytes left in it may fail at Python's exit
+        self._stream = stream  # kept open, because the file must not be closed before the thread ends
+        # writes bypass Python's buffer: flushing bytes left in the buffer may fail at Python's exit
+        stream.flush()
         self._file = stream.fileno()
         self._queue: deque[bytes] = deque()
         self._backlog = 0
@@ -264,12 +271,14 @@ class Sink:
             return bool(self._backlog) and clock.now() - self._progress > seconds
 
     def settle(self, seconds: float) -> bool:
-        """Wait up to `seconds` until all is written; returns whether it was, or can no longer be."""
+        """Wait up to `seconds` until all lines are written; return whether they were written, or can no
+        longer be.
+        """
         with self._changed:
             return bool(self._changed.wait_for(lambda: self.error or not self._backlog, seconds))
 
     def close(self) -> None:
-        """Drop what is not written yet, and end the thread unless it is stuck in a write."""
+        """Drop lines that are not written yet, and end the thread unless it is stuck in a write."""
         with self._changed:
             self._closing = True
             stuck = self._backlog > 0
@@ -318,7 +327,7 @@ def _write_file(file: int, data: bytes) -> None:
     while view:
         try:
             view = view[os.write(file, view) :]
-        except BlockingIOError:  # whoever opened it made it non-blocking
+        except BlockingIOError:  # whoever opened the stream made it non-blocking
             waiter = select.poll()
             waiter.register(file, select.POLLOUT)
             with contextlib.suppress(OSError):

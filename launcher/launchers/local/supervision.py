@@ -1,9 +1,10 @@
-"""Watches started ranks to their end: their output, their exits, signals, and the end of all their processes.
+"""Watches started ranks until they end: their output, their exits, signals, and the end of all their
+processes.
 
-One loop over the ranks' pipes, one pidfd for each rank and one pipe for signals. Linux queues
-pidfds in the order in which the processes died and epoll hands them out in that order, so the rank
-that failed first is known even if several died before the loop looked. Where there are no pidfds,
-ranks that died between two looks are taken in the order of their numbers.
+One loop handles the ranks' pipes, one pidfd for each rank and one pipe for signals. Linux queues pidfds in
+the order in which the processes died, and epoll reports them in that order, so the rank that failed first is
+known even if several ranks died within one round of the loop. Without pidfds, ranks that died within one
+round are handled in the order of their numbers.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _QUIET = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
 
 class Report(NamedTuple):
-    """Where the ranks' output and the messages about them go."""
+    """Where the ranks' output, and castoff's messages about the ranks, go."""
 
     host: str
     output: BinaryIO
@@ -61,7 +62,7 @@ class Rank:
         lines: RankLines,
         sink: Sink | None = None,
     ):
-        """`sink`: where its lines go; None: where all ranks' output goes."""
+        """`sink`: the stream for this rank's lines; None: the stream for all ranks' output."""
         self.number = number
         self.process = process
         self.pipe = pipe
@@ -73,9 +74,9 @@ class Rank:
 
 @contextlib.contextmanager
 def _caught_signals() -> Iterator[int]:
-    """A pipe with the number of each signal that arrives meanwhile; ignored signals stay ignored.
+    """Yield a pipe that receives the number of each signal that arrives; ignored signals stay ignored.
 
-    Signals that are not passed on get handlers too, since the ranks would inherit SIG_IGN.
+    Signals that are not passed on get handlers too, since the ranks would inherit SIG_IGN from this process.
     """
     pipe, writing = os.pipe()
     os.set_blocking(pipe, False)
@@ -114,7 +115,7 @@ class Supervision:
         self._selector.register(self._signals, selectors.EVENT_READ, self._take_signals)
         self._output = Sink(report.output, lossy=report.log_dir is not None)
         self._messages = Sink(report.messages, lossy=True)
-        self._shown = [self._output]  # where ranks' output goes
+        self._shown = [self._output]  # the streams for the ranks' output
         self._paused = False
         self._output_lost = False
         self._log_incomplete = False
@@ -133,7 +134,9 @@ class Supervision:
         stack.callback(self._close)
 
     def report(self, text: str | None) -> None:
-        """Tell the user, after the ranks' earlier output; never waits long for a reader. None: do nothing."""
+        """Print a message after the ranks' earlier output, without waiting long for a reader. None: do
+        nothing.
+        """
         if text is None:
             return
         self._output.settle(0.5)
@@ -151,7 +154,7 @@ class Supervision:
             self._selector.register(rank.pidfd, selectors.EVENT_READ, partial(self._collect, rank))
 
     def watch_ranks(self, world_size: int) -> None:
-        """Warn if ranks wait for others that nobody starts, or if each is an MPI world of its own."""
+        """Warn if ranks wait for others that nobody starts, or if each rank is an MPI world of its own."""
         ranks, now = {rank.number: rank.process.pid for rank in self._alive.values()}, time.monotonic()
         if world_size > 1:
             self._looks = self._worlds = MpiWorlds(world_size, ranks, now)
@@ -163,12 +166,12 @@ class Supervision:
         self._end_time = time.monotonic() + walltime
 
     def add_agent(self, pid: int) -> None:
-        """Watch the process of which later ranks will be copies; whoever started it ends it."""
+        """Watch the agent of which later ranks will be copies; whoever started the agent ends it."""
         self._tree.agent = pid
         self.orphan_reaper.watch(pid)
 
     def add_pipe(self, rank: Rank) -> None:
-        """Pass on the output of a pipe."""
+        """Pass on output from a pipe."""
         self._ranks.append(rank)
         assert rank.pipe is not None
         os.set_blocking(rank.pipe, False)
@@ -178,9 +181,10 @@ class Supervision:
         self._selector.register(pipe, selectors.EVENT_READ, partial(self._read, rank))
 
     def run(self) -> int:
-        """Watch until all is over; return the exit code of the whole: that of the first failure, or 0.
+        """Watch until all processes have ended; return the exit code of the start: that of the first failure,
+        or 0.
 
-        It is EX_IOERR (74) if every rank did well, but a log did not get all of their output.
+        The exit code is EX_IOERR (74) if every rank succeeded, but a log lacks a part of its rank's output.
         """
         while not self._step():
             for key, _ in self._selector.select(self._timeout()):
@@ -200,7 +204,7 @@ class Supervision:
         return self._result or (os.EX_IOERR if self._log_incomplete else 0)
 
     def _close(self) -> None:
-        """Release everything; after an error, ranks that still live are killed first."""
+        """Release all resources; after an error, ranks that are still alive are killed first."""
         deadline = time.monotonic() + _GIVE_UP
         while self._alive and time.monotonic() < deadline:
             send(self._tree.members(), signal.SIGKILL)
@@ -219,7 +223,7 @@ class Supervision:
     # Output
 
     def _read(self, rank: Rank) -> bool:
-        """Pass on a rank's output; returns whether there may be more."""
+        """Pass on a rank's output; return whether there may be more."""
         if rank.pipe is None:
             return False
         try:
@@ -241,12 +245,14 @@ class Supervision:
         (rank.sink or self._output).put(lines)
 
     def _report_incomplete(self, trouble: str | None) -> None:
-        """Report that a log lacks output of a rank, if it does."""
+        """Report if a log lacks a part of its rank's output."""
         self._log_incomplete = self._log_incomplete or trouble is not None
         self.report(trouble)
 
     def _drain(self, rank: Rank) -> None:
-        """Read what a dead rank left in its pipe; bounded, because a daemon may continue to write."""
+        """Read what a dead rank has left in its pipe, up to a limit, because a daemon may continue to
+        write.
+        """
         for _ in range(1024 * 1024 // _READ):
             if not self._read(rank):
                 return
@@ -290,7 +296,9 @@ class Supervision:
             self.report(f"cannot write the ranks' output here ({self._output.error.strerror}): {rest}")
 
     def _finish_output(self) -> None:
-        """Wait for the reader: if there are logs, as long as it reads, otherwise until a signal."""
+        """Wait for the reader of the output: if there are logs, as long as it reads; otherwise until a signal
+        arrives.
+        """
         for sink in self._shown:
             while not sink.settle(_POLL):
                 if self._report.log_dir is not None and sink.stalled(2.0):
@@ -317,13 +325,16 @@ class Supervision:
         self._judge(rank, returncode)
 
     def _judge(self, rank: Rank, returncode: int) -> None:
-        """Decide what a rank's exit means for the others; negative `returncode`: minus its signal."""
+        """Decide what a rank's exit means for the other ranks; a negative `returncode` is minus the number of
+        a signal.
+        """
         if returncode == 0:
             self._record_end(rank)
         if returncode == 0 or self._ending:
             return
         if returncode == -signal.SIGTERM and self._stop is None:
-            # Somebody may have sent TERM to all of the job's processes; then it reaches this one, too.
+            # Somebody may have sent TERM to all of the job's processes; then the signal reaches this process,
+            # too.
             with selectors.DefaultSelector() as waiter:
                 waiter.register(self._signals, selectors.EVENT_READ)
                 waiter.select(0.1)
@@ -344,14 +355,15 @@ class Supervision:
             self._end_all()
 
     def _record_end(self, rank: Rank) -> None:
-        """Record a rank's exit: if the others hang, this one is not missing. Read by
-        templates/machinery/hang.sh."""
+        """Record a rank's exit for templates/machinery/hang.sh: if the other ranks hang, this rank is not
+        among them.
+        """
         if self._report.failure_file is not None:
             with contextlib.suppress(OSError):  # only jobs that detect hangs have this folder
                 (self._report.failure_file.with_name("ended") / str(rank.number)).touch()
 
     def _report_failure(self, rank: Rank, code: int, killer: str | None) -> None:
-        from castoff.launcher.launchers.local import first_failure  # late, since most jobs do well
+        from castoff.launcher.launchers.local import first_failure  # imported late, since most jobs succeed
         from castoff.launcher.text.failure import OUT_OF_MEMORY, failure_words
 
         record = {"rank": rank.number, "host": self._report.host, "code": code, "signal": killer}
@@ -363,8 +375,7 @@ class Supervision:
         self.report(f"{failure_words(first)}{log}")
 
     def _end_all(self) -> int:
-        """Send TERM to everything that the ranks have started, and KILL later; returns the number of
-        processes."""
+        """Send TERM to all processes of the ranks, and KILL later; return the number of processes."""
         members = self._tree.members()
         send(members, signal.SIGTERM)
         self._kill_time = time.monotonic() + GRACE
@@ -387,11 +398,12 @@ class Supervision:
     def _stop_requested(self, number: signal.Signals) -> None:
         now = time.monotonic()
         if self._stop is None or (self._stop == signal.SIGHUP and number != signal.SIGHUP):
-            # A session that ends sends HUP and then TERM, which is not a second request.
+            # A session that ends sends HUP and then TERM; that TERM is not a second request.
             self._stop, self._stop_time = number, now
             if self._alive and not self._ending:
                 for rank in self._alive.values():
-                    # Only to the program itself: it decides what its own children should hear.
+                    # Only the program itself gets the signal: the program decides what to send to its
+                    # children.
                     os.kill(rank.process.pid, signal.SIGTERM)
                 self.report(f"{number.name}: asked the ranks to stop (SIGTERM); a second one kills them")
         elif number != signal.SIGHUP and now - self._stop_time > _ECHO:
@@ -413,7 +425,7 @@ class Supervision:
     # Steps
 
     def _step(self) -> bool:
-        """Do what is due; returns whether all is over."""
+        """Do what is due; return whether all processes have ended."""
         now = time.monotonic()
         self._regulate(now)
         if self._looks is not None and (due := self._looks.due) is not None and due <= now:
@@ -436,7 +448,7 @@ class Supervision:
             return False
         left = ", ".join(str(process.pid) for process in targets)
         self.report(f"gave up on processes that KILL does not end: {left}")
-        if self._report.failure_file is not None:  # then the script starts no further attempt
+        if self._report.failure_file is not None:  # the script then starts no further attempt
             with contextlib.suppress(OSError):
                 self._report.failure_file.with_name("left").write_text(f"{left}\n")
         return True

@@ -1,4 +1,4 @@
-"""What this host offers to the ranks that castoff starts: a port where they meet, and its GPUs."""
+"""What this host offers to the ranks that castoff starts: a rendezvous port, and GPUs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from castoff.launcher.ranks.visible import MASKS, shown_by
 
 
 def free_port(job_id: str) -> int:
-    """Return the port derived from `job_id`, or the next one that is free now; torch binds it
-    later.
+    """Return the port derived from `job_id`, or the next free port after it; torch binds the port later.
 
     Raises:
-        CastoffError: every port of the range is taken.
+        CastoffError: every port in the range is taken.
     """
     first = PORTS.index(derived_port(job_id))
     for step in range(len(PORTS)):
@@ -29,9 +28,9 @@ def free_port(job_id: str) -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether torch could bind `port` now, on every address as its store does.
+    """Whether torch could bind `port` now on every address, as its store does.
 
-    Without SO_REUSEADDR, so that a port whose last connections still linger counts as taken.
+    SO_REUSEADDR is not set, so that a port with lingering connections counts as taken.
     """
     both = socket.has_dualstack_ipv6()
     with socket.socket(socket.AF_INET6 if both else socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -45,14 +44,14 @@ def is_free(port: int) -> bool:
 
 
 def gpus_here(environ: Mapping[str, str], root: Path = Path("/")) -> int:
-    """Count NVIDIA's and AMD's GPUs; fewer if a mask hides some; 0 if none are known."""
+    """Count NVIDIA's and AMD's GPUs on this host, without those that a mask hides; 0 if none are known."""
     counts = [_nvidia(root) or _amd(root)]
     counts += [shown_by(environ[name]) for name in MASKS if environ.get(name)]
     return min(counts)
 
 
 def masked(environ: Mapping[str, str], root: Path = Path("/")) -> dict[str, str]:
-    """Return a mask of all GPUs; empty if there are none, or if a mask already shows which of them to use."""
+    """Return a mask of all GPUs; empty if there are no GPUs, or a mask exists already."""
     if any(environ.get(name) for name in MASKS):
         return {}
     for name, count in (("CUDA_VISIBLE_DEVICES", _nvidia(root)), ("ROCR_VISIBLE_DEVICES", _amd(root))):
@@ -68,7 +67,7 @@ def _nvidia(root: Path) -> int:
 
 
 def _amd(root: Path) -> int:
-    """Count the nodes of the topology that have SIMD units, which its CPUs lack."""
+    """Count AMD's GPUs: the nodes of the kernel's topology that have SIMD units, which CPUs lack."""
     count = 0
     with contextlib.suppress(OSError):
         for node in (root / "sys/class/kfd/kfd/topology/nodes").iterdir():

@@ -1,6 +1,6 @@
 """Shows a traceback of several ranks in full once, and only its last line for the others.
 
-This applies to the merged output. A rank's own log keeps every line.
+Only the merged output is shortened. A rank's own log keeps every line.
 """
 
 from __future__ import annotations
@@ -12,42 +12,44 @@ from castoff.launcher.launchers.local.streams import LINE_PATIENCE, RankLines
 
 _HEADER = b"Traceback (most recent call last):"
 _HEADERS = (_HEADER, b"Original " + _HEADER)
-"""The first lines of a traceback: Python's, and the one that torch quotes if a loader's worker has failed."""
+"""The first lines of tracebacks: Python's, and that of the traceback which torch quotes if a loader's worker
+failed.
+"""
 _LABEL = re.compile(rb"(?:\[(?P<shown>\d+)\] )?(?:\[rank(?P<of_torch>\d+)\]: )?")
 """The prefix that castoff's launcher and torch.distributed put before each line of a rank."""
 _LONGEST = 1000
-"""The most lines of a traceback that are held back until it is complete."""
+"""The largest number of lines of an incomplete traceback that are held back."""
 _MANY = 1000
-"""Number of tracebacks remembered: ranks that fail together are among the last ones."""
+"""The number of tracebacks that are remembered: ranks that fail together print theirs close together."""
 _ABOVE = b"shown above"
 
 
 class SeenErrors:
-    """The tracebacks that have been shown, each with words for where it was shown."""
+    """The tracebacks that have been shown, each with a text that says where."""
 
     def __init__(self) -> None:
         self._where: dict[bytes, bytes] = {}
 
     def first(self, traceback: bytes, where: bytes) -> bytes:
-        """Return where a traceback was shown first: `where` if it is new."""
+        """Return where a traceback was shown first: `where` if the traceback is new."""
         if len(self._where) >= _MANY:
             del self._where[next(iter(self._where))]
         return self._where.setdefault(traceback, where)
 
     def forget(self) -> None:
-        """Forget what was shown."""
+        """Forget which tracebacks were shown."""
         self._where.clear()
 
     def shown_above(self, lines: Iterable[bytes]) -> bytes:
-        """Lines that are shown apart from the ranks' own; a traceback among them that was shown before is
-        shortened."""
+        """Return lines for the user in which a traceback that was shown before is shortened."""
         shown = ErrorLines(b"", seen=self, where=_ABOVE)
         return shown.feed(_joined(lines), 0.0) + shown.flush()
 
 
 class ErrorLines(RankLines):
-    """`RankLines` that holds a traceback back until it is complete, and shortens one that was shown
-    before."""
+    """`RankLines` that holds a traceback back until it is complete, and shortens a traceback that was shown
+    before.
+    """
 
     def __init__(
         self,
@@ -60,7 +62,7 @@ class ErrorLines(RankLines):
     ):
         """`seen`: the tracebacks that all ranks have shown.
 
-        `where`: words for where these lines are shown; None: the prefix of each line names its rank.
+        `where`: a text that says where these lines are shown; None: the prefix of each line names the rank.
         """
         super().__init__(prefix, patience, terminal=terminal)
         self._seen = seen
@@ -91,7 +93,7 @@ class ErrorLines(RankLines):
         return shown + _joined(line for lines in held.values() for line in lines)
 
     def _without_seen(self, block: bytes) -> bytes:
-        """Return the whole lines to show now, without those that are held back."""
+        """Return the whole lines to show now, without lines that are held back."""
         shown: list[bytes] = []
         for line in block.split(b"\n")[:-1]:
             match = _LABEL.match(line)
@@ -111,7 +113,7 @@ class ErrorLines(RankLines):
         return _joined(shown)
 
     def _shortened(self, label: bytes, lines: list[bytes]) -> list[bytes]:
-        """Return a traceback, or only the line that names the exception if it was shown before."""
+        """Return a traceback; if it was shown before, only the line that names the exception."""
         where = self._where or _place(label)
         first = self._seen.first(b"\n".join(line[len(label) :] for line in lines), where)
         if first == where:

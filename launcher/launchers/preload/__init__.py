@@ -1,1 +1,3 @@
-"""One process of a node imports what all its ranks need, and each rank starts as a copy of it."""
+"""One process on a node, the agent, imports modules for all ranks there; each rank starts as a copy of the
+agent.
+"""

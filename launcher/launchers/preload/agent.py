@@ -1,7 +1,8 @@
-"""`python OPTIONS agent.py AGENT OWNER HOW MODULES -- COMMAND`: imports once, and runs each rank's program.
+"""`python OPTIONS agent.py AGENT OWNER HOW MODULES -- COMMAND`: imports modules once, and runs each rank's
+program.
 
-Each node has one agent. It has a single thread and forks for each client. Each child returns from `served`
-with the program to run, so that a traceback has only one frame of castoff's below the program's own.
+Each node has one agent, which has a single thread and forks for each client. Each child returns from `served`
+with the program to run, so that a traceback has only one frame of castoff's code below the program's frames.
 """
 
 import sys
@@ -12,7 +13,7 @@ _template = {name: value for name, value in globals().items() if name.startswith
 
 if __name__ == "__main__":
     if not getattr(sys.flags, "safe_path", False):
-        del sys.path[0]  # this folder; a program has its own in its place
+        del sys.path[0]  # this folder; a program has its own folder in this place
     _package = sys.modules["castoff_preload"] = type(sys)("castoff_preload")  # see client.py
     _package.__path__ = [__file__.rpartition("/")[0]]
     _serving = __import__("castoff_preload.serving", fromlist=["served"])

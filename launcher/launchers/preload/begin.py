@@ -1,4 +1,6 @@
-"""`python -I -S begin.py AGENT OWNER HOW MODULES -- COMMAND`: becomes the agent, with COMMAND's options."""
+"""`python -I -S begin.py AGENT OWNER HOW MODULES -- COMMAND`: becomes the agent, with COMMAND's Python
+options.
+"""
 
 import os
 import sys

@@ -1,8 +1,8 @@
 """`python -I -S client.py AGENT GONE COMMAND...`: the process that represents a rank to its launcher.
 
-The node's agent runs the program as a copy of itself, with all that this process has. The launcher knows only
-this process: it passes signals on, and ends as the program does. If there is no agent, or it cannot run the
-program as Python itself would, this process executes the command instead.
+The node's agent runs the program in a copy of itself, with this process's files, environment and limits. The
+launcher knows only this process, which passes signals on and ends as the program does. If there is no agent,
+or the agent cannot run the program as Python itself would, this process executes the command instead.
 """
 
 import os
@@ -14,6 +14,6 @@ if __name__ == "__main__":
         _package = sys.modules["castoff_preload"] = type(sys)("castoff_preload")
         _package.__path__ = [__file__.rpartition("/")[0]]
         _main = __import__("castoff_preload.rank", fromlist=["main"]).main
-    except ImportError:  # this Python is older, or lacks a part
+    except ImportError:  # this Python is too old, or incomplete
         os.execvp(sys.argv[3], sys.argv[3:])
     _main(sys.argv[1], sys.argv[2], sys.argv[3:])

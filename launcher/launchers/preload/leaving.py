@@ -1,4 +1,6 @@
-"""How a copy exits: as any Python does, but without tearing down what its agent imported."""
+"""How a copy of the agent exits: like any Python, but without tearing down the modules that the agent
+imported.
+"""
 
 import atexit
 import sys
@@ -8,20 +10,22 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _TAKEN_APART = ("torch.distributed",)
-"""Modules with objects that have to be released: connections to other ranks, and their threads."""
+"""Modules whose objects must be released: connections to other ranks, and their threads."""
 
 
 class Imported:
-    """Imported modules, which a process does not tear down when it ends.
+    """The agent's modules, which a copy does not tear down when it ends.
 
-    Python tears modules down as it ends. For torch this takes a quarter of a second, in which each page that
-    is touched is copied. Meanwhile other ranks see this one's connections close, and may fail and end first.
+    Python tears modules down as it ends. For torch this takes a quarter of a second, since each memory page
+    that is touched is copied. Meanwhile other ranks see this rank's connections close, and may fail and end
+    first.
     """
 
     def __init__(self) -> None:
         self._before = {*sys.modules}
         self._kept: list[ModuleType] = []
-        atexit.register(self._leave_whole)  # before anything is imported, so after all that others register
+        # registered before all imports, so that it runs after all functions that they register
+        atexit.register(self._leave_whole)
 
     def noted(self) -> None:
         """Note the modules that have been imported by now."""
@@ -33,17 +37,17 @@ class Imported:
     def _leave_whole(self) -> None:
         import ctypes
 
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._kept))  # it is never released
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._kept))  # the list is never released
         for module in self._kept:
             if sys.modules.get(module.__name__) is module:
-                # type: ignore[assignment] # as Python does a moment later
-                sys.modules[module.__name__] = None
+                # Python does the same a moment later.
+                sys.modules[module.__name__] = None  # type: ignore[assignment]
 
 
 def leave_libraries_whole() -> None:
-    """Make this process end without running the destructors of the libraries that are loaded by now.
+    """Make this process end without running the destructors of the libraries that are loaded now.
 
-    Functions that the program registers later run before these, in the order of exit(3).
+    Exit functions that the program registers later run before, by the order of exit(3).
     """
     import ctypes
     import os
@@ -51,5 +55,6 @@ def leave_libraries_whole() -> None:
     if os.environ.get("LD_PRELOAD"):  # a profiler writes its results in a destructor
         return
     libc = ctypes.CDLL(None)
-    libc.on_exit(libc._exit, None)  # its first argument is the exit code, the only one that _exit takes
+    # the function's first argument is the exit code, the only one that _exit takes
+    libc.on_exit(libc._exit, None)
     libc.on_exit(libc.fcloseall, None)  # runs before `_exit`; writes C's buffers

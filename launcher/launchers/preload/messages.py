@@ -1,7 +1,7 @@
 """Messages between an agent and its node's clients: values over a Unix socket.
 
-The agent's greeting names its Python's version and path. A client sends something only if its own Python is
-the same, so that `marshal` can read at one end what it wrote at the other.
+The agent's greeting names the version and path of its Python. A client sends a message only if its own Python
+is the same, so that both ends use the same version of `marshal`.
 """
 
 import marshal
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST_FILES = 250
-"""Largest number of open files in one message: the kernel's SCM_MAX_FD is 253."""
+"""The largest number of open files in one message: the kernel's SCM_MAX_FD is 253."""
 
 _HEAD = 8
 _LARGEST = 64 * 1024 * 1024
@@ -21,25 +21,25 @@ _INT = 4
 
 
 def unix_socket() -> socket:
-    """A socket for messages within this node."""
+    """Return a socket for messages within this node."""
     return socket(AF_UNIX, SOCK_STREAM)
 
 
 def peer_process(connection: socket) -> int:
-    """The process id at the other end, as the kernel reports it."""
+    """Return the id of the process at the other end, as the kernel reports it."""
     return int.from_bytes(connection.getsockopt(SOL_SOCKET, SO_PEERCRED, 3 * _INT)[:_INT], _order())
 
 
 def peer_user(connection: socket) -> int:
-    """The user id of that process."""
+    """Return the user id of the process at the other end."""
     return int.from_bytes(connection.getsockopt(SOL_SOCKET, SO_PEERCRED, 3 * _INT)[_INT : 2 * _INT], _order())
 
 
 def send(connection: socket, value: "Any", files: "Sequence[int]" = ()) -> None:
-    """Send a value, and with it open files.
+    """Send a value together with open files.
 
     Raises:
-        OSError: nobody reads it.
+        OSError: nobody reads the message.
     """
     body = marshal.dumps(value)
     data = memoryview(len(body).to_bytes(_HEAD, _order()) + body)
@@ -50,11 +50,10 @@ def send(connection: socket, value: "Any", files: "Sequence[int]" = ()) -> None:
 
 
 def receive(connection: socket) -> "tuple[Any, list[int]]":
-    """Receive the next value, and the files that came with it.
+    """Receive the next value, and the open files that were sent with it.
 
     Raises:
-        EOFError: the other end is gone.
-        ValueError: it is not a message of an agent or a client.
+        EOFError: the other end is gone. ValueError: the data is not a message of an agent or a client.
     """
     files: list[int] = []
     head = _exactly(connection, _HEAD, files)

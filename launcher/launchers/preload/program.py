@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Program:
-    """The program that a child runs."""
+    """The Python program that a child runs."""
 
     def __init__(
         self, command: "Sequence[bytes]", template: "Mapping[str, Any]", at_start: "Collection[str]"
@@ -51,7 +51,7 @@ class Program:
         _show_command(command)
 
     def hide_frame(self) -> None:
-        """Make the exception that is being handled show only the program's own frames."""
+        """Remove all frames but the program's own from the traceback of the exception being handled."""
         hook = sys.excepthook
 
         def shown(kind: "type[BaseException]", error: BaseException, trace: "TracebackType | None") -> None:
@@ -66,7 +66,7 @@ class Program:
 
 
 def _folder(python: "PythonCommand") -> str:
-    """Return the first entry of sys.path; empty: the current folder of the process."""
+    """Return the first entry of sys.path; empty: the process's current folder."""
     if python.letter:
         return os.getcwd() if python.letter == "m" else ""
     return os.path.dirname(os.path.realpath(python.target))

@@ -1,5 +1,5 @@
-"""The process that represents a rank: it hands over what it has to the rank's program, passes signals on,
-and ends as the program does.
+"""The process that represents a rank: it passes its files and settings to the rank's program, forwards
+signals, and ends as the program does.
 """
 
 import errno
@@ -21,9 +21,9 @@ else:
     import _signal  # `signal` would cost each rank some time
 
 APPEARS = 60.0
-"""Seconds to wait for the node's agent to appear: a launcher starts it just before the ranks."""
+"""Seconds to wait for the node's agent to appear: a launcher starts the agent just before the ranks."""
 READY = 900
-"""Seconds to wait until the agent has imported everything. A plain start would need the same time."""
+"""Seconds to wait until the agent has imported all modules. A plain start would need the same time."""
 _POLL = 0.02
 
 _KEPT = frozenset(
@@ -33,24 +33,24 @@ _KEPT = frozenset(
         *(_signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU, _signal.SIGWINCH),
     }
 )
-"""Signals that this process handles itself; all others go to the program."""
+"""Signals that this process handles itself; it forwards all others to the program."""
 _ALL = _signal.valid_signals()
 
 
 class PlainStart(Exception):
-    """The reason to start the command without the agent."""
+    """The command has to be started without the agent; the text says why."""
 
     def __init__(self, reason: str, aloud: bool = True):
         super().__init__(reason)
         self.aloud = aloud
-        """Whether the user should be informed."""
+        """Whether to report the reason to the user."""
 
 
 def main(agent: str, gone: str, command: "Sequence[str]") -> "NoReturn":
     """Have an agent run the command.
 
-    `agent`: its address, with @ for the NUL of an abstract one. `gone`: a file that exists once no agent will
-    appear any more; empty: none.
+    `agent`: the agent's address, with @ for the NUL of an abstract address. `gone`: a file that exists once
+    no agent will appear any more; empty: none.
     """
     try:
         connection = _greeted(f"\0{agent[1:]}" if agent[0] == "@" else agent, gone)
@@ -68,7 +68,7 @@ def main(agent: str, gone: str, command: "Sequence[str]") -> "NoReturn":
 
 
 def _name_after(program: int) -> None:
-    """Name this process after the one that runs its program (proc(5), comm: 15 characters)."""
+    """Name this process after the process that runs its program (proc(5), comm: 15 characters)."""
     try:
         file = os.open("/proc/self/comm", os.O_WRONLY)
     except OSError:  # the name only helps others to find the program
@@ -82,7 +82,7 @@ def _report(text: str) -> None:
 
 
 def _greeted(address: str, gone: str) -> "socket":
-    """Return a connection to an agent that has imported everything and is the same Python."""
+    """Return a connection to an agent that has imported all modules and runs the same Python."""
     connection = _connected(address, gone)
     if peer_user(connection) != os.geteuid():
         raise PlainStart("another user has this job's address")
@@ -117,7 +117,9 @@ def _connected(address: str, gone: str) -> "socket":
 
 
 def _handed_over(connection: "socket", command: "Sequence[str]") -> int:
-    """Hand over everything this process has; returns the id of the process that runs the program."""
+    """Send the agent what the program needs from this process; return the id of the process that runs the
+    program.
+    """
     files = [file for file in _open_files() if file != connection.fileno()]
     if len(files) > MOST_FILES:
         raise PlainStart(f"this rank inherits {len(files)} open files")
@@ -147,7 +149,7 @@ def _open_files() -> list[int]:
 
 
 def _own(command: "Sequence[str]", files: "Sequence[int]", mask: "Any") -> dict[str, "Any"]:
-    """Return everything that a program would have if this process executed it."""
+    """Return what a program would inherit if this process executed it."""
     os.umask(umask := os.umask(0o077))
     ignored = [number for number in _ALL if _signal.getsignal(number) == _signal.SIG_IGN]
     return {
@@ -166,7 +168,7 @@ def _own(command: "Sequence[str]", files: "Sequence[int]", mask: "Any") -> dict[
 
 
 def limits() -> "dict[int, tuple[int, int]]":
-    """This process's soft and hard limits, by their numbers."""
+    """Return this process's soft and hard limits, by the numbers of the limits."""
     numbers = {number for name, number in vars(resource).items() if name.startswith("RLIMIT_")}
     return {number: resource.getrlimit(number) for number in numbers}
 
@@ -179,7 +181,9 @@ _DEVICES = (
 
 
 def usable_devices() -> list[str]:
-    """The device files that this process may open: those of its control group, if Slurm limits them."""
+    """Return the device files that this process may open: if Slurm limits them, those of its control
+    group.
+    """
     usable = []
     for folder, begins in _DEVICES:
         try:
@@ -192,7 +196,7 @@ def usable_devices() -> list[str]:
 
 
 def memory_policy() -> bytes:
-    """Return from which of the node's memories this process allocates, as numactl or srun has set it."""
+    """Return this process's NUMA memory policy, as numactl or srun has set it."""
     try:
         file = os.open("/proc/self/numa_maps", os.O_RDONLY)
     except OSError:  # a kernel without NUMA
@@ -205,7 +209,7 @@ def memory_policy() -> bytes:
 
 
 def _waited_for(connection: "socket", program: int) -> int:
-    """Return how the program ended, as `os.waitpid` reports it; meanwhile pass signals on to it."""
+    """Wait for the program to end, and forward signals to it; return its end as `os.waitpid` reports it."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
@@ -237,7 +241,7 @@ def _waited_for(connection: "socket", program: int) -> int:
 def _pass_on(program: int, number: int) -> None:
     try:
         os.kill(program, number)
-    except ProcessLookupError:  # it has ended, and the agent will say how
+    except ProcessLookupError:  # the program has ended, and the agent will report how
         pass
 
 

@@ -1,4 +1,6 @@
-"""Checks that a process can be copied, and that a copy would be like a client's own Python."""
+"""Checks that an agent can be copied, and that a copy would behave like the Python that a client
+would start.
+"""
 
 import os
 import sys
@@ -19,11 +21,13 @@ _READ_AT_IMPORT = (
 )
 _READ_AT_START = ("LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX")
 _SET_LATER = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Thread counts that a rank can still change after the agent's imports."""
+"""Variables for thread counts that a copy can still change after the agent's imports."""
 
 
 def reason_not_to_fork(known: "Collection[int]") -> str | None:
-    """Return why ranks cannot be copies of this process; `known`: the files open before its imports."""
+    """Return why ranks cannot be copies of this process. `known`: the files that were open before the
+    imports.
+    """
     threads = [_read(f"/proc/self/task/{task}/comm") for task in os.listdir("/proc/self/task")]
     if len(threads) > 1:
         return f"the imports have started a thread ({threads[-1].strip()}), which ranks would lack"
@@ -42,7 +46,7 @@ def reason_not_to_fork(known: "Collection[int]") -> str | None:
 
 
 def open_files() -> set[int]:
-    """The numbers of this process's open files, without the one that lists them."""
+    """Return the numbers of this process's open files, without the file that lists them."""
     numbers = {int(name) for name in os.listdir("/proc/self/fd")}
     return {number for number in numbers if os.path.lexists(f"/proc/self/fd/{number}")}
 
@@ -50,7 +54,7 @@ def open_files() -> set[int]:
 def unlike(
     state: "Mapping[str, Any]", environment: "Mapping[bytes, bytes]", command: "Sequence[str]"
 ) -> str | None:
-    """Return why a copy would differ from the Python that a client would start; None: it would not."""
+    """Return why a copy would differ from the Python that a client would start; None: it would not differ."""
     wanted, expected = python_command([*map(os.fsdecode, state["command"])]), python_command(command)
     if wanted is None or expected is None or wanted.options != expected.options:
         return "this rank's command has other options for Python"

@@ -1,5 +1,6 @@
-"""An agent: it imports modules once, checks whether it can be copied, and copies itself for each rank of its
-node."""
+"""An agent: a process that imports modules once, checks whether it can be copied, and forks for each rank of
+its node.
+"""
 
 import contextlib
 import gc
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _PATIENCE = 10.0
-"""Seconds to wait for what a client sends, and for the exit of a client that knows how its program ended."""
+"""Seconds to wait for a client's message, or for the exit of a client that knows how its program ended."""
 
 _ENDS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
@@ -42,11 +43,11 @@ class Rank:
         self.connection = connection
         self.program = program
         self.pidfd: int | None = None
-        """The pidfd of the program; after that has ended, of the client."""
+        """The pidfd of the program; after the program has ended, of the client."""
 
 
 def served(words: "Sequence[str]", template: "Mapping[str, Any]", at_start: "Collection[str]") -> Program:
-    """Serve the clients of this node; return only in each child, with the program that it is to run.
+    """Serve the clients of this node; return only in each child, with the program that the child is to run.
 
     `template` and `at_start`: see `Program`.
     """
@@ -59,18 +60,18 @@ def served(words: "Sequence[str]", template: "Mapping[str, Any]", at_start: "Col
 
 
 class Agent:
-    """The listening socket, the ranks, and what all of them share."""
+    """The agent's state: the listening socket, the ranks, and what all ranks share."""
 
     def __init__(self, address: str, owner: int, by_default: bool, command: "Sequence[str]"):
-        """`owner`: the process with which this one ends. `by_default`: nobody asked for the imports, so
-        that their failure is not reported.
+        """`owner`: the id of the process with which the agent ends. `by_default`: nobody asked for the
+        imports, so their failure is not reported.
         """
         self._pid = os.getpid()
         self._owner = owner
         self._by_default = by_default
         self._command = command
         self._environment = dict(os.environb)
-        adopt_orphans()  # so that processes that ranks leave behind are found below this one
+        adopt_orphans()  # so that processes that ranks leave behind become children of the agent
         self._reason: str | None = None
         self._said: set[str] = set()
         self._ranks: dict[int, Rank] = {}
@@ -114,7 +115,7 @@ class Agent:
             gc.enable()
 
     def serve(self, begin: "Callable[[Sequence[bytes]], Program]") -> Program:
-        """Fork for each client as long as the launcher wants this agent; returns only in the children."""
+        """Fork for each client as long as the agent's owner lives; return only in the children."""
         signals = (signal.SIGCHLD, *_ENDS)
         self._handlers = {number: signal.signal(number, lambda *_: None) for number in signals}
         signal.set_wakeup_fd(self._wakeup[1])
@@ -131,7 +132,7 @@ class Agent:
         while True:
             ready = self._selector.select(_PATIENCE if self._ended else None)
             for key, _ in ready:
-                if self._selector.get_map().get(key.fd) is not key:  # an earlier event has closed it
+                if self._selector.get_map().get(key.fd) is not key:  # an earlier event has closed this file
                     continue
                 if (accepted := key.data()) is not None:
                     connection, request, files = accepted
@@ -156,7 +157,7 @@ class Agent:
         return None
 
     def _answer(self, connection: socket.socket) -> "tuple[Any, ...] | None":
-        """Fork for a client; returns, in the child, what it starts with."""
+        """Fork for a client; return, in the child, what the client has sent."""
         send(connection, ([sys.version, sys.executable], self._reason, self._aloud(self._reason)))
         if self._reason is not None:
             connection.close()
@@ -175,7 +176,7 @@ class Agent:
         return None
 
     def _aloud(self, reason: str | None) -> bool:
-        """Whether a client should print this reason: only the first client of the node does."""
+        """Whether a client should print this reason: only the first client on the node does."""
         first = reason is not None and reason not in self._said
         self._said.add(reason or "")
         return first
@@ -232,7 +233,7 @@ class Agent:
         reap_orphans(self._ranks.keys())
 
     def _leave(self) -> None:
-        """End once no rank is left: the ranks may have been asked to save their state."""
+        """End the agent once no rank is left: the ranks may have been asked to save their state."""
         self._leaving = True
         if not self._ranks and not self._ended:
             os._exit(0)
@@ -244,17 +245,17 @@ class Agent:
         del self._ranks[program]
         reap_orphans(self._ranks.keys())
         self._forget(rank)
-        if rank.connection.fileno() < 0:  # its client was gone before
+        if rank.connection.fileno() < 0:  # the program's client was gone before
             return
         self._ended.append((rank, status))
         if len(self._ended) == 1:
             self._report_end()
 
     def _report_end(self) -> None:
-        """Report to the client whose program ended first how it ended; the next follows when this one has
-        exited.
+        """Report to the client whose program ended first how the program ended; the next client follows when
+        this client has exited.
 
-        So the clients end in the order of their programs, and the launcher sees which failed first.
+        So the clients end in the order of their programs, and the launcher sees which rank failed first.
         """
         while self._ended:
             rank, status = self._ended[0]
@@ -265,7 +266,8 @@ class Agent:
             self._client_ended(rank)
 
     def _await_client(self, rank: Rank) -> None:
-        """Wait for the end of a client as its launcher sees it: its socket closes a moment earlier.
+        """Wait until the launcher can see that a client has ended: the client's socket closes a moment
+        earlier.
 
         Raises:
             OSError: the client is gone already.
@@ -280,8 +282,9 @@ class Agent:
         self._selector.unregister(rank.connection)
 
     def _client_gone(self, rank: Rank) -> None:
-        """Handle the end of a client: its program has ended, or its launcher has killed it and so the whole
-        rank."""
+        """Handle the end of a client: the program has ended, or the launcher has killed the client and so the
+        whole rank.
+        """
         if rank.program in self._ranks:
             self._selector.unregister(rank.connection)
             rank.connection.close()
@@ -318,7 +321,7 @@ def _listening(address: str) -> socket.socket:
 
 
 def _may_train(command: "Sequence[str]") -> bool:
-    """Whether a program may need what torch imports late; a script that never names it does not."""
+    """Whether a program may need the modules in `OF_TRAINING`: a script that never names torch does not."""
     python = python_command(command)
     if python is None or python.letter == "m":
         return True
@@ -339,6 +342,6 @@ def _refuse(connection: socket.socket, reason: str, aloud: bool) -> "NoReturn":
 
 
 def _write(file: int, text: bytes) -> None:
-    with contextlib.suppress(OSError):  # the file is closed, or nobody reads it
+    with contextlib.suppress(OSError):  # the connection is closed, or nobody reads from it
         while text:
             text = text[os.write(file, text) :]

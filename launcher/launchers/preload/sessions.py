@@ -1,4 +1,4 @@
-"""Ends everything that a rank has started, by what the kernel reports of each process."""
+"""Ends all processes that a rank has started, by what the kernel reports about each process."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans() -> None:
-    """Become the parent of orphans below this process (Linux)."""
+    """Become the parent of orphaned descendants of this process (Linux)."""
     import ctypes
 
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -21,7 +21,7 @@ def adopt_orphans() -> None:
 
 def reap_orphans(own: "Collection[int]") -> None:
     """Reap adopted children that have ended, but none of this process's own children."""
-    with contextlib.suppress(ChildProcessError):  # there is none at all
+    with contextlib.suppress(ChildProcessError):  # this process has no children
         while True:
             dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if dead is None or dead.si_pid in own:  # `own` children are reaped with their clients
@@ -30,7 +30,9 @@ def reap_orphans(own: "Collection[int]") -> None:
 
 
 def end_sessions(leaders: "Collection[int]") -> None:
-    """Kill programs that lead a session each, everything in those sessions, and all their descendants."""
+    """Kill programs that each lead a session, all processes in those sessions, and all descendants of
+    these.
+    """
     targets = {*leaders}
     for _ in range(_TIMES):  # a process may have started another just before it was killed
         processes = dict(_processes())
@@ -49,7 +51,7 @@ def end_sessions(leaders: "Collection[int]") -> None:
 
 
 def _processes() -> "Iterator[tuple[int, tuple[int, int]]]":
-    """Each living process with its parent and its session."""
+    """Yield each living process with its parent and its session."""
     for name in os.listdir("/proc"):
         if name.isdecimal():
             with contextlib.suppress(OSError):

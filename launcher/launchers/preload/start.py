@@ -32,9 +32,9 @@ def agent_command(
 ) -> list[str]:
     """Return the command that starts a node's agent.
 
-    `address`: the number of a listening file, or an abstract address with @. `owner`: the process with which
-    it ends; None: its parent. `by_default`: nobody asked for the modules, so that failed imports are not
-    reported.
+    `address`: the number of a listening file, or an abstract address with @. `owner`: the id of the process
+    with which the agent ends; None: its parent. `by_default`: nobody asked for the modules, so failed imports
+    are not reported.
     """
     how = "default" if by_default else "asked"
     begin = [command[0], "-I", "-S", str(FOLDER / "begin.py")]
@@ -42,5 +42,5 @@ def agent_command(
 
 
 def client_command(address: str, command: Sequence[str]) -> list[str]:
-    """Return the command that a rank's process runs in place of its own."""
+    """Return the command that a rank's process runs instead of its own command."""
     return [command[0], "-I", "-S", str(FOLDER / "client.py"), address, "", *command]

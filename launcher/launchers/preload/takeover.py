@@ -23,16 +23,16 @@ _OF_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class Unfit(Exception):
-    """Why this process cannot run the program as Python itself would."""
+    """This process cannot run the program as Python itself would; the text says why."""
 
     def __init__(self, reason: str, aloud: bool = True):
         super().__init__(reason)
         self.aloud = aloud
-        """Whether the user should be informed; not if Python itself reports what is wrong."""
+        """Whether to report the reason to the user: not if Python itself will report it."""
 
 
 def _die_with(agent: int) -> None:
-    """Have the kernel kill this process when the agent ends, however that happens."""
+    """Have the kernel kill this process when the agent ends, for whatever reason."""
     import ctypes
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
@@ -43,7 +43,9 @@ def _die_with(agent: int) -> None:
 def take_over(
     state: "Mapping[str, Any]", files: "Sequence[int]", connection: socket.socket, agent: int
 ) -> socket.socket:
-    """Replace the agent's session and open files by the client's; return the connection, out of their way."""
+    """Replace the agent's session and open files by the client's; return the connection, renumbered above
+    the client's files.
+    """
     os.setsid()
     _die_with(agent)
     above = max([2, *state["files"]]) + 1
@@ -60,7 +62,7 @@ def take_over(
 
 
 def adapt(state: "Mapping[str, Any]", environment: "Mapping[bytes, bytes]") -> None:
-    """Take over everything else. `environment`: the agent's own at its start.
+    """Take over the rest of the client's state. `environment`: the agent's environment at its start.
 
     Raises:
         Unfit: the kernel does not allow it.
@@ -155,12 +157,12 @@ def _take_threads(had: "tuple[int, int]", wanted: "tuple[int, int]") -> None:
     torch = sys.modules.get("torch")
     if torch is not None and had[0] != wanted[0]:
         torch.set_num_threads(wanted[0])
-    if wanted[1] > 1:  # OpenBLAS was loaded with one
+    if wanted[1] > 1:  # the agent loaded OpenBLAS with one thread
         _set_openblas_threads(wanted[1])
 
 
 def _set_openblas_threads(number: int) -> None:
-    """Set the number of threads in each loaded OpenBLAS: numpy has its own, and so has scipy."""
+    """Set the number of threads in each loaded copy of OpenBLAS: numpy and scipy each have one."""
     import ctypes
 
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:

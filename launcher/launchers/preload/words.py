@@ -9,11 +9,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _FLAGS = frozenset("bBdEIOPqsSu")
-"""Options of Python without a value, with which it still runs a program."""
+"""Options of Python that take no value and do not keep Python from running a program."""
 
 
 class PythonCommand:
-    """A script, a module (-m) or a text (-c), between Python's options and the program's arguments."""
+    """A command that runs Python, split into Python's options, the script, module (-m) or text (-c), and the
+    arguments.
+    """
 
     def __init__(self, options: "Sequence[str]", letter: str, target: str, arguments: "Sequence[str]"):
         self.options = [*options]
@@ -24,8 +26,9 @@ class PythonCommand:
 
 
 def python_command(command: "Sequence[str]") -> "PythonCommand | None":
-    """The program that a command has Python run; None if it does not run Python, or if Python only prints
-    something."""
+    """Return the Python program that a command runs; None if the command does not run Python, or Python only
+    prints something.
+    """
     if not command or not is_python(command[0]):
         return None
     position = 1
@@ -58,6 +61,6 @@ def _command(options: "Sequence[str]", letter: str, behind: "Sequence[str]") -> 
 
 
 def is_python(program: str) -> bool:
-    """Whether a program is called python, python3 or python3.11, in any folder."""
+    """Whether a program in any folder is called python, python3, python3.11 or similar."""
     name = program.rpartition("/")[2]
     return name.startswith("python") and all(part.isdigit() for part in name[6:].split(".") if name[6:])
