@@ -1,1 +1,1 @@
-"""Schedulers: what castoff needs from them, and a folder for each."""
+"""Schedulers: the interface that castoff needs, and a folder for each scheduler."""

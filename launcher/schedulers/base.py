@@ -1,4 +1,4 @@
-"""What castoff needs from a scheduler: a class that each scheduler implements in its own folder.
+"""What castoff needs from a scheduler: the base classes that each scheduler's folder implements.
 
 Code that depends on the scheduler asks the `Scheduler` that `registry` returns for a site's or a run's name,
 and never compares that name. Planning and rendering run no command of a scheduler.
@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 
 
 class Scheduler(ABC):
-    """A scheduler as planning sees it. Only castoff's own has no queue; all others are `QueuedScheduler`s."""
+    """A scheduler as planning sees it. Only castoff's own scheduler has no queue; all others are
+    `QueuedScheduler`s.
+    """
 
     name: ClassVar[str]
-    """The name in profiles, such as `slurm`."""
+    """The scheduler's name in profiles, such as `slurm`."""
     title: ClassVar[str]
-    """The name in messages, such as `Slurm`."""
+    """The scheduler's name in messages, such as `Slurm`."""
     launchers: ClassVar[tuple[LauncherName, ...]]
     """The launchers that start ranks in the scheduler's allocations, the most common first."""
     dialect: ClassVar[Dialect | None] = None
@@ -45,7 +47,7 @@ class Scheduler(ABC):
     # Planning
 
     default_inherit: ClassVar[str] = "none"
-    """The default of a job's `inherit`: what the job gets of the submitter's environment."""
+    """The default of a job's `inherit`, which decides what the job gets of the submitter's environment."""
     longest_grace: ClassVar[int | None] = None
     """The most seconds before the walltime at which the scheduler can send a signal; None: no limit."""
     splits_arrays: ClassVar[bool] = False
@@ -53,36 +55,38 @@ class Scheduler(ABC):
     renumbers_arrays: ClassVar[str] = ""
     """Why `tasks` gives some arrays other indices than their members' numbers."""
     requeues_in_place: ClassVar[bool] = True
-    """Whether the scheduler requeues the same job; if not, castoff resumes the run by jobs with other ids."""
+    """Whether the scheduler requeues the same job; if not, castoff resumes a run by new jobs with
+    other ids.
+    """
     reruns_jobs: ClassVar[bool] = False
     """Whether the scheduler starts jobs again by itself after a preemption or the loss of a node."""
     reruns_arrays: ClassVar[bool] = False
-    """Whether the scheduler starts arrays again by itself, even if a job does not ask for it."""
+    """Whether the scheduler starts arrays again by itself, even if the array does not request that."""
     reports_end_time: ClassVar[bool] = False
-    """Whether the scheduler reports in a job when it will end the job, even if that requests no walltime."""
+    """Whether a job can find out when the scheduler will end it, even if the job requests no walltime."""
     attaches_sessions: ClassVar[bool] = False
     """Whether the scheduler accounts for, limits and ends only sessions that were attached to the job."""
     counts_cpus: ClassVar[bool] = False
     """Whether the CPUs that the scheduler counts are hardware threads, not cores."""
     handles: ClassVar[frozenset[str]] = frozenset()
-    """The job fields that the scheduler supports. Jobs are refused if they set another field that castoff
-    does not handle by itself (`OF_EVERY_SCRIPT`).
+    """The job fields that the scheduler supports. A job is refused if it sets any other field, except fields
+    that castoff itself handles (`OF_EVERY_SCRIPT`).
     """
     ignores: ClassVar[frozenset[str]] = frozenset()
-    """Job fields that are accepted but have no effect; the plan says so."""
+    """Job fields that are accepted but have no effect, as a note of the plan says."""
     ignores_requests: ClassVar[bool] = False
     """Whether the scheduler accepts, and ignores, all fields that other schedulers' directives express."""
     handles_of_site: ClassVar[frozenset[str]] = frozenset()
     """The profile fields that the scheduler supports besides `fields.OF_SITES` and `OF_QUEUED_SITES`."""
     instead: ClassVar[Mapping[str, str]] = {}
-    """What to do about a refused field, by field, where better advice exists than to drop it."""
+    """What to do about a refused field, by field, if there is better advice than to drop it."""
 
     def name_problem(self, name: str) -> str | None:
-        """Return what makes a job's name invalid for this scheduler; None: it is valid."""
+        """Return why a job's name is invalid for this scheduler; None: the name is valid."""
         return None
 
     def hands_out_devices(self, site: Site) -> bool:
-        """Whether a job that requests some of a node's devices sees only those, numbered from 0."""
+        """Whether a job that requests some of a node's devices sees only those devices, numbered from 0."""
         return True
 
     def tasks(self, members: Sequence[int]) -> Sequence[int]:
@@ -102,7 +106,7 @@ class Scheduler(ABC):
         return ()
 
     def refused(self, script: str) -> str | None:
-        """Return why the scheduler would not accept a script; None: it would."""
+        """Return why the scheduler would not accept a script; None: the scheduler would."""
         return None
 
     @abstractmethod
@@ -113,7 +117,7 @@ class Scheduler(ABC):
 
 
 class QueuedScheduler(Scheduler):
-    """A scheduler with a queue: it takes a script, returns an id, reports states and ends jobs."""
+    """A scheduler with a queue, which accepts scripts, returns job ids, reports states and ends jobs."""
 
     has_queue = True
     interactive: ClassVar[str]
@@ -121,20 +125,25 @@ class QueuedScheduler(Scheduler):
     submit_command: ClassVar[Sequence[str]]
     """The command that submits a script."""
     trial_command: ClassVar[Sequence[str]] = ()
-    """The command that reports whether a script would be accepted, and queues nothing; empty: there is none.
+    """The command that reports whether a script would be accepted, and queues nothing; empty: there is
+    none.
     """
     directive_mark: ClassVar[str]
     """The beginning of a directive's line in a script, such as `#SBATCH `."""
     excludes_hosts: ClassVar[bool] = False
     """Whether the submit command takes a list of hosts to avoid."""
     plain_ids: ClassVar[bool] = False
-    """Whether job ids are mere numbers, which a wrapper of the submit command may print for other reasons."""
+    """Whether job ids are plain numbers, which a wrapper of the submit command may print for other
+    reasons.
+    """
     unreached: ClassVar[re.Pattern[str]]
     """Matches the submit command's message if it reached no scheduler."""
     no_answer: ClassVar[re.Pattern[str]]
     """Matches the submit command's message if the job may have been queued despite the failure."""
     remedies: ClassVar[Mapping[str, str]] = {}
-    """What to do about refusals: a pattern of the submit command's message, and a sentence for its group."""
+    """What to do about refusals: patterns for the submit command's message, each with advice that may contain
+    the pattern's group.
+    """
     remote_shell: ClassVar[str] = ""
     """The scheduler's command that runs another command on a host of a job; empty: there is none."""
     remote_setup: ClassVar[Sequence[str]] = ()
@@ -148,7 +157,7 @@ class QueuedScheduler(Scheduler):
         """Check that the submit command is on PATH.
 
         Raises:
-            CastoffError: it is not.
+            CastoffError: the submit command is not on PATH.
         """
         program = self.submit_command[0]
         import shutil
@@ -164,7 +173,7 @@ class QueuedScheduler(Scheduler):
         """Check that the scheduler can handle a run directory's path.
 
         Raises:
-            CastoffError: it cannot.
+            CastoffError: the scheduler cannot handle the path.
         """
         for pattern, reason in self.forbidden_path_patterns.items():
             if re.search(pattern, run_dir):
@@ -173,13 +182,15 @@ class QueuedScheduler(Scheduler):
 
     @abstractmethod
     def submit_commands(self, request: SubmitRequest, largest: int | None) -> list[SubmitCommand]:
-        """Return the commands that submit a run: one, or one for each part of it, grouped by attempt.
+        """Return the commands that submit a run: one, or one for each part of the run, grouped by attempt.
 
         `largest`: the most members that an array may have; None: no limit.
         """
 
     def parse_submit(self, *answers: str) -> str | None:
-        """Return the job id in the first answer that holds one; None if none does, or if it holds several."""
+        """Return the job id in the first answer that contains any; None if no answer does, or that one
+        contains several.
+        """
         for answer in answers:
             jobs = {job for line in answer.splitlines() if (job := self.printed_job(line.strip()))}
             if jobs:
@@ -188,16 +199,20 @@ class QueuedScheduler(Scheduler):
 
     @abstractmethod
     def printed_job(self, line: str) -> str | None:
-        """Return the job id that a line of the submit command's output reports; None: the line is another
-        one.
+        """Return the job id that a line of the submit command's output reports; None: the line
+        reports no id.
         """
 
     def was_refused(self, code: int, words: str) -> bool:
-        """Whether a failed submit command's message shows that nothing was queued: refused, or unreached."""
+        """Whether a failed submit command's message shows that nothing was queued, because the scheduler
+        refused the script or was not reached.
+        """
         return code > 0 and bool(words.strip()) and self.no_answer.search(words) is None
 
     def remedy(self, words: str) -> str:
-        """Return what to do about a refusal with this message; empty if the message itself says it."""
+        """Return what to do about a refusal with this message; empty: there is no advice beyond the
+        message.
+        """
         matches = ((re.search(pattern, words), text) for pattern, text in self.remedies.items())
         return next((text.format(printable(match.group(1))) for match, text in matches if match), "")
 
@@ -212,21 +227,23 @@ class QueuedScheduler(Scheduler):
 
     @abstractmethod
     def script_reader(self) -> ScriptReader:
-        """Return the reader of scripts for this scheduler that castoff has not written."""
+        """Return the reader of this scheduler's scripts that castoff has not written."""
 
     @abstractmethod
     def machine(self) -> Machine:
-        """Return the questions about the scheduler's machine, and the parser of their answers."""
+        """Return the questions about the scheduler's machine, with the parser of the answers."""
 
     def is_array(self, job: str, planned: int | None) -> bool:
-        """Whether a job's id is an array's. `planned`: how many members the plan has; None: no array."""
+        """Whether a job id belongs to an array. `planned`: the number of members in the plan; None:
+        no array.
+        """
         return planned is not None
 
     # Interactive allocations
 
     interactive_prompt: ClassVar[tuple[bytes, bytes] | None] = None
-    """What the allocation command asks if it is interrupted while it waits, and the answer that withdraws
-    the request; such a command needs a terminal. None: it withdraws without asking.
+    """The question of the allocation command if it is interrupted while it waits, and the answer that
+    withdraws the request; such a command needs a terminal. None: the command withdraws without a question.
     """
 
     @abstractmethod
@@ -259,15 +276,15 @@ class QueuedScheduler(Scheduler):
         `number`: the host's index in `hosts`. `terminal`: whether the program gets a terminal.
 
         Raises:
-            CastoffError: that is impossible from this host.
+            CastoffError: this host cannot run a program there.
         """
 
     # Allocations
 
     def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
-        """Return the allocation that this shell is in; None if the shell is in none.
+        """Return the allocation that this shell is in; None if the shell is not in an allocation.
 
         Raises:
-            CastoffError: the variables show an allocation, but not its hosts.
+            CastoffError: the variables show an allocation, but not the allocation's hosts.
         """
         return None

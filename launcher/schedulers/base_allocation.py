@@ -16,7 +16,7 @@ from castoff.launcher.config.site_fields import Node
 from castoff.launcher.errors import CastoffError
 
 _OF_ANOTHER_START = ("CASTOFF_ATTEMPT", "CASTOFF_ARRAY_OFFSET", "SLURM_RESTART_COUNT")
-"""Variables of an enclosing job, which a script started in this shell would take for its own."""
+"""Variables of an enclosing job that a script in this shell would take for its own."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Allocation(ABC):
     job: str
     """The scheduler's job id."""
     hosts: list[str]
-    """Host names in the scheduler's order; a shell of PBS runs on the first."""
+    """Host names in the scheduler's order; on PBS, the shell runs on the first host."""
     cpus: tuple[int, ...] = ()
-    """CPUs of each host, as far as the scheduler reports and enforces them."""
+    """The number of CPUs on each host, as far as the scheduler reports and enforces it."""
     device_counts: tuple[int, ...] = ()
-    """Devices of each host, as far as the scheduler enforces them."""
+    """The number of devices on each host, as far as the scheduler enforces it."""
     in_step: bool = False
     """Whether this shell is the only task of a step (`srun --pty bash`), which holds the job's cores."""
 
@@ -51,14 +51,14 @@ class Allocation(ABC):
         return environ.get("OMP_NUM_THREADS")
 
     def devices(self, environ: Mapping[str, str], node: Node) -> int | None:
-        """Return the devices of the host that has the fewest; None: not reported. `node`: the site's
-        description.
+        """Return the number of devices on the host that has the fewest; None: not reported. `node`: the
+        site's description of a node.
         """
         return None
 
     def larger(self, nodes: int, ranks: int, cores: int, devices: int) -> str:
-        """Return the command that gets an allocation with these ranks on each node, and cores and devices per
-        rank.
+        """Return the command that gets an allocation for these ranks on each node, with these cores and
+        devices per rank.
         """
         return f"salloc --nodes={nodes} --ntasks-per-node={ranks} --cpus-per-task={cores}"
 
@@ -71,7 +71,8 @@ class Allocation(ABC):
     ) -> dict[str, str]:
         """Return the whole environment of a script on the first `nodes` hosts; may write files into `run`.
 
-        `run` is the script's run directory, `directory` the folder that it sees as its submit directory.
+        `run` is the script's run directory; `directory` is the folder that the script sees as its submit
+        directory.
 
         Raises:
             OSError: a file in the run directory cannot be written.

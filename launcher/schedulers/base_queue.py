@@ -1,6 +1,7 @@
 """Queues: querying and cancelling jobs by a scheduler's commands; see `schedulers.registry`.
 
-If a scheduler does not answer (`Answer.silence`), that says nothing about its jobs: it is never an ending.
+If a scheduler does not answer (`Answer.silence`), castoff concludes nothing about its jobs, least of all that
+they ended.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from castoff.launcher.schedulers.job_info import JobInfo, JobUsage
 from castoff.launcher.schedulers.page import Page
 
 _MOST_CANCELLED = 250
-"""The most jobs that one command cancels: that many end well within `PATIENCE`."""
+"""The most jobs that one command cancels, so that the command ends well within `PATIENCE`."""
 
 _NAME_PAUSE = 10.0
-"""Seconds before a failed query for the cluster's name is repeated: many runs share its result."""
+"""Seconds before a failed query for the cluster's name is repeated: many runs share the result."""
 
 MAX_QUERIED = 1000
 """The most jobs in one query: argument lists are limited to 2 MiB, and long answers take long to read."""
@@ -58,14 +59,15 @@ class Answer(NamedTuple):
     silence: str | None = None
     """Why the scheduler did not answer; None: it answered."""
     lasting: bool = False
-    """Whether asking again from this host is useless."""
+    """Whether it is useless to ask again from this host."""
     unanswered: Mapping[str, str] = {}
-    """Jobs in the query that the answer leaves out without reporting them as unknown; each with the reason.
+    """Queried jobs about which the answer says nothing, not even that they are unknown; each with the
+    reason.
     """
 
     def joined(self, further: Answer) -> Answer:
-        """Merge with a further answer, which takes precedence; if the further one is a `silence`, return it
-        alone.
+        """Merge with a further answer, which takes precedence; if the further answer is a `silence`, return
+        only that.
         """
         if further.silence:
             return further
@@ -74,29 +76,29 @@ class Answer(NamedTuple):
 
     @property
     def left(self) -> dict[str, JobInfo]:
-        """The jobs that are pending, running or in an unknown state, by id; for an array, one of them."""
+        """The jobs that are pending, running or in an unknown state, by id; for an array, one such member."""
         return {job.job: job for job in self.jobs.values() if job.is_active}
 
     def silence_on(self, jobs: Iterable[str | None]) -> str | None:
-        """Return why there is no answer about one of these jobs; None: there is one about each."""
+        """Return why there is no answer about one of these jobs; None: each of them has an answer."""
         return self.silence or next(
             (self.unanswered[job] for job in jobs if job and job in self.unanswered), None
         )
 
 
 NOT_QUERIED = Answer({})
-"""The answer if there was nothing to ask."""
+"""The answer to a query without any job."""
 
 
 class Queue(ABC):
-    """A scheduler's queue, with what this process has learned about it."""
+    """A scheduler's queue; keeps what this process has learned about the scheduler."""
 
     title: ClassVar[str]
     """The scheduler's name in messages."""
     cancel_command: ClassVar[Sequence[str]]
     """The command that cancels jobs, including whole arrays."""
     config_command: ClassVar[list[str]] = []
-    """The command that prints its configuration; empty: there is none."""
+    """The command that prints the scheduler's configuration; empty: there is none."""
     cluster_is: ClassVar[str] = ""
     """The words before a cluster's name in a message."""
     queries_by_id: ClassVar[bool] = True
@@ -115,7 +117,7 @@ class Queue(ABC):
         self._cluster: str | None = None
         """This cluster's name, once it is known."""
         self._nameless = ""
-        """Why the name is not known."""
+        """Why the cluster's name is not known."""
         self._name_queried = -_NAME_PAUSE
 
     def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -133,16 +135,18 @@ class Queue(ABC):
     def read(
         self, command: list[str], parse: Callable[[Page], Read]
     ) -> tuple[subprocess.CompletedProcess[str], Read]:
-        """Run one of the scheduler's commands; return its result, and its parsed output. Raises as `run`."""
+        """Run one of the scheduler's commands; return the command's result and its parsed output. Raises as
+        `run`.
+        """
         return read_to_end(command, self.patience, self.environ, parse)
 
     def parsed(self, command: list[str], parse: Callable[[Page], Read]) -> Read:
-        """Return the output of one of the scheduler's commands, as parsed; raises as `answer`."""
+        """Return the parsed output of one of the scheduler's commands; raises as `answer`."""
         return parsed_answer(command, self.patience, self.environ, parse)
 
     def configuration(self) -> Configuration:
-        """Query the configuration; empty if the scheduler does not answer, since the submit command will
-        report why.
+        """Query the configuration; if the scheduler does not answer, return an empty one: the submit command
+        will report why.
         """
         try:
             answer = self.answer(self.config_command) if self.config_command else ""
@@ -156,9 +160,9 @@ class Queue(ABC):
         return Configuration()
 
     def elsewhere(self, clusters: Collection[str]) -> str | None:
-        """Return why this cluster's scheduler cannot report jobs on `clusters`, by name; None: it can.
+        """Return why this cluster's scheduler cannot report jobs on `clusters`, given by name; None: it can.
 
-        Each cluster has ids of its own, but two clusters may share their users' folders.
+        Job ids are unique only within a cluster, but two clusters may share their users' folders.
         """
         command = self.config_command
         if not clusters or not command:
@@ -178,7 +182,7 @@ class Queue(ABC):
         return f"its jobs are on {self.cluster_is}{others}, and this is {self._cluster}: ask there"
 
     def ask(self, jobs: Collection[str]) -> Answer:
-        """Query jobs of this user by id; the answer may contain others, too."""
+        """Query jobs of this user by id; the answer may contain other jobs, too."""
         try:
             reported, unanswered = self.query(jobs)
         except SchedulerUnreachable as error:
@@ -188,22 +192,27 @@ class Queue(ABC):
 
     @abstractmethod
     def query(self, jobs: Iterable[str]) -> tuple[list[JobInfo], dict[str, str]]:
-        """Query jobs; return those reported, and those without an answer, each with the reason.
+        """Query jobs; return the reported jobs, and the jobs without an answer, each with the reason.
 
         Raises:
             SchedulerUnreachable: there is no answer about any job.
         """
 
     def history(self, jobs: Iterable[str]) -> dict[str, list[JobInfo]] | None:
-        """Return what is recorded of jobs' starts beyond `ask`, by id; None if nothing answers in time."""
+        """Return the jobs' starts that accounting has recorded, by job id; None if it does not answer in
+        time.
+        """
         return {}
 
     def usage(self, jobs: Iterable[str]) -> list[JobUsage]:
-        """Return what the jobs' starts used, by accounting; empty if there is none or it does not answer."""
+        """Return what the jobs' starts used, according to accounting; empty if there is no accounting, or no
+        answer.
+        """
         return []
 
     def find(self, script: str, name: str, since: float) -> list[JobInfo] | None:
-        """Return the jobs of a script that `ask` may leave out; None if the scheduler does not answer.
+        """Return jobs of a script, including jobs that `ask` may leave out; None if the scheduler does not
+        answer.
 
         `name`: the jobs' name. `since`: when the first of them was submitted.
         """
@@ -214,15 +223,15 @@ class Queue(ABC):
 
     @abstractmethod
     def search(self, script: str, name: str, since: float) -> list[JobInfo]:
-        """Find this user's jobs of a script, by name or submission time, also ended ones; may return others,
-        too.
+        """Find this user's jobs of a script, including ended jobs, by name or submission time; may return
+        other jobs, too.
 
         Raises:
-            SchedulerUnreachable: a command that is needed does not answer.
+            SchedulerUnreachable: a necessary command does not answer.
         """
 
     def unfinished(self, script: str) -> list[JobInfo]:
-        """Return all jobs of a script that may still wait or run, whether or not their ids were recorded.
+        """Return all jobs of a script that may still wait or run, even if their ids were never recorded.
 
         Raises:
             SchedulerUnreachable: the scheduler does not answer.
@@ -231,10 +240,10 @@ class Queue(ABC):
 
     @abstractmethod
     def of_user(self, script: str) -> list[JobInfo]:
-        """Return this user's jobs of a script, and maybe others; raises as `unfinished`."""
+        """Return this user's jobs of a script, and possibly other jobs; raises as `unfinished`."""
 
     def cancel(self, jobs: Sequence[str]) -> dict[str, str]:
-        """Cancel jobs, including whole arrays, in this order and by as few commands as possible.
+        """Cancel jobs, including whole arrays, in the given order and with as few commands as possible.
 
         Return the jobs that the scheduler does not cancel, each with its message.
         """
@@ -251,14 +260,16 @@ class Queue(ABC):
 
     @abstractmethod
     def is_of(self, info: JobInfo, run: RunDirectory) -> bool:
-        """Whether a pending or running job is certainly that of a script submitted without castoff."""
+        """Whether a pending or running job is certainly the job of a given script that was submitted without
+        castoff.
+        """
 
 
 class QueueByIds(Queue):
     """A queue that is queried by job ids, several at a time."""
 
     unknown: ClassVar[int] = 0
-    """The exit code of a query whose last job without an answer is unknown to the scheduler."""
+    """The exit code of a query if the scheduler does not know the last job without an answer."""
 
     def query(self, jobs: Iterable[str]) -> tuple[list[JobInfo], dict[str, str]]:
         """See `Queue.query`."""
@@ -280,7 +291,7 @@ class QueueByIds(Queue):
 
     @abstractmethod
     def query_ids(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobInfo], set[str]]:
-        """Query these jobs by one command; return its result, the jobs reported, and the ids reported as
+        """Query jobs by one command; return the command's result, the reported jobs, and the ids reported as
         unknown.
 
         Raises:
@@ -289,7 +300,9 @@ class QueueByIds(Queue):
 
 
 def _refusals(jobs: Sequence[str], done: subprocess.CompletedProcess[str]) -> dict[str, str]:
-    """Return a failed command's messages by job: for the jobs that it names, or for all if it names none."""
+    """Return a failed command's messages by job: for the jobs that the messages name, or for all jobs if they
+    name none.
+    """
     named = {}
     for job in jobs:
         word = re.compile(rf"(?<![\w.]){re.escape(job)}(?!\w)")
@@ -300,7 +313,7 @@ def _refusals(jobs: Sequence[str], done: subprocess.CompletedProcess[str]) -> di
 
 
 def user_name(user: str) -> str:
-    """Return the name of a user id; the id itself if no user has it."""
+    """Return the name of the user with an id; the id itself if it has no name."""
     try:
         return pwd.getpwuid(int(user)).pw_name
     except (KeyError, ValueError):

@@ -10,14 +10,15 @@ from castoff.launcher.schedulers.fields import refused_of_site
 from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, NAMES, scheduler_of
 
 NO_SCHEDULER = scheduler_of(NAMES[-1]).found_on({}) or ""
-"""The reason for choosing this machine alone as the site: castoff found no scheduler."""
+"""The reason for choosing `local` as the site: castoff found no scheduler."""
 
 
 def choose_site(*, search: Search | None = None, inside: str | None = None) -> tuple[Site, str]:
-    """Return the site to use when none is named, and why it was chosen.
+    """Return the name of the site to use if the user names none, and why castoff chose that site.
 
-    The first of: the variable CASTOFF_SITE; `site:` in the project's .castoff/config.yaml; `inside`, the
-    scheduler of the allocation that this process is in; the first scheduler that is found on PATH; local.
+    The site is the first of: the variable CASTOFF_SITE; `site:` in the project's .castoff/config.yaml;
+    `inside`, the scheduler of the allocation that this process is in; the first scheduler whose commands are
+    on PATH; local.
 
     Raises:
         CastoffError: there is no such profile.
@@ -34,9 +35,10 @@ def choose_site(*, search: Search | None = None, inside: str | None = None) -> t
 
 
 def not_described(site: Site, search: Search | None = None) -> str | None:
-    """Return what to do if castoff found a scheduler but nobody has named the site; None: somebody has.
+    """Return what to do if castoff found a scheduler but nobody has named the site; None: the user has named
+    it.
 
-    The site is then a built-in one, which knows nothing of this machine.
+    castoff then uses a built-in site, which contains nothing about this machine.
     """
     search = search or Search.here()
     kinds = {kind for kind, _ in search.profiles().get(site.name, [])}
@@ -55,7 +57,7 @@ def not_described(site: Site, search: Search | None = None) -> str | None:
 
 
 def _describes(name: str, scheduler: str, search: Search) -> bool:
-    """Whether a profile is the user's or the project's, and is for that scheduler."""
+    """Whether a profile belongs to the user or the project, and is for that scheduler."""
     if search.profiles()[name][0][0] == "built-in":
         return False
     try:
@@ -65,7 +67,7 @@ def _describes(name: str, scheduler: str, search: Search) -> bool:
 
 
 def site_named(name: str, *, search: Search | None = None) -> Site:
-    """Load the profile of that name; report on standard error which of the project's files it uses.
+    """Load the profile of that name; report on standard error which of the project's files the profile uses.
 
     Raises:
         CastoffError: there is none, or it extends itself in a circle.
@@ -79,7 +81,7 @@ def site_named(name: str, *, search: Search | None = None) -> Site:
 
 
 def profile(name: str, search: Search) -> Site:
-    """Load the profile of that name and check it against its scheduler.
+    """Load the profile of that name, and check that its scheduler supports all of its fields.
 
     Raises:
         CastoffError: there is none, or it extends itself in a circle.

@@ -24,12 +24,12 @@ _PREFIXES = ("PMI_", "PMIX_", "TORCHELASTIC_", "CASTOFF_")
 """Of variables about the job that this process is part of, whatever its scheduler."""
 
 SETTINGS = ("CASTOFF_RUNS_DIR", "CASTOFF_SITE")
-"""The variables that users set; every other CASTOFF_* belongs to some job."""
+"""The CASTOFF_* variables that users set; all others belong to a job."""
 
 
 def command_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return `environ` without what would change a scheduler's command, or make a job mistake itself for
-    another.
+    """Return `environ` without variables that would change a scheduler's command, or make a job take itself
+    for another.
 
     SBATCH_PARTITION in the environment wins over `#SBATCH --partition` (sbatch(1), input environment
     variables), and a job that is submitted from inside another would take the other's SLURM_ARRAY_TASK_ID
@@ -44,27 +44,29 @@ def command_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 PATIENCE = 30.0
-"""Seconds to wait for an answer: a busy scheduler may need them."""
+"""Seconds to wait for an answer; a busy scheduler may need that long."""
 
 
 LONGEST_PAGE = 512 << 20
-"""The most bytes of an answer that is read in parts: a queue of two million jobs takes that many."""
+"""The most bytes of an answer that is read in parts: enough for a queue of two million jobs."""
 
 LONGEST_ANSWER = 128 << 20
-"""The most bytes of an answer that is held as a whole: a list of 50,000 nodes takes that many."""
+"""The most bytes of an answer that is kept in memory: enough for a list of 50,000 nodes."""
 
 _BEGINNING = 1 << 16
-"""Bytes of an answer that are kept for an error message."""
+"""The number of bytes of an answer that are kept for an error message."""
 
 _LONGEST_COMPLAINT = 1 << 20
-"""Bytes of standard error that are kept."""
+"""The number of bytes of standard error that are kept."""
 
 VERSION_PATIENCE = 5.0
 """Seconds to wait for a program's version."""
 
 
 class SchedulerUnreachable(Exception):
-    """A command gave no answer; the text says why. `lasting`: asking again from this host is useless."""
+    """A scheduler's command gave no answer; the text says why. `lasting`: it is useless to ask again from
+    this host.
+    """
 
     def __init__(self, why: str, *, lasting: bool = False):
         super().__init__(why)
@@ -72,25 +74,25 @@ class SchedulerUnreachable(Exception):
 
 
 class Answering:
-    """A running command, and the beginning of its output, which may never end."""
+    """A running command, and the beginning of its output. The command may never end."""
 
     def __init__(self, process: subprocess.Popen[bytes], most: int):
-        """Keep at most `most` bytes of its output."""
+        """Keep at most `most` bytes of the command's output."""
         self.output = bytearray()
         self.errors = bytearray()
         self._process = process
         self._open = [(process.stdout, self.output, most), (process.stderr, self.errors, _LONGEST_COMPLAINT)]
 
     def wait(self, seconds: float | None) -> None:
-        """Wait until the command has ended and nobody holds its streams; raises as `parts`."""
+        """Wait until the command has ended and no process has its streams open; raises as `parts`."""
         for _ in self.parts(seconds):
             pass
 
     def parts(self, seconds: float | None) -> Iterator[bytes]:
-        """Yield all of its output, kept or not, until it has ended and nobody holds its streams.
+        """Yield all of the command's output, until it has ended and no process has its streams open.
 
         Raises:
-            subprocess.TimeoutExpired: it takes longer; `parts` may be called again.
+            subprocess.TimeoutExpired: the command takes longer; `parts` may be called again.
         """
         give_up = None if seconds is None else time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
@@ -127,7 +129,7 @@ def answer_of(argv: list[str], patience: float, environ: Mapping[str, str]) -> s
 
 
 def failure_of(done: subprocess.CompletedProcess[str]) -> str:
-    """Describe how a command failed, with its message."""
+    """Describe how a command failed, with the command's message."""
     lines = [" ".join(line.split()) for line in (done.stderr.strip() or done.stdout.strip()).splitlines()]
     # qstat repeats one sentence for each of its jobs.
     message = " ".join(dict.fromkeys(filter(None, lines))) or "without a message"
@@ -163,11 +165,12 @@ def read_to_end(
 ) -> tuple[subprocess.CompletedProcess[str], Read]:
     """Run a scheduler's command to its end, while `read` parses its output as it arrives.
 
-    Return the command's result, with the beginning of its output, and what `read` returned, which is useless
-    if the command failed. `most`: the bytes that it may print (default: `LONGEST_PAGE`).
+    Return the command's result, with the beginning of its output, and the result of `read`, which means
+    nothing if the command failed. `most`: the number of bytes that the command may print (default:
+    `LONGEST_PAGE`).
 
     Raises:
-        SchedulerUnreachable: the command is not on PATH, takes too long, or prints more than any answer.
+        SchedulerUnreachable: the command is not on PATH, takes too long, or prints too much.
     """
     process = _start(argv, environ)
     answering = Answering(process, _BEGINNING)
@@ -175,7 +178,7 @@ def read_to_end(
     with process:
         try:
             parsed = read(page)
-            for _ in page:  # the rest, which `read` did not need
+            for _ in page:  # the rest of the output, which `read` did not need
                 pass
         except subprocess.TimeoutExpired:
             raise SchedulerUnreachable(f"{argv[0]} gave no answer within {patience:g} s") from None
@@ -202,7 +205,7 @@ def _start(argv: list[str], environ: Mapping[str, str]) -> subprocess.Popen[byte
     try:
         return subprocess.Popen(
             [program, *argv[1:]],
-            # Messages in English, which castoff parses, and times in seconds since the epoch.
+            # castoff parses messages in English, and times in seconds since the epoch.
             env={**command_environment(environ), "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -237,7 +240,7 @@ def ssh_command(host: str, program: Sequence[str], *, terminal: bool) -> list[st
 
 
 def version_of(program: str, environ: Mapping[str, str]) -> str:
-    """Return what a program prints for --version, in lower case; empty if it fails."""
+    """Return what a program prints for --version, in lower case; empty if the program fails."""
     try:
         done = run_to_end([program, "--version"], VERSION_PATIENCE, environ)
     except SchedulerUnreachable:

@@ -1,7 +1,7 @@
-"""A scheduler's directives: its table of fields, its syntax, and a job's directives, ready to quote. Pure.
+"""A scheduler's directives: their table of fields, their syntax, and the merging of a job's directives. Pure.
 
-A job's directives come from four layers, later ones winning: castoff's defaults, the site's directives, the
-typed fields of the job file, and its `directives:`.
+A job's directives come from four layers, of which later layers win: castoff's defaults, the site's
+directives, the typed fields of the job file, and the job file's `directives:`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Dialect(msgspec.Struct, frozen=True):
     """The directives of a scheduler: their fields, their syntax, and which of them a job may set."""
 
     fields: tuple[Row, ...]
-    """The directives for a job's fields, in the order of a script."""
+    """The directives for a job's fields, in the order in which scripts contain them."""
     needed: Mapping[str, str]
     """Directives that may be changed but not removed, each with the reason."""
     line: Callable[[str, str | bool], str]
@@ -37,13 +37,13 @@ class Dialect(msgspec.Struct, frozen=True):
     refused: Mapping[str, str] = {}
     """Directives that no job may set, each with the reason."""
     sizes: frozenset[str] = frozenset()
-    """Directives for the numbers of nodes, tasks, cores and devices, and for how tasks share these."""
+    """Directives for the numbers of nodes, tasks, cores and devices, and for how tasks share them."""
     streams: frozenset[str] = frozenset()
     """Directives for where a job's output goes."""
     own_to_scripts: frozenset[str] = frozenset()
-    """Further directives that jobs with a `script` may set, although fields set them in other jobs."""
+    """Additional directives that jobs with a `script` may set; in other jobs, fields set them."""
     has_letters: bool = False
-    """Whether a one-letter name is a directive itself, not short for a longer name."""
+    """Whether a one-letter name is a directive itself, and not short for a longer name."""
 
     @property
     def owned(self) -> dict[str, str]:
@@ -52,15 +52,15 @@ class Dialect(msgspec.Struct, frozen=True):
 
     @property
     def said_by_fields(self) -> dict[str, str]:
-        """The owned directives, and those by which castoff knows what the job asks for; with their fields."""
+        """The directives that castoff owns or reads to know what the job requests, each with its field."""
         return {**self.owned, **names(self.fields, "typed")}
 
     def row(self, directive: str) -> Row | None:
-        """Return the row of a directive, if the row can read the directive's text."""
+        """Return the row of a directive if the row can read the directive's text; otherwise None."""
         return next((row for row in self.fields if row.directive == directive and row.value), None)
 
     def beyond(self, directive: str, value: str | bool) -> bool:
-        """Whether the value of a typed field's directive is one that the field cannot hold."""
+        """Whether a directive of a typed field has a value that the field cannot hold."""
         row = self.row(directive)
         try:
             if row and row.rule == "typed":
@@ -78,7 +78,7 @@ def is_job_id(name: str) -> bool:
 
 
 def own_dependency(after: Mapping[Any, list[str]]) -> str | None:
-    """Return `after` as a dependency directive for the script; None unless every entry is a job id.
+    """Return `after` as a dependency for a directive of the script; None unless every entry is a job id.
 
     Names of runs are resolved at submission, which then passes the whole dependency as an argument.
     """
@@ -92,17 +92,17 @@ def dependency_words(after: Mapping[Any, list[str]]) -> str:
 
 
 def says_its_size(spec: JobSpec, dialect: Dialect, scheduler: str) -> bool:
-    """Whether a job with a script has its size from its own directives alone, or requests no size at all."""
+    """Whether a job with a script takes its size from its own directives only, or requests no size."""
     fields = (spec.nodes, spec.cores_per_rank, spec.devices_per_rank, spec.memory, spec.exclusive)
     raw = {*of_scheduler(spec.directives, scheduler)}
     return spec.script is not None and bool(raw & dialect.sizes or not any((*fields, spec.select)))
 
 
 def layered(dialect: Dialect, job: Job) -> Directives:
-    """Merge a job's directives, later ones winning: castoff's, the site's, the fields', the job's.
+    """Merge a job's directives, of which later layers win: castoff's, the site's, the fields', the job's.
 
-    The result is in the table's order, then in the given order. If the job has a `script`, castoff adds
-    nothing to the sizes and streams in its directives.
+    The result is in the order of the table, then in the given order. If the job has a `script`, castoff adds
+    no directives for sizes and streams to the job's own.
     """
     spec, site = job.spec, job.site
     from_fields: Layer = [(row.directive, row.said(job)) for row in dialect.fields if not row.is_default]
@@ -127,7 +127,7 @@ def layered(dialect: Dialect, job: Job) -> Directives:
 
 
 def array_words(job: Job) -> str | None:
-    """Write an array's indices as sbatch takes them; None: no array."""
+    """Write an array's indices in sbatch's syntax; None: no array."""
     array = job.spec.array
     if array is None:
         return None
@@ -136,10 +136,10 @@ def array_words(job: Job) -> str | None:
 
 
 def array_of(text: str) -> dict[str, Any]:
-    """Read the field `array` from indices as sbatch and qsub take them.
+    """Read the field `array` from indices in the syntax of sbatch and qsub.
 
     Raises:
-        ValueError: the text is not indices.
+        ValueError: the text does not contain indices.
     """
     indices, _, most = text.partition("%")
     if not re.fullmatch(r"\d+(?:-\d+(?::\d+)?)?(?:,\d+(?:-\d+(?::\d+)?)?)*", indices):
@@ -152,7 +152,7 @@ def after_of(text: str) -> dict[str, list[str]]:
     """Read the field `after` from a dependency in the syntax that Slurm and PBS share.
 
     Raises:
-        ValueError: `after` cannot express it.
+        ValueError: `after` cannot express the dependency.
     """
     after: dict[str, list[str]] = {}
     for part in text.split(","):

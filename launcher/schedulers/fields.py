@@ -1,4 +1,4 @@
-"""Which fields of a job and of a profile a scheduler supports; all others are refused. Pure.
+"""Which fields of a job and of a profile a scheduler supports; all other fields are refused. Pure.
 
 castoff itself handles some fields in the same way on every scheduler (`OF_EVERY_SCRIPT` and `OF_SITES`); each
 scheduler lists the others that it supports (`Scheduler.handles`, `handles_of_site`). A field that is in no
@@ -75,13 +75,13 @@ class Given(msgspec.Struct, frozen=True):
     """A field whose value is not its default."""
 
     name: str
-    """Its path without the keys of mappings and the numbers of lists: `stage.to`."""
+    """The field's path without keys of mappings and numbers of list items: `stage.to`."""
     place: str
-    """Its path with these keys and numbers, as messages show it: `stage.0.to`."""
+    """The field's path with keys and numbers, as messages show it: `stage.0.to`."""
 
 
 def given(fields: msgspec.Struct) -> Iterator[Given]:
-    """Yield the fields that a job or a profile sets, down to those that contain no fields themselves."""
+    """Yield the fields that a job or a profile sets, down to fields that contain no other fields."""
     for name, field in fields_of(type(fields)).items():
         value = getattr(fields, field.name)
         if value == field.default or (not value and field.default_factory is not msgspec.NODEFAULT):
@@ -97,7 +97,9 @@ def given(fields: msgspec.Struct) -> Iterator[Given]:
 
 
 def _within(value: object) -> Iterator[tuple[str, msgspec.Struct]]:
-    """Yield the structs in a value, with keys; not a site's `defaults`, which are checked as jobs."""
+    """Yield the structs in a value, with their keys, except a site's `defaults`, which are checked as
+    a job.
+    """
     items: Iterable[tuple[object, object]] = ()
     if isinstance(value, msgspec.Struct) and not isinstance(value, JobSpec):
         yield "", value
@@ -116,7 +118,7 @@ def launcher_named(spec: JobSpec, site: Site, scheduler: Scheduler) -> LauncherN
 
 
 def without_effect(scheduler: Scheduler) -> frozenset[str]:
-    """Return the job fields that the scheduler accepts and that have no effect."""
+    """Return the job fields that the scheduler accepts although they have no effect."""
     if not scheduler.ignores_requests:
         return scheduler.ignores
     tables = (other.dialect.fields for other in map(scheduler_of, HAVE_DIRECTIVES) if other.dialect)
@@ -125,13 +127,13 @@ def without_effect(scheduler: Scheduler) -> frozenset[str]:
 
 
 def ignored(spec: JobSpec, site: Site, scheduler: Scheduler) -> list[str]:
-    """Return the fields that a job sets and that have no effect on this scheduler.
+    """Return the fields that a job sets although they have no effect on this scheduler.
 
-    `directives` is left out if they are only for other schedulers.
+    `directives` is left out if all of them are for other schedulers.
     """
     handled = OF_EVERY_SCRIPT | scheduler.handles
     fields: dict[str, None] = {}
-    if others := _unlisted_names(spec, handled):  # only then are other schedulers' tables loaded
+    if others := _unlisted_names(spec, handled):  # load other schedulers' tables only in this case
         names = (field for field in others if _is_listed(field.name, without_effect(scheduler)))
         fields = dict.fromkeys(_as_a_whole(name, handled) for name in names)
     launcher = launcher_named(spec, site, scheduler)
@@ -174,12 +176,12 @@ def _unlisted(fields: msgspec.Struct, listed: frozenset[str]) -> list[str]:
 
 
 def _is_listed(name: str, listed: frozenset[str]) -> bool:
-    """Whether a field, or any that it could contain, is listed: an empty `snapshot` is a field, too."""
+    """Whether a field, or a field that it could contain, is listed: an empty `snapshot` is a field, too."""
     return name in listed or _holds_some(name, listed)
 
 
 def _as_a_whole(one: Given, others: frozenset[str]) -> str:
-    """Return a field's place, or its outermost field if that contains none of `others`."""
+    """Return a field's place, or that of its outermost field if that field contains none of `others`."""
     outer = one.name.partition(".")[0]
     return one.place if _holds_some(outer, others) else outer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:  # ranks need the rest, without msgspec
+if TYPE_CHECKING:  # ranks need this module without msgspec
     from castoff.launcher.runs.records import Usage
 
 
@@ -17,17 +17,19 @@ class JobInfo(NamedTuple):
     task: int | None
     """The member's index in its array; None: the job is not in an array."""
     word: str
-    """The state, as the scheduler names it."""
+    """The job's state, in the scheduler's words."""
     stage: str = "unknown"
-    """pending, running or ended; unknown: castoff does not know the state, so it may be any of these."""
+    """pending, running, ended, or unknown: castoff does not know the state, so the job may be in any of the
+    three.
+    """
     ending: str = "unknown"
     """How the job ended, in castoff's terms."""
     ended_itself: bool = False
-    """Whether the script ended by itself, so that its own record of the ending counts."""
+    """Whether the script ended by itself, so that the script's own record of the ending counts."""
     may_have_been_killed: bool = False
     """Whether the job may have been killed although it seems to have ended well."""
     why: str | None = None
-    """The reason for the ending, or the meaning of `word`, if castoff's term for it does not say enough."""
+    """The reason for the ending, or the meaning of `word`, if castoff's own term is not enough."""
     cancelled_by: str | None = None
     """The user who cancelled the job, if reported."""
     exit_code: int | None = None
@@ -39,16 +41,16 @@ class JobInfo(NamedTuple):
     dependency_never_satisfied: bool = False
     """Whether the job's dependency can never be satisfied, or could not when the job ended."""
     submitted: float | None = None
-    """When the job entered the queue; if it was requeued, the last time."""
+    """When the job last entered the queue."""
     start: float | None = None
-    """When the job began; for a pending job, the estimated time."""
+    """When the job began; for a pending job, when it is expected to begin."""
     end: float | None = None
     pending_reason: str = ""
-    """Why the job is pending, in castoff's words and in the scheduler's."""
+    """Why the job is pending, in castoff's words and in those of the scheduler."""
     is_held: bool = False
     """Whether the job stays pending until somebody acts."""
     script: str = ""
-    """The script's path, which may be followed by arguments or be the end of the submit command."""
+    """The script's path; arguments may follow, or the path may be the end of a whole submit command."""
     folder: str = ""
     """The folder in which the job was submitted."""
 
@@ -58,7 +60,7 @@ class JobInfo(NamedTuple):
         return self.stage != "ended"
 
     def runs(self, script: str) -> bool:
-        """Whether this job runs `script`, the script in a run directory; that path identifies the job."""
+        """Whether this job runs `script`, the script in a run directory, whose path identifies the job."""
         return runs_script(self.script, script)
 
 
@@ -83,12 +85,14 @@ class JobUsage(NamedTuple):
 
 
 def member_job_id(job: str, index: int | None) -> str:
-    """Return the id of an array's member in its scheduler's spelling: `37_3`, PBS's `7[3].head`."""
+    """Return the job id of an array's member as the scheduler spells it: `37_3` on Slurm, `7[3].head`
+    on PBS.
+    """
     if index is None:
         return job
     return job.replace("[]", f"[{index}]", 1) if "[]" in job else f"{job}_{index}"
 
 
 def whole(text: str | None) -> int | None:
-    """Read a whole number; None: the text is not one, or is too long for a count, code or index."""
+    """Read a whole number; None: the text is not a number, or too long for a count, code or index."""
     return int(text) if text is not None and re.fullmatch(r"\s*-?[0-9]{1,9}\s*", text) else None

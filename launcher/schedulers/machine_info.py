@@ -10,12 +10,14 @@ USER = "<user>"
 
 
 class Question(NamedTuple):
-    """A command whose answer describes the machine."""
+    """A question about the machine: a command whose answer describes it."""
 
     about: str
     argv: list[str]
     optional: bool = False
-    """Whether the command may fail, since the machine may lack what it asks for, such as accounting."""
+    """Whether the command may fail, since the machine may lack the part that it asks about, such as
+    accounting.
+    """
 
 
 class QueueInfo(NamedTuple):
@@ -29,7 +31,7 @@ class QueueInfo(NamedTuple):
     max_jobs: int | None = None
     """The most queued and running jobs of one user, or of one project if that is less."""
     max_devices: int | None = None
-    """The most devices of a job, if jobs have one node at most; for larger jobs, the share per node is
+    """The most devices that a job may have, if jobs have one node at most; otherwise the share per node is
     unknown.
     """
     offered: bool = True
@@ -43,33 +45,33 @@ class QueueInfo(NamedTuple):
     starts_jobs: bool = True
     """Whether the queue starts pending jobs now."""
     accounts: tuple[str, ...] = ()
-    """The only accounts whose jobs the queue accepts; empty: any account's."""
+    """The accounts whose jobs the queue accepts; empty: all accounts."""
     notes: tuple[str, ...] = ()
-    """Phrases for the user: who may use the queue, and what else to know."""
+    """Notes for the user, such as who may use the queue."""
 
 
 class NodeKind(NamedTuple):
-    """Nodes that are alike; None: the scheduler does not report a value."""
+    """A group of nodes that are alike. In a field, None: the scheduler does not report the value."""
 
     cores: int
-    """Physical cores, unless the scheduler `counts_threads`."""
+    """The number of physical cores, or of hardware threads if the scheduler `counts_threads`."""
     devices: int = 0
     device_type: str | None = None
     memory: int | None = None
-    """MiB, for the node with the least."""
+    """The memory in MiB of the node with the least."""
     nodes: int = 1
-    """How many such nodes there are."""
+    """The number of such nodes."""
     sockets: int | None = None
     cpus_per_core: int = 1
     device_sockets: tuple[int, ...] = ()
-    """The sockets that its devices belong to."""
+    """The sockets that the node's devices belong to."""
     features: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
-    """The queues whose jobs may get such a node; empty: any queue's."""
+    """The queues whose jobs may get such a node; empty: all queues."""
     whole: bool = False
-    """Whether a job always gets all of such a node."""
+    """Whether a job always gets such a node as a whole."""
     reserved: int = 0
-    """Cores of each node that no job gets."""
+    """The number of cores of each node that no job gets."""
 
     def words(self, plain: str = "cores") -> str:
         """Describe one node of this kind: cores, devices and memory; `plain`: the word for its cores."""
@@ -84,11 +86,11 @@ class AwayHost(NamedTuple):
 
     name: str
     state: str
-    """In the scheduler's words."""
+    """The host's state, in the scheduler's words."""
     reason: str = ""
-    """An administrator's explanation; empty: none."""
+    """An administrator's explanation; empty: there is none."""
     queues: tuple[str, ...] = ()
-    """The queues whose jobs it would get; empty: any queue's."""
+    """The queues whose jobs the host would get; empty: all queues."""
 
 
 class User(NamedTuple):
@@ -105,19 +107,21 @@ class MachineInfo(NamedTuple):
 
     queues: Mapping[str, QueueInfo] = {}
     qos: Mapping[str, QueueInfo] | None = None
-    """None: there is no accounting, or the scheduler has no QOS."""
+    """The limits of each QOS. None: there is no accounting, or the scheduler has no QOS."""
     default_queue: str | None = None
     array_count: int | None = None
-    """The most members of an array."""
+    """The most members that an array may have."""
     nodes: Sequence[NodeKind] = ()
     """The kinds of nodes, the most frequent first."""
     away: tuple[AwayHost, ...] = ()
     lists_all_queues: bool = False
-    """Whether there are no other queues; on PBS, reservations come and go as queues."""
+    """Whether the machine has no other queues; on PBS, reservations come and go as queues."""
     counts_threads: bool = False
-    """Whether the scheduler's cores may be hardware threads, and each of its devices several of castoff's."""
+    """Whether the scheduler's cores may be hardware threads, and one of its devices may be several of
+    castoff's devices.
+    """
     name: str | None = None
-    """The machine's name, as its scheduler knows it."""
+    """The machine's name, as the scheduler reports it."""
     version: str | None = None
     """The scheduler's version."""
     user: User | None = None
@@ -125,15 +129,15 @@ class MachineInfo(NamedTuple):
     enforces_accounts: bool = False
     """Whether the scheduler refuses jobs of accounts that it does not know."""
     sources: Mapping[str, str] = {}
-    """The commands, as a person would type them, that queues, qos, nodes and array come from."""
+    """The commands, as a person would type them, that reported queues, qos, nodes and array."""
     fields: Mapping[str, Any] = {}
-    """Further profile fields that the scheduler reports, without source and date."""
+    """Additional profile fields that the scheduler reports, without source and date."""
     questions: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """What the scheduler leaves open about a profile: each question, and example lines of a profile that
     answer it.
     """
     lacks: tuple[str, ...] = ()
-    """Topics of questions for which the machine has no data, so that no answer is expected."""
+    """Topics of questions about which the machine has no data, so that no answer is expected."""
     unanswered: tuple[tuple[str, str], ...] = ()
     """Topics of questions that were not answered, each with the reason."""
 
@@ -145,42 +149,42 @@ class Difference(NamedTuple):
     """The keys that lead to the value in the profile."""
     profile: str
     source: str | None
-    """The source that the profile cites."""
+    """The source that the profile cites for the value."""
     date: str | None
     scheduler: str
 
     @property
     def field(self) -> str:
-        """The path, as messages write it."""
+        """The value's path, as messages write it."""
         return ".".join(self.path)
 
 
 _ALIKE = 0.03
-"""The relative difference up to which nodes of one kind may report different memory."""
+"""The relative difference of memory up to which nodes count as the same kind."""
 
 
 class Machine(NamedTuple):
-    """How to ask a scheduler about its machine."""
+    """How to query a scheduler about its machine."""
 
     questions: Sequence[Question]
     parse: Callable[[Mapping[str, str]], MachineInfo]
-    """Reads the answers, each under its question's `about`. If an answer cannot be read, it raises ValueError
-    or another built-in error.
+    """Parses the answers, each under its question's `about`. If an answer cannot be parsed, `parse` raises
+    ValueError or another built-in error.
     """
 
 
 def same_memory(one: int | None, other: int | None) -> bool:
-    """Whether nodes with these memory sizes may be of one kind; an unknown size matches any."""
+    """Whether nodes with these memory sizes may be of one kind; an unknown size matches any size."""
     return one is None or other is None or abs(one - other) <= _ALIKE * max(one, other)
 
 
 def memory_words(mebibytes: int) -> str:
-    """Write a memory size as job files have it."""
+    """Write a memory size in the syntax of job files."""
     return f"{mebibytes // 1024}G" if mebibytes % 1024 == 0 else f"{mebibytes}M"
 
 
 def kinds(nodes: Iterable[NodeKind]) -> list[NodeKind]:
-    """Group nodes that are alike, the most frequent kind first; of equally frequent ones, that with more
+    """Group nodes that are alike, the most frequent kind first; of equally frequent kinds, the one with more
     devices.
 
     A kind is in all queues that any of its nodes is in, and has the features that all of its nodes have.
@@ -204,6 +208,6 @@ def kinds(nodes: Iterable[NodeKind]) -> list[NodeKind]:
 
 
 def outermost(choose: Callable[..., int], bounds: Iterable[int | None]) -> int | None:
-    """Return the widest of several bounds, by min or max; None if one of them is None, or there are none."""
+    """Return the widest of several bounds, by min or max; None if a bound is None, or there are no bounds."""
     all_bounds = list(bounds)
     return None if None in all_bounds else choose(all_bounds, default=None)

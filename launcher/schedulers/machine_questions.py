@@ -1,4 +1,4 @@
-"""Asks a scheduler about its machine."""
+"""Queries a scheduler about its machine."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _PATIENCE = 60.0
 
 
 class QueryFailed(CastoffError):
-    """The scheduler's commands are missing, or it did not answer. Exit codes as of diff: 2 for trouble, 1 for
-    a difference.
+    """The scheduler's commands are missing, or the scheduler did not answer. The exit code is 2, as diff's
+    for trouble; 1 means a difference.
     """
 
     exit_code = 2
 
 
 def ask(site: Site, environ: Mapping[str, str] = os.environ, *, patience: float = _PATIENCE) -> MachineInfo:
-    """Query the scheduler of this machine, which is assumed to be the site's.
+    """Query the scheduler of this machine, which is assumed to be the site.
 
     `patience`: seconds for each answer.
 
     Raises:
-        QueryFailed: its commands are missing, or it does not answer; with its message.
+        QueryFailed: the scheduler's commands are missing, or it does not answer; with its message.
     """
     if queued(site.scheduler) is None:
         raise QueryFailed(f"site {site.name}: has no scheduler that could be asked; castoff itself is it")
@@ -40,12 +40,12 @@ def ask(site: Site, environ: Mapping[str, str] = os.environ, *, patience: float 
 
 
 def questions_of(name: str) -> Sequence[Question]:
-    """Return the questions that a scheduler is asked about its machine."""
+    """Return the questions for a scheduler about its machine."""
     return queued_of(name).machine().questions
 
 
 def _answer(question: Question, patience: float, environ: Mapping[str, str]) -> tuple[str | None, str]:
-    """Return what a question's command prints; or None, and why it did not answer."""
+    """Return the output of a question's command; or None, and why the command did not answer."""
     argv = [word.replace(USER, user_name(str(os.geteuid()))) for word in question.argv]
     try:
         return answer_of(argv, patience, environ), ""
@@ -56,7 +56,7 @@ def _answer(question: Question, patience: float, environ: Mapping[str, str]) -> 
 def ask_scheduler(
     name: str, environ: Mapping[str, str] = os.environ, *, about: str, patience: float = _PATIENCE
 ) -> MachineInfo:
-    """Query a scheduler, by its name, before there is a profile. `about`: the beginning of error messages.
+    """Query the scheduler of that name, before there is a profile. `about`: the beginning of error messages.
 
     Raises:
         QueryFailed: as `ask` does.
@@ -64,7 +64,7 @@ def ask_scheduler(
     questions, parse = queued_of(name).machine()
     answers: dict[str, str] = {}
     unanswered: list[tuple[str, str]] = []
-    with ThreadPoolExecutor(len(questions)) as pool:  # a command that hangs delays no other
+    with ThreadPoolExecutor(len(questions)) as pool:  # a command that hangs does not delay the others
         futures = [(item, pool.submit(_answer, item, patience, environ)) for item in questions]
     for question, future in futures:
         answer, failure = future.result()

@@ -1,7 +1,7 @@
 """The schedulers that castoff knows, by their names in profiles.
 
-To add one, create a folder next to this file whose module `scheduler` defines `SCHEDULER`, and add its name
-to `NAMES`.
+To add a scheduler, create a folder next to this file whose module `scheduler` defines `SCHEDULER`, and add
+its name to `NAMES`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ NAMES = ("flux", "slurm", "pbs", "lsf", "local")
 """In the order in which castoff looks for them on a machine."""
 
 OWN = NAMES[-1]
-"""castoff's own scheduler, and the profile for this machine alone."""
+"""The name of castoff's own scheduler, and of the profile for this machine alone."""
 
 HAVE_DIRECTIVES = NAMES[:-1]
-"""The schedulers that have directives; names only, since most jobs load a single scheduler."""
+"""The names of the schedulers that have directives. The schedulers are not loaded, since most jobs need only
+one.
+"""
 
 
 @cache
@@ -56,7 +58,9 @@ def in_allocation(environ: Mapping[str, str]) -> bool:
 
 
 def queued(name: str) -> QueuedScheduler | None:
-    """Return the scheduler of that name if it has a queue; None for castoff's own and for unknown names."""
+    """Return the scheduler of that name if it has a queue; None for castoff's own scheduler and unknown
+    names.
+    """
     scheduler = scheduler_of(name) if name in NAMES else None
     return scheduler if isinstance(scheduler, QueuedScheduler) else None
 
@@ -74,7 +78,7 @@ def queued_of(name: str) -> QueuedScheduler:
 
 
 def is_own(name: str) -> bool:
-    """Whether this is the name of castoff's own scheduler, which runs the scripts itself."""
+    """Whether this is the name of castoff's own scheduler, which runs scripts itself."""
     return name in NAMES and queued(name) is None
 
 

@@ -14,7 +14,7 @@ SUBMITS = "it is for the command that submits"
 """The reason why some directives have no meaning in a job file."""
 
 REQUEUE = {"max": 5, "on": ["preempted", "node-failure"], "progress": "none"}
-"""The field `requeue` for a job that its scheduler may start again."""
+"""The field `requeue` for a job that the scheduler may start again."""
 
 
 class ScriptReader(NamedTuple):
@@ -28,12 +28,11 @@ class ScriptReader(NamedTuple):
     ends_at_command: bool
     """Whether the first command ends the directives, so that later ones are comments."""
     read: Callable[[str, Asked], None]
-    """Adds a directive's request to what the job asks for."""
+    """Adds a directive's request to the job's other requests."""
     finish: Callable[[Asked], None]
-    """Adds the scheduler's defaults for what no directive sets."""
+    """Adds the scheduler's defaults for settings that no directive sets."""
     variables: Callable[[Asked], Mapping[str, str | None]]
-    """Returns the values that the script's variables for sizes will have, by its directives; None: not set.
-    """
+    """Returns the values that the directives give the scheduler's variables for sizes; None: not set."""
     sizes: re.Pattern[str]
     """Matches the names of variables that depend on how sizes are requested."""
     same_in_ranks: re.Pattern[str]
@@ -53,11 +52,11 @@ class ScriptReader(NamedTuple):
     needs_shebang: bool = False
     """Whether the scheduler refuses a script whose first line names no interpreter."""
     requeues: re.Pattern[str] | None = None
-    """Matches a command by which a script requeues its own job, which a job without `requeue` may not do."""
+    """Matches a command that requeues the script's own job, which a job without `requeue` may not do."""
 
 
 def read_field(name: str, value: str | bool, dialect: Dialect, asked: Asked, spelled: str) -> bool:
-    """Read a directive into its field, by its row; return False if no row can read it."""
+    """Read a directive into its field, by the directive's row; return False if no row can read it."""
     row = dialect.row(name)
     if row is None:
         return False
@@ -88,7 +87,9 @@ def raw(name: str, value: str | bool, dialect: Dialect, asked: Asked, spelled: s
 
 
 def as_written(name: str, value: str | bool, dialect: Dialect, asked: Asked, spelled: str) -> bool:
-    """Add a directive for a job that keeps its script; return whether the scheduler's syntax allows it."""
+    """Add a directive for a job that keeps its script; return whether the scheduler's syntax allows the
+    directive.
+    """
     try:
         dialect.line(name, value)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The commands that submit a run's script, for the first time or again: one, or one for each part."""
+"""The commands that submit a run's script, for the first time or again: one command, or one for each part."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Part(msgspec.Struct, frozen=True):
     """The members of an array that one job of the scheduler contains."""
 
     members: Sequence[int]
-    """In ascending order."""
+    """The members' numbers, in ascending order."""
     offset: int = 0
     """The difference between a member's number and its index in the scheduler's array."""
     tasks: Sequence[int] | None = None
@@ -34,11 +34,9 @@ class SubmitCommand(msgspec.Struct, frozen=True):
     environment: dict[str, str]
     """Variables that the command passes on by name, since sbatch and qsub would split a value at a comma."""
     argv: Callable[[str | None], list[str]]
-    """Returns the command line. Its argument is the id of the previous job, which the job may have to wait
-    for.
-    """
+    """Returns the command line, given the id of the previous job, for which this job may have to wait."""
     part: Part | None = None
-    """None: the run is not an array."""
+    """The part of the array; None: the run is not an array."""
     link: int | None = None
     """The job's number in its chain; None: it is not in a chain."""
 
@@ -50,19 +48,21 @@ class SubmitRequest(msgspec.Struct, frozen=True):
     """The script's head, with its directives."""
     run_dir: str
     begin: Mapping[int, int]
-    """The members to start, each with the number of its attempt."""
+    """The members to start, each with the number of the attempt."""
     dependency: str | None = None
     """The dependency in the scheduler's syntax. Empty: none. None: the script's own directive applies."""
     chain: int = 0
-    """The number of jobs, all submitted beforehand, that resume one another; 0: no chain."""
+    """The number of jobs in a chain, which are submitted together, and of which each resumes the previous
+    one; 0: no chain.
+    """
     resubmits: bool = False
     """Whether the run was submitted before."""
     needed: Sequence[str] = ()
-    """The variables of `env_from`."""
+    """The names of the variables in `env_from`."""
     members: Sequence[int] = ()
     """All members of the run; empty: their numbers are the scheduler's indices."""
     excluded: Sequence[str] = ()
-    """Hosts to avoid, besides those that the script's own directive names."""
+    """Hosts to avoid, in addition to hosts that a directive of the script names."""
 
     @classmethod
     def of(
@@ -87,7 +87,9 @@ class SubmitRequest(msgspec.Struct, frozen=True):
         return range(self.chain) if self.chain else [None]
 
     def dependency_of(self, link: int | None, before: str | None) -> str | None:
-        """Return a job's dependency: within a chain, that the job `before` it has stopped early."""
+        """Return a job's dependency: within a chain, on the previous job `before`, which must have stopped
+        early.
+        """
         return f"afternotok:{before}" if before and link else self.dependency
 
     def directive(self, prefix: str) -> str | None:
@@ -101,8 +103,8 @@ class SubmitRequest(msgspec.Struct, frozen=True):
         return re.search(r"^castoff_run_script ", self.head, re.MULTILINE) is not None
 
     def variables(self, attempt: int, part: Part | None = None, link: int | None = None) -> dict[str, str]:
-        """Return the variables that name a script's run directory, and the part and attempt of the run that
-        it is.
+        """Return the variables that tell a script its run directory, and which part and attempt of the run it
+        is.
         """
         variables = {"CASTOFF_RUN_DIR": self.run_dir}
         if part and part.offset:
@@ -119,7 +121,7 @@ class SubmitRequest(msgspec.Struct, frozen=True):
         """Return the names of the variables that sbatch or qsub passes on: the script's, and castoff's
         `variables`.
 
-        Those of `env_from` are left out: the script reads them in its run directory.
+        The variables of `env_from` are left out: the script reads them in its run directory.
         """
         exported = [name for name in (passed or "").split(",") if name not in ("", "NIL", "NONE")]
         return ",".join([*(name for name in exported if name not in self.needed), *variables])

@@ -1,7 +1,7 @@
-"""The rows of a scheduler's table of fields: a job's field and its directive, read and written. Pure.
+"""The rows of a scheduler's table of fields: how a job's field and its directive are read and written. Pure.
 
-Whatever depends on a field reads the same row: rendering, the checks of `directives:` and of fields that a
-scheduler lacks, and `castoff import`.
+All code that depends on a field uses the same row: rendering, the checks of `directives:` and of fields that
+a scheduler lacks, and `castoff import`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OF_ARRAYS = ("array.count", "array.indices", "array.max_concurrent")
 
 
 class Job(NamedTuple):
-    """The input from which directives are made."""
+    """The input for writing directives."""
 
     spec: JobSpec
     site: Site
@@ -55,30 +55,31 @@ class Row(NamedTuple):
     field: str
     """The field's path, such as `mail.to`; empty: no field."""
     text: Callable[[Any], Text] = _plain_text
-    """Writes the field's value as the directive's, if the job has a value."""
+    """Writes the directive's value from the field's value, if the job has one."""
     value: Callable[[str], Any] | None = str
-    """Reads the field's value from the directive's. It raises NoField or, for a wrong text, a ValueError that
-    ends the sentence "--mem is x, which …". None: the scheduler's `ScriptReader` reads this directive itself.
+    """Reads the field's value from the directive's value. The function raises NoField or, for a wrong text, a
+    ValueError that ends the sentence "--mem is x, which …". None: the scheduler's `ScriptReader` reads the
+    directive.
     """
     bounds: tuple[int, int] | None = None
     """The least and the greatest number that this scheduler allows."""
     whole: Callable[[Job], Text] | None = None
     """Writes the directive's value from the whole job, instead of `text`."""
     rule: Literal["typed", "owned", "open"] = "typed"
-    """Whether `directives:` may also set it. typed: only to what the field cannot hold. owned: no, nor remove
-    it, since the rest of the script depends on it. open: yes.
+    """Whether `directives:` may also set the directive. typed: only to values that the field cannot hold.
+    owned: no, and may not remove it, since the rest of the script depends on it. open: yes.
     """
     covers: tuple[str, ...] | None = None
-    """The fields that reach the scheduler through it; None: `field`."""
+    """The fields that reach the scheduler through the directive; None: `field`."""
     bare: str | None = None
-    """The text that it stands for without a value; None: it needs a value, or is a flag."""
+    """The value that the directive has if it is written without one; None: it needs a value, or is a flag."""
     follows: str = ""
-    """The fields that it follows from, for messages; empty: `field`."""
+    """The fields from which the directive follows, for messages; empty: `field`."""
     is_default: bool = False
-    """Whether a directive of the site replaces it."""
+    """Whether a directive of the site replaces this directive."""
 
     def said(self, job: Job) -> Text:
-        """Return the directive's value for the job; None leaves it out."""
+        """Return the directive's value for the job; None: the directive is left out."""
         if self.whole is not None:
             return self.whole(job)
         value: Any = job.spec
@@ -87,7 +88,7 @@ class Row(NamedTuple):
         return None if value is None else self.text(value)
 
     def read(self, text: str | bool) -> Any:
-        """Read the field's value from the directive's.
+        """Read the field's value from the directive's value.
 
         Raises:
             ValueError: the field cannot hold it; the text says why.
@@ -117,7 +118,7 @@ def walltime(job: Job) -> str | None:
 
 
 def flag(_: str) -> bool:
-    """Refuse a text for a flag, whose field has none.
+    """Refuse a text for a flag, since a flag has no value.
 
     Raises:
         NoField: always.
@@ -129,7 +130,7 @@ def whole_number(text: str) -> int:
     """Read a whole number.
 
     Raises:
-        ValueError: the text is not one.
+        ValueError: the text is not a whole number.
     """
     if not re.fullmatch(r"[-+]?[0-9]{1,18}", text):
         raise ValueError("is not a whole number")
@@ -137,17 +138,19 @@ def whole_number(text: str) -> int:
 
 
 def decided(directive: str, field: str, whole: Callable[[Job], Text] = never, **more: Any) -> Row:
-    """Make the row of a directive that only castoff sets; by default the row does not read it."""
+    """Make the row of a directive that only castoff sets; by default the row does not read the directive."""
     return Row(directive, field, **{"whole": whole, "value": None, "rule": "owned", **more})
 
 
 def replaceable(directive: str, field: str = "", **more: Any) -> Row:
-    """Make the row of a directive that a job's own may replace; by default the row does not read it."""
+    """Make the row of a directive that the job's `directives:` may replace; by default the row does not read
+    it.
+    """
     return Row(directive, field, **{"value": None, "rule": "open", **more})
 
 
 def names(rows: Iterable[Row], rule: str) -> dict[str, str]:
-    """Return the directives with that `rule`, each with its field."""
+    """Return the directives with this `rule`, each with its field."""
     return {row.directive: row.follows or row.field for row in rows if row.rule == rule}
 
 
@@ -158,12 +161,12 @@ def requests(rows: Iterable[Row]) -> frozenset[str]:
 
 
 def reached(rows: Iterable[Row]) -> frozenset[str]:
-    """Return these fields, and those that castoff itself handles in the scheduler's jobs."""
+    """Return these fields, and the fields that castoff itself handles in the scheduler's jobs."""
     return OF_QUEUES | requests(rows)
 
 
 def bound_problems(rows: Iterable[Row], spec: JobSpec, title: str) -> Iterator[tuple[str, str]]:
-    """Yield the job's numbers that a scheduler does not accept: fields and messages."""
+    """Yield the job's numbers that a scheduler does not accept, as fields and messages."""
     for row in rows:
         value = getattr(spec, row.field) if row.bounds else None
         if value is not None and row.bounds and not row.bounds[0] <= value <= row.bounds[1]:
