@@ -1,10 +1,10 @@
-"""Flux: its directives, commands and answers."""
+"""Flux: the scheduler's directives, its commands, and how castoff reads its answers."""
 
 NAME = "flux"
-"""The name in profiles."""
+"""The scheduler's name in profiles."""
 
 JOB_VARIABLES = ("FLUX_ENCLOSING_ID",)
-"""Variables of which any marks a shell in an allocation; the machine's own instance sets none."""
+"""Variables that are set in an allocation; the machine's own Flux instance does not set them."""
 
 COMMAND_VARIABLES = ()
 """Prefixes of variables that its commands obey, or that describe the job around them."""
@@ -13,4 +13,4 @@ MACHINE_VARIABLES = ()
 """Those of them that say where the scheduler is and who may use it, which is the site's matter."""
 
 TITLE = "Flux"
-"""The name in messages."""
+"""The scheduler's name in messages."""

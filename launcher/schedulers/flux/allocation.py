@@ -1,6 +1,6 @@
-"""Hosts that Flux has given to this shell: `flux alloc`, or a script of flux batch.
+"""Hosts that Flux has given to this shell, which runs under `flux alloc` or is a script of flux batch.
 
-Such a job is a Flux instance of its own. castoff asks it for its hosts, since no variable lists them.
+A Flux job is a Flux instance itself. castoff asks the instance for its hosts, since no variable lists them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Ranks(msgspec.Struct):
 
 @dataclass(frozen=True)
 class FluxAllocation(Allocation):
-    """An allocation of Flux, whose broker drops what enclosing jobs have set for their own ranks."""
+    """An allocation of Flux. The broker removes variables that enclosing jobs have set for their ranks."""
 
     scheduler: ClassVar[str] = NAME
     title: ClassVar[str] = TITLE
@@ -60,12 +60,12 @@ class FluxAllocation(Allocation):
         return min(self.device_counts, default=None)
 
     def larger(self, nodes: int, ranks: int, cores: int, devices: int) -> str:
-        """See `Allocation.larger`; a slot is the job's share of a host."""
+        """See `Allocation.larger`; here a slot is what the job gets of a host."""
         gpus = f" --gpus-per-slot={ranks * devices}" if devices else ""
         return f"flux alloc --nodes={nodes} --nslots={nodes} --cores-per-slot={ranks * cores}{gpus}"
 
     def end(self, environ: Mapping[str, str]) -> float | None:
-        """See `Allocation.end`. Flux reports the seconds that are left; 4294967295 means no limit."""
+        """See `Allocation.end`. Flux reports the remaining seconds; 4294967295 means no limit."""
         try:
             left = answer_of(["flux", "job", "timeleft"], PATIENCE, environ).strip()
         except SchedulerUnreachable:
@@ -73,8 +73,8 @@ class FluxAllocation(Allocation):
         return time.time() + int(left) if left.isdecimal() and int(left) < _UNLIMITED else None
 
     def narrowed(self, nodes: int, environ: Mapping[str, str], run: Path, directory: str) -> dict[str, str]:
-        """Return `environ` unchanged, since no variable names hosts; if some hosts are not in use, a file
-        lists the others.
+        """Return `environ` unchanged, since no variable names hosts; if the job leaves hosts unused, a file
+        lists the hosts in use.
         """
         if nodes < len(self.hosts):
             files.replace(run / f"hosts-{self.job}", "".join(f"{host}\n" for host in self.hosts[:nodes]))
@@ -84,7 +84,8 @@ class FluxAllocation(Allocation):
 def find(environ: Mapping[str, str]) -> FluxAllocation | None:
     """Return the allocation that the environment describes; None: there is none.
 
-    A shell on a login node, under the machine's own instance, is in no job; nor is one under `flux start`.
+    A shell on a login node, under the machine's own instance, is not in a job; neither is a shell under `flux
+    start`.
     """
     job = environ.get(_JOB)
     if not job:
@@ -110,7 +111,9 @@ def find(environ: Mapping[str, str]) -> FluxAllocation | None:
 
 
 def _counts(parts: list[_Ranks], kind: str, hosts: int) -> tuple[int, ...]:
-    """Count each host's cores or GPUs; empty if a host is missing. A rank is the number of a host."""
+    """Count each host's cores or GPUs; empty if a host is missing in the answer. In Flux, a rank is a host's
+    number.
+    """
     counts = {
         rank: len(_numbers(part.children.get(kind, ""))) for part in parts for rank in _numbers(part.rank)
     }

@@ -24,21 +24,23 @@ from castoff.launcher.schedulers.table import (
 )
 
 OF_LOGIN = ("HOME", "LOGNAME", "PATH", "SHELL", "USER")
-"""Variables that a job gets from its submitter's environment in any case: without flux on PATH, no broker
+"""Variables that a job always gets from the submitter's environment: without flux on PATH, no broker
 starts.
 """
 
 _CONDITIONS = {"after": "afterstart"}
-"""castoff's conditions that have another name in Flux."""
+"""Names of castoff's conditions that differ in Flux."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./*{}\[\]-]+")
 
 _LOOKS_LIKE_ONE = re.compile(r"[^\w\n]*(?:flux|FLUX):")
-"""A line that flux batch takes for a directive, and refuses if it is not directly below the others."""
+"""Matches a line that flux batch takes for a directive, and refuses unless it is directly below the other
+directives.
+"""
 
 
 def dependencies(words: str) -> list[str]:
-    """Write `afterok:1:2,after:3` as flux batch takes it: an option for each job."""
+    """Write a dependency such as `afterok:1:2,after:3` for flux batch, as an option for each job."""
     return [
         f"--dependency={_CONDITIONS.get(condition, condition)}:{job}"
         for condition, *jobs in (entry.split(":") for entry in words.split(","))
@@ -47,8 +49,8 @@ def dependencies(words: str) -> list[str]:
 
 
 def directive(name: str, value: str | bool) -> str:
-    """Write a directive as flux batch reads it after `#flux:`: an option, or one for each of its names or
-    jobs.
+    """Write a directive for flux batch after `#flux:`: an option, or an option for each of the directive's
+    names or jobs.
 
     flux batch splits the line by Python's shlex, where a backslash keeps the next character also inside
     single quotes (DirectiveParser in its job/directives.py).
@@ -75,7 +77,7 @@ def _word(text: str) -> str:
 
 
 def refused(script: str) -> str | None:
-    """Return why flux batch would not accept a script; None: it would."""
+    """Return why flux batch would not accept a script; None: flux batch would."""
     try:
         script.encode()
     except UnicodeEncodeError:
@@ -84,7 +86,7 @@ def refused(script: str) -> str | None:
         return "its script holds a carriage return, which flux batch would make a line's end"
     numbers = [number for number, line in enumerate(script.split("\n"), 1) if _LOOKS_LIKE_ONE.match(line)]
     for expected, number in enumerate(numbers, 2):
-        if number != expected:  # directives are its second line and those below
+        if number != expected:  # directives begin on the script's second line
             return (
                 f"flux batch would take its line {number} for a directive, as it begins with flux: or FLUX:"
             )
@@ -98,7 +100,7 @@ def _requires(job: Job) -> str | None:
 
 
 def _slots(name: str) -> Callable[[Job], Text]:
-    """Return the writer of one option about slots: a slot is what the job gets of a node."""
+    """Return the function that writes one option about slots; a slot is what the job gets of a node."""
 
     def said(job: Job) -> Text:
         request = job.request
@@ -123,8 +125,8 @@ def _kept(job: Job) -> str | None:
 
 
 def seconds(text: str) -> int | None:
-    """Read a duration in Flux's form, minutes or with a unit as in 1.5h, in seconds; None: it is not a
-    duration.
+    """Read a duration in Flux's syntax, minutes or a number with a unit as in 1.5h, in seconds; None: the
+    text is not a duration.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
     if match is None:
@@ -159,7 +161,7 @@ FIELDS = (
     Row("bank", "account"),
     Row("queue", "queue"),
     Row("requires", "constraint", whole=_requires, covers=("constraint", "device_type")),
-    # Urgency 0 holds a job, and 31 starts it before all others: no `nice` means that.
+    # Urgency 0 holds a job, and 31 starts it before all others, which no value of `nice` means.
     Row("urgency", "nice", text=lambda nice: str(16 - nice), value=_nice, bounds=(-14, 15)),
     decided("nodes", "nodes", lambda job: str(job.request.layout.nodes)),
     Row("exclusive", "exclusive", whole=_slots("exclusive"), value=flag),
@@ -172,7 +174,8 @@ FIELDS = (
     decided("env", "inherit", _kept),
     decided("env-file", "inherit"),
     decided("cwd", "workdir", value=str),
-    # Never requested: Flux's signal reaches all ranks, and ends the brokers of further nodes (0.88).
+    # castoff never requests a signal from Flux: it reaches all ranks, and ends the brokers of the other nodes
+    # (0.88).
     decided("signal", "signal"),
     replaceable("output", whole=lambda _: "{{name}}-{{id.dec}}.out", is_default=True),
 )
@@ -185,4 +188,4 @@ DIALECT = Dialect(
     sizes=frozenset({"nodes", "nslots", "cores-per-slot", "gpus-per-slot", "exclusive"}),
     streams=frozenset({"output", "error"}),
 )
-"""What `directives:` may hold for flux batch."""
+"""The directives that `directives:` may contain for flux batch."""

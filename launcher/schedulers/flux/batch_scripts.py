@@ -85,7 +85,7 @@ def finish(asked: Asked) -> None:
     """Apply flux batch's defaults: a job gets the submitter's environment unless a directive forbids it."""
     if asked.fields.setdefault("inherit", "all") == "none":
         del asked.fields["inherit"]
-    if "workdir" in asked.fields:  # Flux resolves paths from it; castoff's scripts enter it later
+    if "workdir" in asked.fields:  # Flux resolves paths from this folder; castoff's scripts enter it later
         asked.raw.setdefault("output", "flux-{{id}}.out")
         for name in ("output", "error"):
             if name in asked.raw:

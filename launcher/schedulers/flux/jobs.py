@@ -1,6 +1,6 @@
-"""What Flux reports about jobs, and how castoff reads the answers.
+"""Reads Flux's answers about jobs.
 
-`flux jobs --json` of flux-core 0.88 reports pending, running and ended jobs, as long as Flux keeps them.
+`flux jobs --json` of flux-core 0.88 reports pending, running and, as long as Flux keeps them, ended jobs.
 """
 
 from __future__ import annotations
@@ -14,20 +14,22 @@ from castoff.launcher.schedulers.job_info import JobInfo, whole
 from castoff.launcher.schedulers.page import Page, Wanted, check_length, everything
 
 _ENDINGS = {"COMPLETED": "done", "CANCELED": "cancelled", "TIMEOUT": "walltime", "FAILED": "failed"}
-"""castoff's ending for each result of a job."""
+"""castoff's ending for each of Flux's results of a job."""
 
 _STAGES = {
     **dict.fromkeys(("NEW", "DEPEND", "PRIORITY", "SCHED"), "pending"),
     **dict.fromkeys(("RUN", "CLEANUP"), "running"),
     **dict.fromkeys(_ENDINGS, "ended"),
 }
-"""castoff's stage for each state and each result of a job."""
+"""castoff's stage for each of Flux's states and results of a job."""
 
 _NEVER_RAN = -128
 """The returncode of a job that was cancelled before it ran."""
 
 _LOST = "node failure on "
-"""The beginning of the note in a job's exception if Flux lost the host of its script (seen on 0.88.0)."""
+"""The beginning of the note in a job's exception if Flux lost the host of the job's script (seen on
+0.88.0).
+"""
 
 _LIST = re.compile(r'\s*\{\s*"jobs"\s*:\s*\[')
 _NEXT = re.compile(r"[\s,]*(?=[^\s,])")
@@ -36,8 +38,8 @@ _ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 
 def decimal(job: str) -> str | None:
-    """Return a job's id as a number; None: it is not an id. flux batch prints `ƒ…`, in base 58, or `f…` in
-    ASCII.
+    """Return a job's id as a number; None: the text is not an id. flux batch prints `ƒ…`, in base 58, or `f…`
+    in ASCII.
     """
     if re.fullmatch(r"[0-9]{1,20}", job):
         return job
@@ -59,13 +61,13 @@ def f58(job: str) -> str:
 
 
 def parse_denied(errors: str) -> set[str]:
-    """Return the ids that Flux reports as unknown."""
+    """Read the ids that Flux reports as unknown."""
     reported = re.findall(r"^JobID (\S+) unknown$", errors, re.MULTILINE)
     return {number for job in reported if (number := decimal(job)) is not None}
 
 
 def parse_queue(page: Page, wanted: Wanted = everything) -> list[JobInfo]:
-    """Read the jobs in an answer; none if it was cut off or is not JSON."""
+    """Read the jobs in an answer; none if the answer was cut off or is not JSON."""
     try:
         return [
             _job(entry)
@@ -81,7 +83,7 @@ def _listed(page: Page) -> Iterator[Any]:
     """Yield the entries of the list in an answer as they arrive; an answer about a single job is not a list.
 
     Raises:
-        ValueError: it was cut off, or is not JSON.
+        ValueError: the answer was cut off, or is not JSON.
         Unreadable: a job is longer than `LONGEST_RECORD`.
     """
     rest = ""
@@ -97,20 +99,20 @@ def _listed(page: Page) -> Iterator[Any]:
         while (following := _NEXT.match(rest, position)) and rest[following.end()] != "]":
             try:
                 entry, position = decode(rest, following.end())
-            except ValueError:  # not all of it has arrived
+            except ValueError:  # a part of the entry has not arrived yet
                 break
             yield entry
         rest, position = rest[position:], 0
         check_length(rest)
         part = next(page, None)
         if part is None:
-            json.loads(f'{{"jobs": [{rest}')  # an error, unless the rest closes the list
+            json.loads(f'{{"jobs": [{rest}')  # an error unless only the end of the list is left
             return
         rest += part
 
 
 def _script(fields: Mapping[str, Any]) -> str:
-    """Return the path of a job's script: castoff has a job start in its run directory."""
+    """Return the path of a job's script, from the job's working directory, which is the run directory."""
     return f"{fields.get('cwd')}/job.sh"
 
 
@@ -132,7 +134,7 @@ def _job(fields: Mapping[str, Any]) -> JobInfo:
 
 
 def _ended(info: JobInfo, fields: Mapping[str, Any]) -> JobInfo:
-    """Add to an ended job how it ended."""
+    """Add to an ended job how the job ended."""
     exception = fields.get("exception")
     exception = exception if isinstance(exception, dict) else {}
     fatal = (
@@ -154,7 +156,7 @@ def _ended(info: JobInfo, fields: Mapping[str, Any]) -> JobInfo:
 
 
 def _waiting(info: JobInfo, fields: Mapping[str, Any]) -> JobInfo:
-    """Add to a pending job why it waits, in plain words. Flux ends at once what can never run."""
+    """Add to a pending job why the job waits, in plain words. Flux ends a job that can never run at once."""
     is_held = fields.get("urgency") == 0
     dependencies = fields.get("dependencies")
     if needed := ", ".join(map(str, dependencies if isinstance(dependencies, list) else ())):
@@ -169,5 +171,5 @@ def _waiting(info: JobInfo, fields: Mapping[str, Any]) -> JobInfo:
 
 
 def _time(value: object) -> float | None:
-    """Read seconds since the epoch; None: it is not such a time."""
+    """Read a time in seconds since the epoch; None: the value is not such a time."""
     return float(value) if isinstance(value, (int, float)) and 0 < value < 1e11 else None

@@ -1,6 +1,6 @@
 """Queries and cancels jobs of Flux: the only module that runs `flux jobs` for runs.
 
-One command queries the jobs of all runs, or as many as fit.
+One command queries the jobs of all runs, or as many jobs as fit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _JOBS = ("flux", "jobs", "--json")
 
 
 class FluxQueue(QueueByIds):
-    """Flux's queue, with what this process has learned about it."""
+    """Flux's queue; keeps what this process has learned about the instance."""
 
     title = TITLE
     cancel_command = ("flux", "cancel")
@@ -29,7 +29,9 @@ class FluxQueue(QueueByIds):
 
     @staticmethod
     def read_configuration(answer: str) -> Configuration:
-        """Read the path of this Flux instance, made of the enclosing jobs' ids: `/` is the machine's own."""
+        """Read the path of this Flux instance, which consists of the enclosing jobs' ids: `/` is the
+        machine's own instance.
+        """
         return Configuration(answer.strip() or None)
 
     def query_ids(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobInfo], set[str]]:
@@ -39,11 +41,11 @@ class FluxQueue(QueueByIds):
         return done, reported, parse_denied(done.stderr)
 
     def search(self, script: str, name: str, since: float) -> list[JobInfo]:
-        """Find jobs by their name."""
+        """Find a user's jobs by their name."""
         return self._listed(script, "-a", f"--name={name}")
 
     def of_user(self, script: str) -> list[JobInfo]:
-        """List jobs of any name."""
+        """List a user's jobs of any name."""
         return self._listed(script)
 
     def _listed(self, script: str, *options: str) -> list[JobInfo]:
@@ -52,10 +54,12 @@ class FluxQueue(QueueByIds):
         return self.parsed([*_JOBS, "--count=0", *options], parse)
 
     def cancel(self, jobs: Sequence[str]) -> dict[str, str]:
-        """Cancel jobs, by the form of their ids that Flux uses in its refusals."""
+        """Cancel jobs, whose ids are written as in Flux's refusals."""
         by_f58 = {f58(job): job for job in jobs}
         return {by_f58[job]: reason for job, reason in super().cancel(list(by_f58)).items()}
 
     def is_of(self, info: JobInfo, run: RunDirectory) -> bool:
-        """Whether a job's folder is the run directory, whose name contains the job's id, or its parent."""
+        """Whether a job's folder is the run directory, whose name contains the job's id, or the run
+        directory's parent.
+        """
         return info.folder in (str(run.path.parent), str(run.path))

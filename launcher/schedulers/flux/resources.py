@@ -1,4 +1,4 @@
-"""What Flux reports about its queues and nodes (flux-queue(1), flux-resource(1) of flux-core 0.88)."""
+"""Reads what Flux reports about its queues and nodes (flux-queue(1), flux-resource(1) of flux-core 0.88)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def parse(answers: Mapping[str, str]) -> MachineInfo:
             if name
         },
         default_queue=next((name.removesuffix("*") for name, *_ in lines if name.endswith("*")), None),
-        # Flux sums up nodes with the same properties; if their sizes differ, those of one node are unknown.
+        # Flux reports the total of nodes with the same properties; if nodes differ in size, the sizes of a
+        # node are unknown.
         nodes=kinds(
             NodeKind(cores // number, devices // number, nodes=number)
             for number, cores, devices in nodes

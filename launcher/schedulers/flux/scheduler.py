@@ -31,8 +31,8 @@ _OF_BATCH = frozenset({"output", "error", "dependency", "env", "env-remove", "en
 """Directives that have no meaning for a shell."""
 
 _FROM = "CASTOFF_SUBMITTED_FROM"
-"""The variable with the folder of the submission: the job itself starts in the run directory, which
-identifies it.
+"""The variable with the folder of the submission: the job starts in the run directory, which identifies the
+job.
 """
 
 
@@ -68,10 +68,10 @@ class Flux(QueuedScheduler):
     refused = staticmethod(directives.refused)
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
-        """See `Scheduler.found_on`. Other programs are called flux, too, and flux is useless if no instance
-        answers.
+        """See `Scheduler.found_on`. Other programs are called flux, too, and flux is useless unless an
+        instance answers.
         """
-        import shutil  # late, since rendering needs no program
+        import shutil  # imported late, since rendering runs no program
 
         flux = shutil.which("flux", path=environ.get("PATH", ""))
         if flux is None or "\nbroker:" not in version_of(flux, environ):
@@ -84,7 +84,8 @@ class Flux(QueuedScheduler):
         if not request.keeps_output:
             words = [f"--cwd={request.run_dir}", f"--output={request.run_dir}/logs/job-0.log"]
             words.append("--setopt=output.mode=append")
-        # Flux's record of the job must not contain env_from, which the script reads in its run directory.
+        # Flux's record of the job must not contain variables of env_from; the script reads them in its run
+        # directory.
         words += [f"--env-remove={name}" for name in request.needed]
         commands = []
         for link in request.links:
@@ -98,7 +99,7 @@ class Flux(QueuedScheduler):
         return None if line.isdecimal() else decimal(line)
 
     def interactive_command(self, directives: Directives, program: list[str], terminal: bool) -> list[str]:
-        """Return a flux alloc command, which passes on this process's environment."""
+        """Return a flux alloc command, which passes this process's environment on to the program."""
         options = [directive for directive in directives if directive[0] not in _OF_BATCH]
         words = [word for option in options for word in shlex.split(flux_directive(*option))]
         return ["flux", "alloc", *words, *program]
@@ -112,8 +113,8 @@ class Flux(QueuedScheduler):
         terminal: bool,
         environ: Mapping[str, str],
     ) -> list[str]:
-        """Return a flux exec command in the job's own instance; for a terminal, which flux exec lacks, an ssh
-        command.
+        """Return a flux exec command in the job's own instance; if a terminal is needed, which flux exec
+        lacks, an ssh command.
         """
         if terminal:
             return ssh_command(hosts[number], program, terminal=True)

@@ -1,1 +1,1 @@
-"""castoff's own scheduler, for one machine."""
+"""castoff's own scheduler, which runs jobs on one machine."""

@@ -1,4 +1,4 @@
-"""This machine as an allocation: it is always available, as a whole, and never ends."""
+"""This machine as an allocation, which is always available as a whole and never ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from castoff.launcher.schedulers.local.scheduler import Local
 
 @dataclass(frozen=True)
 class ThisMachine(Allocation):
-    """One host; its scripts get the same variables as those that castoff's own scheduler starts."""
+    """An allocation of this host; scripts in it get the same variables as scripts of castoff's own
+    scheduler.
+    """
 
     scheduler: ClassVar[str] = Local.name
     title: ClassVar[str] = Local.title

@@ -1,7 +1,7 @@
-"""Controls a run's local scheduler from outside: starts it, and asks it to end the run.
+"""Controls a run's local scheduler from other processes: starts the scheduler, and asks it to end the run.
 
-If the local scheduler is killed, the processes that it has started live on. They all have its mark, a unique
-word, in their environment, by which castoff finds and ends them.
+If the local scheduler is killed, the processes that it has started live on. Their environment contains the
+scheduler's mark, a unique word, by which castoff finds and ends them.
 """
 
 from __future__ import annotations
@@ -36,25 +36,27 @@ _CANCEL = "cancel"
 
 
 def submit_command(run_dir: str) -> list[str]:
-    """Return the command that runs a job on this machine; it detaches itself and prints the job's id."""
+    """Return the command that runs a job on this machine; the command prints the job's id and detaches
+    itself.
+    """
     return own_program(_PROGRAM, run_dir)
 
 
 def parse_submit(answer: str) -> str | None:
-    """Read the id that this command prints, such as `local-4711`; None: there is none."""
+    """Read the job id that the submit command prints, such as `local-4711`; None: there is no id."""
     first = answer.strip().partition("\n")[0]
     return first if first.startswith("local-") else None
 
 
 def marked() -> dict[str, list[psutil.Process]]:
-    """Return this host's living processes that have a local scheduler's mark, by the mark; without this
+    """Return this host's living processes that have a local scheduler's mark, grouped by mark, without this
     process.
     """
     import psutil
 
     processes: dict[str, list[psutil.Process]] = {}
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):  # gone, or another user's
+        with contextlib.suppress(psutil.Error):  # the process is gone, or another user's
             mark = process.environ().get(MARK)
             if mark and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
                 processes.setdefault(mark, []).append(process)
@@ -62,7 +64,7 @@ def marked() -> dict[str, list[psutil.Process]]:
 
 
 def is_abandoned(run: RunDirectory) -> bool:
-    """Whether a local scheduler took the newest submission on this host and no longer exists."""
+    """Whether a local scheduler on this host took the newest submission but no longer exists."""
     if mark_of(run) is None or not owns_latest_submission(run):
         return False
     try:
@@ -76,7 +78,7 @@ def cancel(run: RunDirectory, member: int | None = None) -> None:
     """Ask the local scheduler to end the run, or only one member.
 
     The endings are recorded when all processes are gone. If the scheduler was killed, `cancel` itself ends
-    what it has started.
+    the processes that the scheduler has started.
 
     Raises:
         CastoffError: the request cannot be written.
@@ -93,7 +95,7 @@ def cancel(run: RunDirectory, member: int | None = None) -> None:
 
 
 def _end_abandoned(run: RunDirectory, mark: str, member: int | None) -> None:
-    """End the processes of a run, or of one member, and record as cancelled what has no ending."""
+    """End the processes of a run, or of one member, and record attempts without an ending as cancelled."""
     import psutil
 
     from castoff.launcher.launchers.local.processes import end_all
@@ -113,7 +115,7 @@ def _end_abandoned(run: RunDirectory, mark: str, member: int | None) -> None:
     reason = "its scheduler was killed before; what it left running was ended on request"
     record = Ending("cancelled", 143, int(time.time()), reason)
     for number, folder in newest.items():
-        with contextlib.suppress(OSError, CastoffError):  # then the ending stays unknown
+        with contextlib.suppress(OSError, CastoffError):  # the ending then stays unknown
             recorded = ending_of(folder)
             # All processes are signalled at once: a rank may die before its script receives the request.
             if recorded is None or (recorded.ending == "failed" and number in active):
@@ -127,13 +129,13 @@ def cancel_requested(run: RunDirectory) -> bool:
 
 
 def cancelled_members(run: RunDirectory) -> set[int]:
-    """Return the members that somebody asked to end separately."""
+    """Return the members for which somebody asked to end only them."""
     members = (path.name.removeprefix(f"{_CANCEL}-") for path in run.path.glob(f"{_CANCEL}-*"))
     return {int(member) for member in members if member.isdecimal()}
 
 
 def forget_cancellation(run: RunDirectory) -> None:
-    """Delete requests to cancel a run, so that it can start when it is resubmitted.
+    """Delete requests to cancel a run, so that the run can start when it is resubmitted.
 
     Raises:
         OSError: a request cannot be deleted.

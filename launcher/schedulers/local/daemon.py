@@ -2,13 +2,13 @@
 
 `python -m castoff.launcher.cli.local_scheduler RUN_DIR` prints the job's id once it holds the run's lock, and
 continues in the background. The lock shows whether the local scheduler is alive, whatever the clock or the
-process table say: `castoff submit` takes the lock first and passes it on as standard input, and the scripts
-and their ranks inherit it. As Slurm or PBS do on a cluster, it waits for other runs, starts the script of
-each member, ends it at its walltime, starts it again if the script asks for that, and records the ending of
-a script that could not do so itself.
+process table show: `castoff submit` takes the lock first and passes it on as standard input, and the scripts
+and their ranks inherit it. Like Slurm or PBS on a cluster, the local scheduler waits for other runs, starts
+the script of each member, ends the script at its walltime, starts it again if the script asks for that, and
+records the ending of a script that could not do so itself.
 
-Each submission is taken once. If the local scheduler is killed, it has either started nothing, or leaves
-scripts that hold the lock until they end.
+Each submission is taken once. If the local scheduler is killed, either it has started nothing, or its scripts
+hold the lock until they end.
 """
 
 from __future__ import annotations
@@ -43,16 +43,18 @@ from castoff.launcher.schedulers.local.control import cancel_requested, cancelle
 from castoff.launcher.schedulers.local.member import Member, Start, attempt_folder
 
 Waits = Callable[[str, RunDirectory], Callable[[], bool | None]]
-"""Takes a condition and the run that it is about; returns a function that tells whether the condition holds:
-False if it never will, None if not yet.
+"""Takes a condition of `after` and the run that the condition is about; returns a function that reports
+whether the condition holds: False if it never will, None if it does not yet.
 """
 
 _POLL = 0.1
 _GIVE_UP = 5.0
-"""Seconds after which a process that survives KILL is given up."""
+"""Seconds after which castoff gives up on a process that survives KILL."""
 
 _ENDINGS = {0: "done", 75: "walltime", 143: "cancelled"}
-"""The ending for a script's exit code if the script could not record one; any other code: failed."""
+"""The ending for a script's exit code if the script could not record an ending; for any other code,
+failed.
+"""
 
 _SPARE = ".spare"
 
@@ -74,15 +76,15 @@ class _Scheduler:
         max_concurrent = self.plan.array_max_concurrent or len(due)
         needed = (self.plan.ranks or 1) * (self.plan.cores_per_rank or 1)
         self.free = shares(min(max_concurrent, len(due)), needed)
-        """The cores for each member that could run in addition to those that do."""
+        """A set of cores for each additional member that could run now."""
         self.running: list[Member] = []
         self.cancelled: str | None = None
-        """Why the run is being ended early; None: it is not."""
+        """Why the run is being ended early; None: it is not being ended."""
 
     def main(self) -> None:
-        """Run all members to their end; whatever happens, leave no process running."""
+        """Run all members until they have ended; whatever happens, leave no process running."""
         signal.signal(signal.SIGTERM, self._on_term)
-        # A handler: the scripts would inherit an ignored signal.
+        # Handle the signal instead of ignoring it: the scripts would inherit an ignored signal.
         signal.signal(signal.SIGHUP, lambda *_: None)
         for number in _DEFAULT:
             signal.signal(number, signal.SIG_DFL)
@@ -106,14 +108,14 @@ class _Scheduler:
         self.cancelled = self.cancelled or "asked to end"
 
     def _look(self) -> bool:
-        """Follow the run directory if it was moved; return whether the run is to end."""
+        """Check whether the run directory was moved or deleted; return whether the run is to end."""
         try:
             path = Path.cwd()
         except FileNotFoundError:
             self.cancelled = self.cancelled or "its directory was deleted"
             return True
         if path != self.run.path:
-            # Running members know only the old path, so that they can no longer write records.
+            # Running members know only the old path, so they can no longer write records.
             _report(f"{self.run.path} was moved to {path} during the run")
             try:
                 self.run = RunDirectory(path)
@@ -162,7 +164,8 @@ class _Scheduler:
         record = ending_of(folder)
         reported = record.ending if record else None
         if member.why is not None and reported not in ("resume", "done", member.why):
-            # The script knows only that it was asked to end; it guesses why by a clock that may be wrong.
+            # The script knows only that it was asked to end; it guesses the reason by a clock that may be
+            # wrong.
             self._record(folder, member.why, code or 143, None)
         elif reported is None and member.was_cut_short:
             reason = f"its script ended with code {code} before its end, as after `exec` or `set -n` in setup"
@@ -183,7 +186,9 @@ class _Scheduler:
             _settle(attempt_folder(self.run, attempt))
 
     def _end_leftovers(self, member: Member | None) -> None:
-        """KILL what a member's script has left behind; everything that is left, if no other member runs."""
+        """KILL the processes that a member's script has left behind; if no other member runs, all processes
+        of the run.
+        """
         give_up = clock.now() + _GIVE_UP
         scripts = {other.process.pid for other in self.running}
         while True:
@@ -196,7 +201,7 @@ class _Scheduler:
                 _report(f"cannot end {', '.join(str(child.pid) for child in left)}")
                 return
             for child in left:
-                # Errors are ignored: the next round sees what is left, until `give_up`.
+                # Errors are ignored: the next round handles processes that are left, until `give_up`.
                 send([child, *descendants(child)], signal.SIGKILL)
             psutil.wait_procs(left, timeout=0.2)
 
@@ -205,7 +210,7 @@ class _Scheduler:
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             write(folder / "ending.json", record)
-        except OSError as error:  # must not end the other members
+        except OSError as error:  # an error must not end the other members
             trouble = f"its records could not be written: {error.strerror}"
             record.reason = f"{reason}; {trouble}" if reason else trouble
             try:
@@ -240,14 +245,16 @@ class _Scheduler:
 
 
 def _make_spare(run: RunDirectory) -> None:
-    """Reserve an attempt's folder with space for its ending, in case the disk is full by then."""
+    """Create an attempt's folder with space for the record of the ending, in case the disk is full by
+    then.
+    """
     spare = run.path / "attempts" / _SPARE
     spare.mkdir(mode=0o700, exist_ok=True)
     (spare / "ending.json").write_text(" " * 1000)
 
 
 def _use_spare(run: RunDirectory, folder: Path, record: bytes) -> None:
-    """Record an ending in the folder that was reserved for it."""
+    """Record an ending in the folder that was created for it."""
     spare = run.path / "attempts" / _SPARE
     with (spare / "ending.json").open("r+b") as file:
         file.write(record)
@@ -267,15 +274,15 @@ def _report(text: str) -> None:
 
 
 def _settle(folder: Path) -> None:
-    """Mark an attempt's ending as final: no process of the attempt is left."""
-    with contextlib.suppress(OSError):  # then the ending is final once this scheduler is gone
+    """Mark an attempt's ending as final, since no process of the attempt is left."""
+    with contextlib.suppress(OSError):  # without the mark, the ending is final once this scheduler is gone
         (folder / SETTLED).touch(mode=0o600)
 
 
 def main(waits: Waits) -> None:
     """Take the lock, detach, print the id, and run the job."""
     try:
-        named = RunDirectory(Path(sys.argv[1]))  # before links are resolved: a link is refused
+        named = RunDirectory(Path(sys.argv[1]))  # before links are resolved, since a link is refused
     except CastoffError as error:
         sys.exit(f"castoff: {error}")
     run = RunDirectory(named.path.resolve())
@@ -283,7 +290,7 @@ def main(waits: Waits) -> None:
     record = run.submission()
     number = len(record.earlier) if record else 0
     if record is None or record.error is not None or taken_submission(run) == number:
-        # Beginning again would start one submission twice.
+        # Another start would run one submission twice.
         sys.exit(f"castoff: {run.path}: no submission is left to take; `castoff resubmit` makes a new one")
     os.chdir(run.path)  # the working directory follows if the run directory is moved
     read_end, write_end = os.pipe()
@@ -301,7 +308,7 @@ def main(waits: Waits) -> None:
         log = os.open(run.log_folder / "scheduler.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         _make_spare(run)
         record_owner(run, number, mark)
-        # Record the id as the last step: the submitting process may be killed before it can do so.
+        # Record the id last, in this process: the submitting process may be killed before it can do so.
         record.job = job
         run.write_submission(record)
     except OSError as error:
@@ -315,13 +322,11 @@ def main(waits: Waits) -> None:
     _Scheduler(run, record, lock, mark, waits).main()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
-    os._exit(0)  # this frees the lock: while it is free, nothing of the run is running
+    os._exit(0)  # this frees the lock, which shows that no process of the run is running
 
 
 def _take_lock(run: RunDirectory) -> int:
-    """Return the file descriptor of the run's lock, which is passed as standard input or taken by this
-    process.
-    """
+    """Return the file descriptor of the run's lock, which is standard input, or which this process takes."""
     path = run.path / LOCK
     handed_down = False
     with contextlib.suppress(OSError):

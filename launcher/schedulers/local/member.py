@@ -22,13 +22,13 @@ from castoff.launcher.schedulers.local.control import INDEX, KILL_AFTER, MARK
 from castoff.launcher.schedulers.local.usage import UsageMeter
 
 ALWAYS_INHERITED = frozenset(["HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "USER"])
-"""Variables that a job gets from its submitter's environment, whatever it inherits; its script has the same
-list.
+"""Variables that a job gets from the submitter's environment, whatever `inherit` says; job scripts contain
+the same list.
 """
 
 
 class Start(NamedTuple):
-    """An attempt that is due to start."""
+    """An attempt of a member that is due to start."""
 
     member: int
     attempt: int
@@ -37,7 +37,7 @@ class Start(NamedTuple):
 
     @property
     def next(self) -> Start:
-        """The next attempt."""
+        """Return the next attempt of the same member."""
         return self._replace(attempt=self.attempt + 1)
 
 
@@ -54,20 +54,21 @@ class Member:
         mark: str,
         cores: list[int],
     ):
-        """Start the script in `directory` on `cores`; it inherits `lock`, and has `mark` in its environment.
+        """Start the script in `directory` on `cores`; the script inherits `lock`, and has `mark` in its
+        environment.
 
         Raises:
-            OSError: it cannot be started.
+            OSError: the script cannot be started.
         """
         self.run = run
-        """The run; if its directory is moved, the local scheduler replaces it."""
+        """The run; if the run directory is moved, the local scheduler replaces this value."""
         self.number = start.member
         self.cores = cores
         self.start = start
         self._began_in = run
         self.kill_at: float | None = None
         self.why: str | None = None
-        """Why the script was asked to end; None: it was not."""
+        """Why the script was asked to end; None: nobody asked."""
         with run.script_log(self.number).open("ab") as log, on_cores(cores):
             self.process = subprocess.Popen(
                 [*shlex.split(plan.shell), str(run.script)],
@@ -84,7 +85,7 @@ class Member:
 
     @property
     def attempts(self) -> list[Start]:
-        """The attempt that the script began with, and those that the script has begun since, by itself."""
+        """The attempt that the script began with, and further attempts that the script itself has begun."""
         attempts = [self.start]
         while attempt_folder(self.run, following := attempts[-1].next).exists():
             attempts.append(following)
@@ -96,7 +97,9 @@ class Member:
         return attempt_folder(self.run, self.attempts[-1])
 
     def end(self, why: str) -> None:
-        """Send TERM now and KILL later; `why` counts unless the script has already recorded its ending."""
+        """Send TERM now and KILL later; `why` is the reason unless the script has already recorded its
+        ending.
+        """
         if self.kill_at is None and self.meter.poll() is None:
             if ending_of(self.folder) is None:
                 self.why = why
@@ -109,12 +112,12 @@ class Member:
         if self.deadline is not None and now >= self.deadline:
             self.end("walltime")
         if self.kill_at is not None and now >= self.kill_at:
-            self.process.kill()  # the scheduler ends the processes that it leaves behind
+            self.process.kill()  # the scheduler ends processes that the script leaves behind
         self.meter.look()
         return self.meter.poll() is not None
 
     def owns(self, process: psutil.Process) -> bool:
-        """Whether a process without a parent belonged to this member, as far as this can be seen."""
+        """Whether a process without a parent belonged to this member, as far as its environment shows."""
         try:
             if os.getsid(process.pid) == self.process.pid:
                 return True
@@ -127,8 +130,8 @@ class Member:
     def was_cut_short(self) -> bool:
         """Whether the script ended by itself without reaching the line that records its ending.
 
-        A full disk cannot be the reason, since the script reserves room for that record at its start. If the
-        run directory was moved, the script can write no record.
+        A full disk cannot be the reason, since the script reserves space for that record at its start. If the
+        run directory was moved, the script cannot write the record.
         """
         if self.run is not self._began_in:
             return False
@@ -169,8 +172,8 @@ def _environment(
 
 
 def _inherited(plan: Facts) -> Mapping[str, str]:
-    """Return what the job inherits of this environment, since bash reads some variables before the script can
-    act.
+    """Return the variables of this environment that the job inherits, since bash reads some variables before
+    the script can act.
 
     Bash's functions (BASH_FUNC_…), BASH_ENV and SHELLOPTS would act before the script's first line.
     """

@@ -1,4 +1,4 @@
-"""castoff's own scheduler as the rest of castoff uses it; `daemon` runs the jobs."""
+"""castoff's own scheduler, as other code uses it; `daemon` runs the jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from castoff.launcher.schedulers.base import Scheduler
 
 
 class Local(Scheduler):
-    """castoff's own scheduler, for one machine: no queue, no directives."""
+    """castoff's own scheduler, for one machine, without queue and directives."""
 
     name = "local"
     title = "castoff's own scheduler"
@@ -22,7 +22,8 @@ class Local(Scheduler):
             *("requeue.on", "launcher.name", "launcher.args"),
         }
     )
-    # Ignored, not refused, so that a cluster's job file can be tried on one machine unchanged.
+    # These fields are ignored, not refused, so that a cluster's job file can be tried on one machine
+    # unchanged.
     ignores = frozenset({"options", "directives", "binding"})
     ignores_requests = True
     instead: ClassVar[Mapping[str, str]] = {

@@ -1,4 +1,4 @@
-"""Measures what a script and its descendants use of this machine: now and then, and at the end."""
+"""Measures the memory and CPU time that a script and its descendants use, by samples and at the end."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from castoff.launcher.runs.records import Usage
 
 _FIRST = 1.0
 _PAUSE = 5.0
-"""Seconds to the first sample and between samples, each of which walks the table of processes."""
+"""Seconds before the first sample and between samples; each sample reads the whole process table."""
 
 
 class UsageMeter:
-    """Measures a process, its descendants and those that they have waited for."""
+    """Measures a process, its descendants, and ended processes that they have waited for."""
 
     def __init__(self, process: subprocess.Popen[bytes], cpus: int):
-        """`cpus`: how many CPUs the process may use."""
+        """`cpus`: the number of CPUs that the process may use."""
         self._process = process
         self._cpus = cpus
         self._began = clock.now()
@@ -43,7 +43,7 @@ class UsageMeter:
         return self._process.returncode
 
     def look(self) -> None:
-        """Sample the memory of all these processes, if that is due."""
+        """Sample the memory of all these processes, if a sample is due."""
         now = clock.now()
         if now < self._due:
             return
@@ -55,12 +55,12 @@ class UsageMeter:
         for process in (top, *descendants(top)):
             try:
                 total += process.memory_info().rss
-            except psutil.Error:  # it has just ended
+            except psutil.Error:  # the process has just ended
                 continue
         self._memory = max(total, self._memory)
 
     def usage(self) -> Usage | None:
-        """Return what the process used, once it has ended; None if somebody else has waited for it."""
+        """Return what the process used, once it has ended; None if other code has waited for it."""
         if self._spent is None:
             return None
         return Usage(
@@ -68,6 +68,6 @@ class UsageMeter:
             elapsed=round(self._elapsed, 3),
             cpu_seconds=round(self._spent.ru_utime + self._spent.ru_stime, 3),
             cpus=self._cpus,
-            # Between two samples, only the largest process is known.
+            # Between two samples, only the peak of the largest process is known.
             memory=max(self._memory, self._spent.ru_maxrss * 1024),
         )
