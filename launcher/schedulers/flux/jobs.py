@@ -156,7 +156,9 @@ def _ended(info: JobInfo, fields: Mapping[str, Any]) -> JobInfo:
 
 
 def _waiting(info: JobInfo, fields: Mapping[str, Any]) -> JobInfo:
-    """Add to a pending job why the job waits, in plain words. Flux ends a job that can never run at once."""
+    """Add to a pending job why the job waits, in plain words. If a job can never run, Flux ends it at
+    once.
+    """
     is_held = fields.get("urgency") == 0
     dependencies = fields.get("dependencies")
     if needed := ", ".join(map(str, dependencies if isinstance(dependencies, list) else ())):

@@ -117,7 +117,9 @@ class Member:
         return self.meter.poll() is not None
 
     def owns(self, process: psutil.Process) -> bool:
-        """Whether a process without a parent belonged to this member, as far as its environment shows."""
+        """Whether a process without a parent belonged to this member, as far as its session or environment
+        shows.
+        """
         try:
             if os.getsid(process.pid) == self.process.pid:
                 return True

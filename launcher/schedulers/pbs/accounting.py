@@ -1,8 +1,8 @@
-"""What jobs used, as PBS reports it: `resources_used` in qstat's answer.
+"""Reads what jobs used, as PBS reports it: `resources_used` in qstat's answer.
 
-pbs_job_attributes(7B) and pbs_resources(7B) of OpenPBS 23. Without PBS's cgroups hook, pbs_mom samples now
-and then, and sees only the sessions that it started. It misses root's jobs and, until they end, ranks for
-which mpiexec creates new sessions, as Hydra does. Seen on OpenPBS cd7ab5e.
+pbs_job_attributes(7B) and pbs_resources(7B) of OpenPBS 23. Without PBS's cgroups hook, pbs_mom takes samples,
+and sees only sessions that it started. It misses root's jobs and, until they end, ranks in new sessions of
+mpiexec, such as Hydra's. Seen on OpenPBS cd7ab5e.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _UNITS = {unit: 1 << 10 * power for power, unit in enumerate(("b", "kb", "mb", "
 
 
 def parse_usage(page: Page, jobs: Container[str] | None = None) -> list[JobUsage]:
-    """Read what each job in qstat's answer used, if it has begun; a job that was cut off is skipped.
+    """Read what each job in qstat's answer used, if the job has begun; an incomplete entry is skipped.
 
-    `jobs`: read only these ids, which qstat was given (default: all).
+    `jobs`: read only the entries of these ids, as they were passed to qstat (default: all).
     """
     usages = []
     for name, attributes in blocks(page, jobs):
@@ -43,12 +43,12 @@ def parse_usage(page: Page, jobs: Container[str] | None = None) -> list[JobUsage
 
 
 def _bytes(text: str | None) -> int | None:
-    """Read `5124kb`, in bytes."""
+    """Read a size such as `5124kb`, in bytes."""
     match = re.fullmatch(r"(\d{1,15})([kmgtp]?b)", text or "")
     return int(match[1]) * _UNITS[match[2]] if match else None
 
 
 def _seconds(text: str | None) -> float | None:
-    """Read `26:03:04`, in seconds."""
+    """Read a duration such as `26:03:04`, in seconds."""
     match = re.fullmatch(r"(\d{1,7}):(\d{2}):(\d{2})", text or "")
     return None if match is None else (int(match[1]) * 60 + int(match[2])) * 60 + float(match[3])

@@ -30,8 +30,8 @@ class PbsAllocation(Allocation):
         return None if threads == environ.get("NCPUS") else threads
 
     def devices(self, environ: Mapping[str, str], node: Node) -> int | None:
-        """See `Allocation.devices`: the devices of the chunks that qstat reports; None for whole nodes, whose
-        devices all belong to the job.
+        """See `Allocation.devices`: counts the devices of the chunks that qstat reports; None for whole
+        nodes, whose devices all belong to the job.
         """
         if node.exclusive:
             return None
@@ -92,15 +92,17 @@ done
 shift
 exec "$@"
 """
-"""A script that attaches its session to a job, if PBS allows it; the session ends with the job, and sees its
-devices.
+"""A script that attaches its session to a job, if PBS allows that; the session ends with the job, and sees
+the job's devices.
 """
 
 
 def beside_command(
     job: str, host: str, program: list[str], terminal: bool, environ: Mapping[str, str]
 ) -> list[str]:
-    """Return an ssh command: pbs_tmrsh works only within the job, and has no terminal (pbs_tmrsh(8B))."""
+    """Return an ssh command, since pbs_tmrsh works only within the job, and has no terminal
+    (pbs_tmrsh(8B)).
+    """
     if environ.get("PBS_JOBID") == job and not terminal:
         return ["pbs_tmrsh", host, *program]
     return ssh_command(host, ["/bin/sh", "-c", _ATTACH, "castoff", job, *program], terminal=terminal)

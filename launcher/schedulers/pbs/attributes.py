@@ -1,8 +1,8 @@
-"""The attributes in qsub's -W, read and written, and those that castoff sets itself. Pure.
+"""Reads and writes the attributes in qsub's -W, and refuses attributes that castoff sets itself. Pure.
 
-castoff reads them as parse_equal_string() of OpenPBS does (src/lib/Libcmds/parse_equal.c). If the command
+castoff reads attributes like OpenPBS's parse_equal_string() (src/lib/Libcmds/parse_equal.c). If the command
 line and the script both set an attribute, qsub takes depend, stagein, stageout, group_list and sandbox from
-the command line, and others from the script (seen on 23.06.06 and on cd7ab5e).
+the command line, and other attributes from the script (seen on 23.06.06 and on cd7ab5e).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from castoff.launcher.errors import shown
 
-# Compiled where they are used, as most jobs need none of them.
+# The patterns are compiled on use, since most jobs need none of them.
 _ATTRIBUTE = r"""(?sx)\s*([^\s=,][^\s=]*)\s*=\s*  # a name
     (?:"([^"]*)"|'([^']*)'|((?!["'])[^=]*?))\s*  # a value up to the last comma before another name and =
     (?:\Z|,(?=\s*[^\s=,]+\s*=))"""
@@ -40,7 +40,7 @@ _INSTEAD = {
     "join_path": "castoff keeps one log for both streams: drop it",
     "keep_files": "set directives.k instead",
 }
-"""Attributes that castoff sets itself, or that a run cannot have, each with what to do instead."""
+"""Attributes that castoff sets itself, or that a run cannot have, each with advice on what to do instead."""
 
 
 NAMES = frozenset(
@@ -53,7 +53,8 @@ NAMES = frozenset(
 
 
 def parse_attributes(text: str) -> dict[str, str]:
-    """Read attributes, such as `group_list=lab,umask=027`, in their order; the last value of a name counts.
+    """Read attributes, such as `group_list=lab,umask=027`, in their order; if a name is repeated, its last
+    value wins.
 
     Raises:
         ValueError: qsub would refuse or misread the text.
@@ -74,7 +75,7 @@ def parse_attributes(text: str) -> dict[str, str]:
 
 
 def attributes_text(attributes: Mapping[str, str]) -> str:
-    """Write attributes as -W takes them.
+    """Write attributes in the syntax of -W.
 
     Raises:
         ValueError: -W cannot hold a value.
@@ -92,10 +93,10 @@ def _value(name: str, value: str) -> str:
 
 
 def merged(*texts: str | bool | None) -> str | None:
-    """Merge the attributes in several texts, a name's last value counting; None: there are none.
+    """Merge the attributes in several texts, of which later texts win; None: there are no attributes.
 
     Raises:
-        ValueError: a text is wrong.
+        ValueError: a text does not contain attributes.
     """
     together: dict[str, str] = {}
     for text in texts:
@@ -122,7 +123,7 @@ def check(text: str) -> None:
     """Refuse attributes that castoff sets itself.
 
     Raises:
-        ValueError: there is one, or the text is wrong.
+        ValueError: the text has such an attribute, or is wrong.
     """
     for name in parse_attributes(text):
         if reason := _INSTEAD.get(name.lower()):

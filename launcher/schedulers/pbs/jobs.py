@@ -1,4 +1,4 @@
-"""What PBS reports about jobs, and how castoff reads the answers.
+"""Reads PBS's answers about jobs.
 
 One qstat reports pending, running and, if the server keeps a history, ended jobs (qstat(1B), qselect(1B),
 pbs_job_attributes(7B) of OpenPBS 23; exit codes of jobs in its src/include/job.h).
@@ -15,7 +15,7 @@ from castoff.launcher.schedulers.job_info import JobInfo, whole
 from castoff.launcher.schedulers.page import Page, records
 
 _KILLED_BY = 256
-"""An Exit_status of this number plus N means that signal N killed the script."""
+"""An Exit_status of this number plus N: signal N killed the script."""
 
 _TERMINATED = 91
 """The substate of a job that was deleted."""
@@ -53,7 +53,7 @@ _STAGES = {
 """castoff's stage for each job_state."""
 
 _UNKNOWN = {"M": "it was moved to another server"}
-"""The meaning of states that do not show whether a job has ended."""
+"""What states mean that do not show whether a job has ended."""
 
 
 def parse_found(page: Page) -> list[str]:
@@ -62,15 +62,15 @@ def parse_found(page: Page) -> list[str]:
 
 
 def parse_denied(errors: str) -> set[str]:
-    """Return the ids that qstat reports as unknown to its server."""
+    """Read the ids that qstat reports as unknown to the server."""
     return set(re.findall(r"^qstat: Unknown Job Id (\S+)", errors, re.MULTILINE | re.IGNORECASE))
 
 
 def parse_queue(page: Page, jobs: Container[str] | None = None) -> list[JobInfo]:
-    """Read the jobs in qstat's answer, arrays as their members. An array is left out if the answer about it
+    """Read the jobs in qstat's answer; of arrays, the members. An array is left out if its part of the answer
     was cut off.
 
-    `jobs`: read only these ids, which qstat was given (default: all).
+    `jobs`: read only the entries of these ids, as they were passed to qstat (default: all).
     """
     reported: dict[str, JobInfo] = {}
     counts: dict[str, int] = {}
@@ -83,7 +83,8 @@ def parse_queue(page: Page, jobs: Container[str] | None = None) -> list[JobInfo]
     members = Counter(info.job for info in infos if info.task is not None)
     wholes = {info.job: info for info in infos if info.task is None}
     cut = {array for array, count in counts.items() if members[array] < count}
-    # The array itself counts only if no member was reported: its state B may stand for any of theirs.
+    # The array's own entry counts only if no member was reported: its state B says nothing about members'
+    # states.
     return [
         _of_array(info, wholes.get(info.job))
         for info in infos
@@ -92,7 +93,9 @@ def parse_queue(page: Page, jobs: Container[str] | None = None) -> list[JobInfo]
 
 
 def _of_array(info: JobInfo, whole: JobInfo | None) -> JobInfo:
-    """Add to a job what PBS reports only for its array: the script, and that it is held (OpenPBS 23)."""
+    """Add to a member's job what PBS reports only for the array: the script, and that the array is held
+    (OpenPBS 23).
+    """
     if whole is None:
         return info
     info = info._replace(script=info.script or whole.script)
@@ -105,7 +108,7 @@ def blocks(page: Page, jobs: Container[str] | None = None) -> Iterator[tuple[str
     """Yield the name and the attributes of each entry of `qstat -f` or `pbsnodes -a`; empty lines separate
     them.
 
-    `jobs`: only these jobs, and the members of these arrays (default: all).
+    `jobs`: yield only these jobs, and the members of these arrays (default: all).
     """
     for block in records(page, "\n\n"):
         if jobs is not None and _id_of(block) not in jobs:
@@ -113,19 +116,19 @@ def blocks(page: Page, jobs: Container[str] | None = None) -> Iterator[tuple[str
         first, *lines = block.replace("\n\t", "").split("\n")  # without -w, qstat breaks long lines
         attributes: dict[str, str] = {}
         for name, _, value in (line.lstrip(" ").partition(" = ") for line in lines):
-            before = f"{attributes[name]}," if name in attributes else ""  # limits may have several parts
+            before = f"{attributes[name]}," if name in attributes else ""  # a limit may have several parts
             attributes[name] = f"{before}{value}"
         yield first.rpartition(": ")[2].strip(), attributes
 
 
 def _id_of(block: str) -> str | None:
-    """Return the id of the job that a block describes; for a member, the id of its array."""
+    """Return the id of the job that an entry describes; for a member, the id of the array."""
     name = placed(block.partition("\n")[0].rpartition(": ")[2].strip())
     return name and name[0]
 
 
 def _count(indices: str) -> int:
-    """Count the members of indices such as `0-8:2`."""
+    """Count the members in indices such as `0-8:2`."""
     match = re.fullmatch(r"(\d{1,8})-(\d{1,8})(?::(\d{1,8}))?", indices)
     return len(range(int(match[1]), int(match[2]) + 1, int(match[3] or 1) or 1)) if match else 0
 
@@ -162,10 +165,10 @@ def _job(name: str, attributes: Mapping[str, str]) -> JobInfo | None:
 
 
 def _ended(info: JobInfo, status: int | None, attributes: Mapping[str, str]) -> JobInfo:
-    """Add to an ended job how it ended."""
-    if status is None:  # it was deleted before it ran
+    """Add to an ended job how the job ended."""
+    if status is None:  # the job was deleted before it ran
         depend = attributes.get("depend", "")
-        if not depend.startswith("after"):  # it also lists the jobs that wait for this one
+        if not depend.startswith("after"):  # `depend` also lists the jobs that wait for this job
             return info._replace(ending="cancelled")
         reason = f"what it waited for can no longer be, or it was deleted ({depend})"
         return info._replace(ending="cancelled", dependency_never_satisfied=True, why=reason)
@@ -186,7 +189,7 @@ def _ended(info: JobInfo, status: int | None, attributes: Mapping[str, str]) -> 
 
 
 def _waiting(info: JobInfo, name: str, attributes: Mapping[str, str]) -> JobInfo:
-    """Add to a pending job why it waits, in castoff's words and in PBS's; leave other jobs unchanged."""
+    """Add to a pending job why the job waits, in castoff's words and PBS's; leave other jobs unchanged."""
     if info.stage != "pending":
         return info
     holds, depend, comment = (
@@ -211,13 +214,13 @@ def _waiting(info: JobInfo, name: str, attributes: Mapping[str, str]) -> JobInfo
 
 
 def _folder(variables: str) -> str:
-    """Return where a job was submitted; in a value, commas and quotes have a backslash before them."""
+    """Return the folder in which a job was submitted; PBS writes a backslash before commas and quotes."""
     pairs = (match[0].partition("=") for match in re.finditer(r"(?:\\.|[^,])+", variables))
     return next((re.sub(r"\\(.)", r"\1", value) for name, _, value in pairs if name == "PBS_O_WORKDIR"), "")
 
 
 def time_of(value: str | None) -> float | None:
-    """Read a time as ctime(3) writes it, in this host's zone, since qstat runs on this host."""
+    """Read a time in the form of ctime(3), in this host's time zone, since qstat runs on this host."""
     try:
         return time.mktime(time.strptime(value or "", "%a %b %d %H:%M:%S %Y"))
     except (ValueError, OverflowError):

@@ -39,8 +39,8 @@ _VALUE_ENDS = re.compile(r"[,\s'\"]")
 def directive(name: str, value: str | bool) -> str:
     """Write a directive as qsub reads it after `#PBS`: a letter is an option, a word is a resource of -l.
 
-    qsub splits the line itself (make_argv() in src/cmds/qsub.c): nothing is special inside quotes
-    but the closing one. Then it splits what -l holds at commas (pbs_quote_parse()).
+    qsub splits the line itself (make_argv() in src/cmds/qsub.c): inside quotes, only the closing quote is
+    special. Then it splits the text of -l at commas (pbs_quote_parse()).
     """
     resource = len(name) > 1
     word = f"-l {name}" if resource else f"-{name}"
@@ -57,7 +57,7 @@ def directive(name: str, value: str | bool) -> str:
 
 
 def option(name: str, value: str | bool) -> list[str]:
-    """Write a directive as words of a command line, which neither a shell nor make_argv() splits."""
+    """Write a directive as words of a command line, which no shell and no make_argv() splits further."""
     if len(name) > 1:
         return ["-l", name if value is True else f"{name}={_value(name, one_line(name, str(value)))}"]
     return [f"-{name}"] if value is True else [f"-{name}", one_line(name, str(value))]
@@ -78,22 +78,22 @@ def _value(name: str, text: str) -> str:
 def _word(text: str) -> str:
     if PLAIN_DIRECTIVE.fullmatch(text):
         return text
-    # Text without ' is put in '…', the apostrophes between in "…".
+    # Text without apostrophes is put in '…', and apostrophes in "…".
     pieces = re.findall(r"[^']+|'+", text)
     return "".join(f"'{piece}'" if "'" not in piece else f'"{piece}"' for piece in pieces) or "''"
 
 
 def tasks(members: Sequence[int]) -> Sequence[int]:
-    """Return PBS's indices of all members of an array: their numbers if one range with a step holds them,
-    else their positions, since qsub takes only one range.
+    """Return PBS's indices of all members of an array: the members' numbers if these form one range with a
+    step; otherwise their positions, since qsub takes only one range.
     """
     steps = {after - before for before, after in pairwise(members)}
     return members if len(steps) < 2 else range(len(members))
 
 
 def one_range(indices: Sequence[int]) -> str:
-    """Write equidistant indices as qsub takes them: it refuses 3-3, but 3-4:2 is 3 alone (chk_Jrange.c of
-    OpenPBS 23).
+    """Write equidistant indices for qsub, which refuses 3-3, but takes 3-4:2 for index 3 alone (chk_Jrange.c
+    of OpenPBS 23).
     """
     first, last = indices[0], indices[-1]
     if len(indices) == 1:
@@ -103,7 +103,7 @@ def one_range(indices: Sequence[int]) -> str:
 
 
 def _is_array(job: Job) -> bool:
-    """Whether PBS gets an array: it knows none of one member, and member 0 alone becomes a plain job."""
+    """Whether PBS gets an array: PBS has no arrays of one member, and member 0 alone becomes a plain job."""
     array = job.spec.array
     return array is not None and (array.size > 1 or array.own_indices is not None)
 
@@ -122,7 +122,9 @@ def _inherited(job: Job) -> str | None:
 
 
 def _attributes(job: Job) -> str | None:
-    """Merge -W from castoff's, the site's and the job's attributes; null in the job drops the site's."""
+    """Merge -W from castoff's, the site's and the job's attributes; null in the job drops the site's
+    attributes.
+    """
     spec, site, request = job
     of_job = of_scheduler(spec.directives, NAME)
     of_site = of_scheduler(site.directives, NAME), of_scheduler(site.defaults.directives, NAME)
@@ -132,20 +134,22 @@ def _attributes(job: Job) -> str | None:
 
 
 def _placed(job: Job) -> str | None:
-    """Request a host for each chunk, unless chunks are devices; without select, qsub takes no `place`."""
+    """Request that each chunk gets a separate host, unless chunks are devices; without select, qsub takes no
+    `place`.
+    """
     of_nodes = job.site.request_form == "select" and job.request.device_queue is None
     return "scatter" if of_nodes else None
 
 
 def _rerun(job: Job) -> str:
-    """Whether PBS may rerun the job after a node failure: by default it does, and arrays must allow it."""
+    """Whether PBS may rerun the job after a node failure: by default PBS does, and arrays must allow that."""
     reruns = _is_array(job) or "preempted" in job.spec.requeue.causes(by_scheduler=True)
     return "y" if reruns else "n"
 
 
 def seconds(text: str) -> int | None:
-    """Read a `walltime`, seconds with optional minutes, hours and days before them; None: it is not a
-    duration.
+    """Read a `walltime`, which is seconds, with minutes, hours and days before them if needed; None: the text
+    is not a duration.
     """
     parts = text.split(".")[0].split(":")
     if not all(part.isdecimal() for part in parts) or len(parts) > 4:
@@ -171,7 +175,7 @@ def _after(text: str) -> dict[str, list[str]]:
 
 
 def _requested(name: str) -> Callable[[Job], Text]:
-    """Return the writer of one resource that is requested of nodes, in the form that the site takes."""
+    """Return the function that writes one resource of nodes, in the form that the site uses."""
     return lambda job: dict(requested.of(*job)).get(name)
 
 
@@ -183,7 +187,7 @@ FIELDS = (
     Row("q", "queue"),
     Row("p", "nice", text=lambda nice: str(-nice), value=lambda p: -whole_number(p), bounds=(-1023, 1024)),
     decided("select", "select", _requested("select"), covers=("select", "device_type"), follows=_IN_CHUNKS),
-    # Resources of a chunk: in addition to a select, qsub refuses them as resources of the job.
+    # Resources of a chunk; if there is a select, qsub refuses them as resources of the job.
     decided("nodes", "nodes", _requested("nodes")),
     decided("ncpus", "cores_per_rank", _requested("ncpus")),
     decided("ngpus", "devices_per_rank", _requested("ngpus")),
@@ -222,7 +226,7 @@ DIALECT = Dialect(
     ),
     streams=frozenset({"o", "e", "j", "k"}),
 )
-"""What `directives:` may hold for qsub."""
+"""The directives that `directives:` may contain for qsub."""
 
 
 def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
@@ -230,7 +234,7 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
     job = Job(spec, site, request)
     together = _attributes(job)
     merged = [entry for entry in layered(DIALECT, job) if entry[0] != "W"]
-    if together:  # in place of the last layer's -W, which would hide the others
+    if together:  # instead of the last layer's -W, which would hide those of other layers
         rows = [row.directive for row in FIELDS]
         before = {*rows[: rows.index("W")]}
         merged.insert(sum(name in before for name, _ in merged), ("W", together))
@@ -238,7 +242,7 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
 
 
 def contradictions(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
-    """Yield what a job asks for and this site's PBS cannot be asked for: fields and messages."""
+    """Yield a job's requests that this site's PBS cannot be asked for, as fields and messages."""
     yield from requested.problems(spec, site, request)
     word = of_scheduler(spec.directives, NAME).get("W")
     for field in ("after", "requeue.max"):

@@ -49,7 +49,7 @@ def read(rest: str, asked: Asked) -> None:
 
 
 def _arguments(rest: str) -> list[str]:
-    """Split a text into words; a comment begins at a # after a space."""
+    """Split a text into words, up to a comment, which begins with # after a space."""
     try:
         plain = shlex.shlex(rest, posix=True, punctuation_chars="")
         plain.whitespace_split, plain.commenters, plain.escape = True, "", ""
@@ -131,7 +131,7 @@ def _attributes(text: str, asked: Asked) -> None:
 
 
 def resources(text: str) -> list[tuple[str, str]]:
-    """Split the list of `-l` into names and values; a comma within a value ends nothing."""
+    """Split the list in `-l` into names and values; a value may contain commas."""
     pairs: list[tuple[str, str]] = []
     for part in re.split(r",(?=[A-Za-z_][A-Za-z0-9_]*(?:=|$|,))", text):
         name, _, value = part.partition("=")
@@ -184,12 +184,13 @@ def _select(text: str, asked: Asked) -> None:
     if others:
         asked.is_unclear("select asks for chunks of several kinds")
         asked.nodes = first.number + sum(chunk.number for chunk in others)
-        asked.node_cpus = asked.node_devices = asked.ranks_per_node = None  # they differ between nodes
+        # the resources differ between nodes
+        asked.node_cpus = asked.node_devices = asked.ranks_per_node = None
         asked.fields.pop("memory", None)
 
 
 def _chunk(name: str, value: str, asked: Asked, rest: dict[str, Any]) -> None:
-    """Read what is requested of each chunk; `rest` collects what no other field holds."""
+    """Read the request for each chunk; `rest` collects resources that no other field holds."""
     if name == "mem":
         match = re.fullmatch(r"(\d+)([kmgt]?)[bw]?", value, re.IGNORECASE)
         if match and int(match[1]) and match[2]:
@@ -223,7 +224,9 @@ def _torque(text: str, asked: Asked) -> None:
 
 
 def _share(memory: str, nodes: int) -> str:
-    """Return each node's share of a job's memory, in the next smaller unit if it is not a whole number."""
+    """Return each node's share of a job's memory, in the next smaller unit if the share is not a whole
+    number.
+    """
     number, unit = int(memory[:-1]), memory[-1]
     while number % nodes and unit != "K":
         number, unit = number * 1024, "KMGT"["KMGT".index(unit) - 1]
@@ -231,7 +234,9 @@ def _share(memory: str, nodes: int) -> str:
 
 
 def finish(asked: Asked) -> None:
-    """Apply qsub's defaults: as with castoff, a job inherits no environment unless a directive says so."""
+    """Apply qsub's defaults: as with castoff, a job inherits no environment unless a directive
+    requests that.
+    """
     if asked.memory_is_total and (asked.nodes or 1) > 1 and "memory" in asked.fields:
         asked.fields["memory"] = _share(asked.fields["memory"], asked.nodes or 1)
     asked.nodes = asked.nodes or 1

@@ -1,6 +1,6 @@
 """Queries and cancels jobs of PBS: the only module that runs qstat, qselect and qdel for runs.
 
-One command queries the jobs of all runs, or as many as fit.
+One command queries the jobs of all runs, or as many jobs as fit.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from castoff.launcher.schedulers.pbs.accounting import parse_usage
 from castoff.launcher.schedulers.pbs.jobs import parse_denied, parse_found, parse_queue
 
 _QSTAT = ("qstat", "-t", "-f", "-w")
-"""Reports each member of an array, with a line for each attribute. JSON would contain only the first of
-several jobs (OpenPBS since 2023-12), and changes values (OpenPBS 23).
+"""The query, which reports each member of an array, with a line for each attribute. qstat's JSON would
+contain only the first of several jobs (OpenPBS since 2023-12), and changes values (OpenPBS 23).
 """
 
 _NO_HISTORY = "job history"
-"""A part of the message of qstat and qselect for -x if the server keeps no history (`job_history_enable`);
-qstat exits with 0.
+"""A part of the message that qstat and qselect print for -x if the server keeps no history
+(`job_history_enable`); qstat then exits with 0.
 """
 
 
 class PbsQueue(QueueByIds):
-    """PBS's queue, with what this process has learned about it."""
+    """PBS's queue; keeps what this process has learned about the server."""
 
     title = TITLE
     cancel_command = ("qdel",)
@@ -44,7 +44,7 @@ class PbsQueue(QueueByIds):
         return done, reported if done.returncode >= 0 else [], parse_denied(done.stderr)
 
     def usage(self, jobs: Iterable[str]) -> list[JobUsage]:
-        """Query usage by qstat, as long as the server remembers the jobs."""
+        """Query usage by qstat, which reports jobs as long as the server remembers them."""
         wanted = sorted({*jobs})
         usages: list[JobUsage] = []
         for begin in range(0, len(wanted), MAX_QUERIED):
@@ -54,18 +54,16 @@ class PbsQueue(QueueByIds):
         return usages
 
     def search(self, script: str, name: str, since: float) -> list[JobInfo]:
-        """Find jobs by their name."""
+        """Find a user's jobs by their name."""
         command = ["qselect", "-u", self.user_name, "-N", name]
         return self._selected(script, *self._read_of_all(command, parse_found))
 
     def of_user(self, script: str) -> list[JobInfo]:
-        """List jobs of any name, since qalter changes names."""
+        """List a user's jobs of any name, since qalter changes names."""
         return self._selected(script, *self.read(["qselect", "-u", self.user_name], parse_found))
 
     def is_of(self, info: JobInfo, run: RunDirectory) -> bool:
-        """Whether a job was submitted in the run directory's parent; the directory's name contains the job's
-        id.
-        """
+        """Whether a job was submitted from the parent of the run directory."""
         return info.folder == str(run.path.parent)
 
     def _selected(
@@ -91,7 +89,7 @@ class PbsQueue(QueueByIds):
     def _read_of_all(
         self, command: list[str], parse: Callable[[Page], Read]
     ) -> tuple[subprocess.CompletedProcess[str], Read]:
-        """Read as `read`, including ended jobs if the server remembers them."""
+        """Read like `read`, including ended jobs if the server remembers them."""
         if self._keeps_history:
             done, parsed = self.read([command[0], "-x", *command[1:]], parse)
             if _NO_HISTORY not in done.stderr:

@@ -1,7 +1,7 @@
-"""What PBS reports about its queues, server and nodes.
+"""Reads what PBS reports about its queues, server and nodes.
 
-castoff reads the answers by OpenPBS's source: display_statque() and display_statserver() in src/cmds/qstat.c,
-src/cmds/pbsnodes.c, and pbs_queue_attributes(7B).
+The format of the answers is in OpenPBS's source, display_statque() and display_statserver() in
+src/cmds/qstat.c and src/cmds/pbsnodes.c, and in pbs_queue_attributes(7B).
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ _SOURCES = {
 }
 
 _LIMIT = re.compile(r"\[[up]:PBS_GENERIC=(\d+)\]")
-"""A limit for each user (u) or for each project (p), in attributes such as max_queued."""
+"""Matches a limit for each user (u) or for each project (p) in attributes such as max_queued."""
 
 _RESERVATION = re.compile(r"[RMS][0-9]+")
-"""The name of a reservation's queue."""
+"""Matches the name of a reservation's queue."""
 
 _HERE = "resources_available."
 
 _TYPES = tuple(
     f"{_HERE}{name}" for name in ("accelerator_model", "gpu_type", "gputype", "gpu_model", "gpu_name")
 )
-"""Resources in which sites name a node's type of GPU; PBS itself knows only the first."""
+"""Resources in which sites name a node's type of GPU; PBS itself defines only the first."""
 
 _AWAY = {"down", "offline", "state-unknown", "stale", "maintenance", "unresolvable"}
-"""States of nodes that get no jobs; a node's states are separated by commas (pbs_node_attributes(7B))."""
+"""States in which nodes get no jobs; a node's states are separated by commas (pbs_node_attributes(7B))."""
 
 _ACCESS = {"acl_users": "users", "acl_groups": "Unix groups", "acl_hosts": "submitting hosts"}
 
@@ -104,13 +104,13 @@ def _away(
 
 
 def _mebibytes(size: str) -> int | None:
-    """Read a size in MiB: pbs_mom reports kb, and an administrator uses any unit (pbs_resources(7B))."""
+    """Read a size, in MiB: pbs_mom reports kb, and administrators use any unit (pbs_resources(7B))."""
     match = re.fullmatch(r"(\d+)([kmgtp]?)b", size, re.IGNORECASE)
     return (int(match[1]) << 10 * " kmgtp".index(match[2].lower() or " ")) >> 20 or None if match else None
 
 
 def _queues_of(attributes: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """Yield the queues whose jobs a node takes; none if it takes any queue's.
+    """Yield the queues whose jobs a node takes; none if it takes jobs of all queues.
 
     The node's attribute `queue` ties it to one queue. Otherwise a queue's default chunk may demand a resource
     of the node, such as `Qlist` (PBS's guide for administrators, "Associating Vnodes with Multiple Queues").
@@ -216,7 +216,7 @@ def _queue(attributes: Mapping[str, str], queues: Mapping[str, Mapping[str, str]
 
 def _notes(attributes: Mapping[str, str]) -> Iterator[str]:
     for name, whom in _ACCESS.items():
-        # acl_users counts where acl_user_enable is set.
+        # acl_users counts only if acl_user_enable is set.
         if attributes.get(f"{name[:-1]}_enable") == "True":
             yield f"for the {whom} {attributes.get(name, 'that it names').replace(',', ', ')} alone"
     if attributes.get("started") == "False":
@@ -226,7 +226,9 @@ def _notes(attributes: Mapping[str, str]) -> Iterator[str]:
 
 
 def _jobs(attributes: Mapping[str, str]) -> int | None:
-    """Return the limit of queued and running jobs: max_queued, or else the sum of the two separate limits."""
+    """Return the limit of queued and running jobs: max_queued, or else the sum of the limits for queued and
+    for running jobs.
+    """
     both, running, waiting = (
         min(map(int, _LIMIT.findall(attributes.get(name, ""))), default=None)
         for name in ("max_queued", "max_run", "queued_jobs_threshold")
@@ -240,7 +242,8 @@ def _number(text: str | None) -> int | None:
     """Read a number, or `01:30:00` in seconds."""
     if text is None:
         return None
-    hours, minutes, rest = [0, 0, *map(int, text.split(":"))][-3:]  # any number of hours: 99999:00:00
+    # there may be any number of hours: 99999:00:00
+    hours, minutes, rest = [0, 0, *map(int, text.split(":"))][-3:]
     return (hours * 60 + minutes) * 60 + rest
 
 

@@ -1,4 +1,4 @@
-"""Requests PBS's nodes in the form that a site takes: chunks, nodes or totals. Pure."""
+"""Requests PBS's nodes in the form that a site uses: chunks, nodes or totals. Pure."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _FIELDS = {
     "gpus": "devices_per_rank",
     "walltime": "walltime",
 }
-"""Resources that a field of the job covers, by their names in lower case."""
+"""Resources that a field of the job covers, by the resource's name in lower case."""
 
 _OF_JOBS = ("place", "filesystems", "cput")
-"""Resources of a whole job, which no chunk can have."""
+"""Resources of a whole job, which a chunk cannot have."""
 
 
 def of(spec: JobSpec, site: Site, request: Request) -> Layer:
-    """Return the resources of -l for the job."""
+    """Return the resources that the job requests by -l."""
     groups = _groups(spec, request)
     if request.device_queue:
         device = {name: _text(value) for name, value in groups[0].resources.items()}
@@ -53,7 +53,7 @@ def of(spec: JobSpec, site: Site, request: Request) -> Layer:
 
 
 def problems(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
-    """Yield what a job asks for that this site's PBS cannot be asked for: fields and messages."""
+    """Yield a job's requests that this site's PBS cannot be asked for, as fields and messages."""
     form = f"{site.name} asks PBS by -l {'nodes' if site.request_form == 'nodes' else 'ncpus'}"
     of_job, of_site = (of_scheduler(source.directives, NAME) for source in (spec, site))
     if request.device_queue:
@@ -98,7 +98,7 @@ def _of_memory(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[st
 def _of_device_queue(
     spec: JobSpec, site: Site, request: Request, name: str, place: Resource | None
 ) -> Iterator[tuple[str, str]]:
-    """Yield what is impossible if each chunk is one of a node's devices, with its share of the node."""
+    """Yield a job's impossible requests if each chunk is one device with its share of a node."""
     queue, node = site.queues[name], site.node
     gives = f"{name} gives a job devices of one node, which others share {queue.cited}"
     if spec.exclusive:
@@ -118,7 +118,9 @@ def _of_device_queue(
 
 
 def _of_device_type(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
-    """Yield device types that this site's PBS cannot be asked for, or that `select` also names."""
+    """Yield a problem if this site's PBS cannot be asked for the device type, or if `select` also
+    names one.
+    """
     device_type, name = request.device_type, site.device_type_resource
     if device_type is None or not request.any_devices:
         return
@@ -209,7 +211,7 @@ def _cpus(group: NodeGroup) -> int:
 def _chunk(group: NodeGroup, site: Site, request: Request) -> Chunk:
     spelled: dict[str, str | None] = {
         "ncpus": str(_cpus(group)),
-        # Under torchrun one process starts on each node.
+        # Under torchrun, one process starts on each node.
         "mpiprocs": str(min(group.ranks_per_node or 1, request.layout.max_per_node)),
         "ngpus": str(group.devices_per_node) if group.devices_per_node else None,
         "mem": f"{group.memory.lower()}b" if group.memory else None,
@@ -231,7 +233,7 @@ def _device_type(group: NodeGroup, site: Site, request: Request) -> dict[str, st
 
 
 def _nodes(groups: Sequence[NodeGroup], site: Site, request: Request) -> str:
-    """Write -l nodes as Torque and old PBS take it: a node's share has features, which are plain names."""
+    """Write -l nodes in the syntax of Torque and old PBS, in which features of nodes are plain names."""
     return "+".join(":".join([str(group.nodes), *_share(group, site, request)]) for group in groups)
 
 
@@ -249,7 +251,7 @@ def _share(group: NodeGroup, site: Site, request: Request) -> Iterator[str]:
 
 
 def _memory(groups: Sequence[NodeGroup], site: Site) -> str | None:
-    """Return the memory of all nodes together, in the smallest of their units."""
+    """Return the memory of all nodes together, in the smallest unit that their values use."""
     if "mem" not in site.requested_resources or not any(group.memory for group in groups):
         return None
     unit = min((group.memory[-1] for group in groups if group.memory), key="KMGT".index)

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from castoff.launcher.schedulers.script_reader import ScriptReader
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,199}")
-"""OpenPBS's check_job_name() for -N: a letter, then letters, digits and -_.+. It takes 230, but the
-name is also a part of file names."""
+"""Job names that OpenPBS's check_job_name() accepts for -N: a letter, then letters, digits and -_.+. PBS
+accepts 230 characters, but the name is also a part of file names.
+"""
 
 
 _OF_BATCH = frozenset({"j", "o", "e", "k", "r", "J", "S", "z", "f"})
@@ -51,7 +52,7 @@ _REMOTE_SETUP = (
 
 
 class Pbs(QueuedScheduler):
-    """OpenPBS and PBS Pro; seen from 23.06 on."""
+    """OpenPBS and PBS Pro; tested with 23.06 and later."""
 
     name = NAME
     title = TITLE
@@ -124,8 +125,8 @@ class Pbs(QueuedScheduler):
         return "ngpus" in site.requested_resources
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
-        """See `Scheduler.found_on`. Slurm's and Grid Engine's qsub share the name, but not the version's
-        text.
+        """See `Scheduler.found_on`. Slurm's and Grid Engine's qsub have the same name, but print another
+        version text.
         """
 
         qsub = shutil.which("qsub", path=environ.get("PATH", ""))
@@ -134,7 +135,7 @@ class Pbs(QueuedScheduler):
         return f"{qsub} is on PATH and is PBS's"
 
     def check_reachable(self, environ: Mapping[str, str]) -> None:
-        """Check that a qsub is on PATH, and that it is not Slurm's."""
+        """Check that a qsub is on PATH, and that this qsub is not Slurm's."""
         super().check_reachable(environ)
 
         qsub = shutil.which("qsub", path=environ.get("PATH"))
@@ -153,7 +154,7 @@ class Pbs(QueuedScheduler):
         tasks = {member: member for member in request.begin}
         tasks |= zip(request.members, self.tasks(request.members), strict=True)
         own = all(member == task for member, task in tasks.items())
-        # If PBS's index is not the member's number, the script itself writes to the member's log.
+        # If PBS's index differs from the member's number, the script itself writes to the member's log.
         log = "job-0" if array is None else f"{'job' if own else 'pbs'}-^array_index^"
         commands = []
         for members in _spans(request.begin, tasks):
@@ -200,7 +201,9 @@ class Pbs(QueuedScheduler):
         return PbsQueue(environ, patience)
 
     def interactive_command(self, directives: Directives, program: list[str], terminal: bool) -> list[str]:
-        """Return a qsub -I command. The program starts as a login shell, since its environment is new."""
+        """Return a qsub -I command. The program starts as a login shell, since it does not inherit this
+        environment.
+        """
         from castoff.launcher.schedulers.pbs.qsub_directives import option
 
         options = [
@@ -219,7 +222,7 @@ class Pbs(QueuedScheduler):
         terminal: bool,
         environ: Mapping[str, str],
     ) -> list[str]:
-        """Return an ssh command, or within the job itself one of PBS's pbs_tmrsh."""
+        """Return an ssh command; within the job itself, a pbs_tmrsh command."""
         from castoff.launcher.schedulers.pbs.allocation import beside_command
 
         return beside_command(job, hosts[number], program, terminal, environ)
@@ -246,9 +249,9 @@ def _is_slurms_own(qsub: str) -> bool:
 
 
 def _command(words: list[str], request: SubmitRequest, link: int | None, before: str | None) -> list[str]:
-    """Return the qsub command. Its -o and -v replace those of the script's directives.
+    """Return the qsub command. The options -o and -v replace those of the script's directives.
 
-    -f keeps qsub in the foreground: otherwise it leaves a process behind that serves later qsubs, and would
+    -f keeps qsub in the foreground: otherwise qsub leaves a process behind that serves later calls, and would
     hold the run's lock for a minute (qsub(1B)).
     """
     dependency = request.dependency_of(link, before)
@@ -257,7 +260,9 @@ def _command(words: list[str], request: SubmitRequest, link: int | None, before:
 
 
 def _spans(begin: Mapping[int, int], tasks: Mapping[int, int]) -> list[list[int]]:
-    """Group members with the same attempt whose indices form one range, since qsub takes only one range."""
+    """Group members that have the same attempt and whose indices form one range, since qsub takes only one
+    range.
+    """
     spans = []
     for attempt in {*begin.values()}:
         members = sorted(member for member, first in begin.items() if first == attempt)

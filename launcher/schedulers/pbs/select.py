@@ -1,6 +1,6 @@
-"""The chunks in qsub's -l select, read and written. Pure.
+"""Reads and writes the chunks in qsub's -l select. Pure.
 
-castoff reads them as parse_plus_spec_r() and parse_chunk_r() of OpenPBS do (src/lib/Libifl/grunt_parse.c).
+castoff reads chunks like OpenPBS's parse_plus_spec_r() and parse_chunk_r() (src/lib/Libifl/grunt_parse.c).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 from castoff.launcher.errors import shown
 
-# Compiled where they are used, as most jobs need none of them.
+# The patterns are compiled on use, since most jobs need none of them.
 _PART = r"""(?:"[^"]*"|'[^']*'|[^+"'])+"""
 _COUNT = r"\s*([0-9]+)\s*(?::|\Z)"
 _RESOURCE = r"""(?s)\s*([A-Za-z][^\s=:]*)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^:"'\s][^:]*))\s*(?::|\Z)"""
@@ -25,14 +25,14 @@ class Chunk(msgspec.Struct, frozen=True):
 
     number: int
     resources: Mapping[str, str]
-    """By their names as written; PBS ignores the case of letters in them."""
+    """The resources of each chunk, by name as written; PBS ignores the case of names."""
 
 
 def parse_select(text: str) -> list[Chunk]:
     """Read chunks such as `2:ncpus=8:ngpus=1+1:mem=64gb`.
 
     Raises:
-        ValueError: qsub would refuse it; the text says where.
+        ValueError: qsub would refuse the text; the message says where.
     """
     parts: list[str] = []
     end = 0
@@ -68,7 +68,7 @@ def _chunk(text: str) -> Chunk:
 
 
 def select_text(chunks: Iterable[Chunk]) -> str:
-    """Write chunks as -l select takes them, without the quotes that qsub itself needs around them.
+    """Write chunks in the syntax of -l select, without the quotes that qsub needs around them.
 
     Raises:
         ValueError: PBS can hold no such value.
@@ -84,12 +84,12 @@ def _resource(item: tuple[str, str]) -> str:
 
 
 def quoted(value: str) -> str:
-    """Write a resource's value in a chunk, in quotes if it needs them.
+    """Write a resource's value in a chunk, in quotes if the value needs them.
 
     Raises:
         ValueError: PBS can hold no such value.
     """
-    if "+" in value:  # seen on 23.06.06 and cd7ab5e: such a job stops all scheduling for a while
+    if "+" in value:  # seen on 23.06.06 and cd7ab5e: a job with such a value stops all scheduling for a while
         raise ValueError(
             f"is {shown(value)}, but PBS's scheduler crashes at a + there, and no job would start"
         )

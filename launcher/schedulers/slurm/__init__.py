@@ -1,10 +1,10 @@
-"""Slurm: its directives, commands and answers."""
+"""Slurm: the scheduler's directives, its commands, and how castoff reads its answers."""
 
 NAME = "slurm"
-"""The name in profiles."""
+"""The scheduler's name in profiles."""
 
 JOB_VARIABLES = ("SLURM_JOB_ID", "SLURM_JOBID")
-"""Variables of which any marks a shell in an allocation."""
+"""Variables that are set in an allocation."""
 
 COMMAND_VARIABLES = ("SBATCH_", "SLURM_", "SALLOC_", "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_")
 """Prefixes of variables that its commands obey, or that describe the job around them."""
@@ -13,4 +13,4 @@ MACHINE_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
 """Those of them that say where the scheduler is and who may use it, which is the site's matter."""
 
 TITLE = "Slurm"
-"""The name in messages."""
+"""The scheduler's name in messages."""

@@ -1,4 +1,4 @@
-"""What jobs used, by Slurm's accounting: the sacct command, and how castoff reads its answer.
+"""Asks Slurm's accounting what jobs used: the sacct command, and how castoff reads the answer.
 
 https://slurm.schedmd.com/sacct.html (TotalCPU, ReqMem, TRESUsageInTot, TRESUsageInAve); seen on 22.05.
 """
@@ -23,7 +23,7 @@ _UNITS = {unit: 1 << 10 * power for power, unit in enumerate(("", "K", "M", "G",
 
 
 class _Line(NamedTuple):
-    """One line of sacct's answer: a start of a job, or one of its steps, which follow it."""
+    """One line of sacct's answer: a start of a job, or one of the steps of that start, which follow."""
 
     job: str
     start: str
@@ -38,18 +38,18 @@ class _Line(NamedTuple):
 
     @property
     def memory(self) -> int | None:
-        """Bytes used by all tasks; if Slurm reports no total, by the largest one."""
+        """The number of bytes used by all tasks; if Slurm reports no total, by the largest task."""
         return _bytes(_resource(self.total, "mem")) or _bytes(self.largest)
 
     @property
     def device_utilization(self) -> float | None:
-        """The mean over the tasks, as a fraction."""
+        """The mean utilization of devices over the tasks, as a fraction."""
         percent = _resource(self.average, "gres/gpuutil")
         return min(float(percent) / 100, 1.0) if percent and re.fullmatch(r"\d{1,5}", percent) else None
 
 
 def usage_command(jobs: Iterable[str]) -> list[str]:
-    """Return the sacct command for what every start of these jobs used, with steps, which alone report
+    """Return the sacct command for what every start of these jobs used, with steps, since only steps report
     memory.
     """
     fields = ",".join(_FIELDS)
@@ -64,18 +64,18 @@ def usage_command(jobs: Iterable[str]) -> list[str]:
 
 
 class _Start:
-    """A start of a job, and the totals of its steps, of which there may be a million."""
+    """A start of a job, and the totals of its steps; a start may have a million steps."""
 
     def __init__(self, line: _Line):
         self.line = line
         self.memory = 0
-        """The most bytes that a step used."""
+        """The largest number of bytes that a step used."""
         self.largest: _Line | None = None
         """The step with the most CPU time."""
         self._longest = -1.0
 
     def add(self, step: _Line) -> None:
-        """Add the next step."""
+        """Add the next step of this start."""
         self.memory = max(self.memory, step.memory or 0)
         seconds = _seconds(step.cpu) or 0.0
         if seconds > self._longest:
@@ -103,9 +103,9 @@ def parse_usage(page: Page, wanted: Wanted = everything) -> list[JobUsage]:
 def _usage(start: _Start) -> JobUsage | None:
     line, largest = start.line, start.largest
     number, _, index = line.job.partition("_")
-    began = re.fullmatch(r"\d{1,11}", line.start)  # SLURM_TIME_FORMAT=%s has Slurm write seconds
+    began = re.fullmatch(r"\d{1,11}", line.start)  # with SLURM_TIME_FORMAT=%s, Slurm writes seconds
     if not number.isdecimal() or (index and not index.isdecimal()) or began is None:
-        return None  # a part of a heterogeneous job, or it never began
+        return None  # a part of a heterogeneous job, or a job that never began
     nodes, cpus = whole(line.nodes), whole(line.cpus)
     usage = Usage(
         source="sacct",
@@ -121,25 +121,27 @@ def _usage(start: _Start) -> JobUsage | None:
 
 
 def _requested(text: str, nodes: int | None, cpus: int | None) -> int | None:
-    """Read ReqMem as the whole job's bytes; before 21.08 it ends with n for each node, or c for each CPU."""
+    """Read ReqMem, as the bytes of the whole job; before 21.08, a final n means for each node, and c for each
+    CPU.
+    """
     times = {"n": nodes, "c": cpus}.get(text[-1:], 1)
     size = _bytes(text.rstrip("nc"))
     return size * times if size and times else None
 
 
 def _resource(text: str, name: str) -> str | None:
-    """Return one resource's value in `cpu=00:00:01,mem=5124K,…`."""
+    """Return the value of one resource in a text such as `cpu=00:00:01,mem=5124K,…`."""
     return dict(pair.partition("=")[::2] for pair in text.split(",")).get(name)
 
 
 def _bytes(text: str | None) -> int | None:
-    """Read `5124K`, `1.50G` or `0`, in bytes."""
+    """Read a size such as `5124K`, `1.50G` or `0`, in bytes."""
     match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMGTP]?)", text or "")
     return int(float(match[1]) * _UNITS[match[2]]) if match else None
 
 
 def _seconds(text: str) -> float | None:
-    """Read `1-02:03:04`, `02:03:04` or `03:04.567`, in seconds."""
+    """Read a duration such as `1-02:03:04`, `02:03:04` or `03:04.567`, in seconds."""
     match = re.fullmatch(r"(?:(?:(\d{1,5})-)?(\d{1,5}):)?(\d{1,5}):(\d{2}(?:\.\d{1,6})?)", text)
     if match is None:
         return None

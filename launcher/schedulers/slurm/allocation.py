@@ -18,19 +18,23 @@ from castoff.launcher.schedulers.command import PATIENCE, SchedulerUnreachable, 
 from castoff.launcher.schedulers.slurm import NAME, TITLE
 
 _OF_THE_STEP = ("SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION")
-"""Prefixes of variables about the step that this shell is in, which an srun in it would obey."""
+"""Prefixes of variables about this shell's own step, which an srun in this shell would obey."""
 
 
 @dataclass(frozen=True)
 class SlurmAllocation(Allocation):
-    """An allocation of Slurm. The shell of a step has the job's cores unless srun is asked to share them."""
+    """An allocation of Slurm. If this shell is a step, it holds the job's cores unless srun is asked to share
+    them.
+    """
 
     scheduler: ClassVar[str] = NAME
     title: ClassVar[str] = TITLE
     reports_end_time: ClassVar[bool] = True
 
     def devices(self, environ: Mapping[str, str], node: Node) -> int | None:
-        """See `Allocation.devices`: from --gpus-per-node; otherwise, as with --gres, from scontrol."""
+        """See `Allocation.devices`. The number comes from --gpus-per-node; otherwise, as with --gres, from
+        scontrol.
+        """
         requested = environ.get("SLURM_GPUS_PER_NODE", "")
         kind, _, count = requested.rpartition(":")  # as in a100:2
         if count.isdecimal() and "," not in kind:
@@ -42,7 +46,7 @@ class SlurmAllocation(Allocation):
         return _fewest_devices(shown)
 
     def end(self, environ: Mapping[str, str]) -> float | None:
-        """See `Allocation.end`: from SLURM_JOB_END_TIME; before Slurm 23.02, from squeue."""
+        """See `Allocation.end`. The time comes from SLURM_JOB_END_TIME; before Slurm 23.02, from squeue."""
         end_time = environ.get("SLURM_JOB_END_TIME", "")
         if end_time.isdecimal():
             return float(end_time)
@@ -62,7 +66,7 @@ class SlurmAllocation(Allocation):
             changed["SLURM_JOB_END_TIME"] = str(int(end))
         if self.in_step:
             changed = {name: text for name, text in changed.items() if not name.startswith(_OF_THE_STEP)}
-            changed["SLURM_OVERLAP"] = "1"  # else srun would wait for this shell to let go of its cores
+            changed["SLURM_OVERLAP"] = "1"  # otherwise srun would wait for this shell to release its cores
         return changed
 
 
@@ -87,8 +91,8 @@ def find(environ: Mapping[str, str], read_file: Callable[[str], str]) -> SlurmAl
 
 
 def _fewest_devices(shown: str) -> int | None:
-    """Count the GPUs of the host with the fewest in `Nodes=n1 CPU_IDs=0 Mem=2000 GRES=gpu:a100:2(IDX:0-1)`,
-    or in `GRES=` alone.
+    """Count the GPUs of the host with the fewest, in text such as `Nodes=n1 CPU_IDs=0 Mem=2000
+    GRES=gpu:a100:2(IDX:0-1)`, in which `GRES=` may be empty.
     """
     hosts = re.findall(r"^ *Nodes=.* GRES=(\S*)", shown, re.MULTILINE)
     counts = [[int(count) for count in re.findall(r"\bgpu:(?:[^,:()]+:)?(\d+)", gres)] for gres in hosts]
@@ -97,7 +101,7 @@ def _fewest_devices(shown: str) -> int | None:
 
 _STEP = "srun --nodes=1 --ntasks=1 --cpu-bind=none --mpi=none"
 _SHARES_BY_ITSELF = (20, 11)
-"""Before this version all steps share cores, and srun has no --overlap (its release notes)."""
+"""The first version of Slurm in which steps do not share cores unless srun has --overlap (release notes)."""
 
 
 def beside_command(
@@ -112,7 +116,8 @@ def beside_command(
     old = version is not None and (int(version[1]), int(version[2])) < _SHARES_BY_ITSELF
     return [
         *_STEP.split(),
-        "--chdir=/",  # the current folder may not exist on the host; the program changes to its rank's
+        # the current folder may not exist on that host; the program changes to the rank's folder
+        "--chdir=/",
         *(f"--jobid={_own_id(job, environ)}", f"--nodelist={host}", *([] if old else ["--overlap"])),
         *(["--pty"] if terminal else []),
         *program,
@@ -120,7 +125,7 @@ def beside_command(
 
 
 def _own_id(job: str, environ: Mapping[str, str]) -> str:
-    """Return the id that srun takes: each member of an array has a job id of its own."""
+    """Return the job id that srun accepts: each member of an array has a separate id."""
     if "_" not in job:
         return job
     command = ["squeue", "--noheader", "--job", job, "--format", "%A"]

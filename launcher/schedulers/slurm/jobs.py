@@ -1,4 +1,4 @@
-"""What Slurm reports about jobs: the queries, and how castoff reads the answers.
+"""Queries about jobs for Slurm, and how castoff reads the answers.
 
 squeue reports pending, running and recently ended jobs (MinJobAge); sacct reports older ones, if there is
 accounting. https://slurm.schedmd.com/squeue.html, sacct.html, job_state_codes.html, job_reason_codes.html;
@@ -15,12 +15,12 @@ from castoff.launcher.schedulers.job_info import JobInfo, whole
 from castoff.launcher.schedulers.page import Page, Wanted, everything, records
 
 MAX_QUERIED = 10_000
-"""The most jobs in one query to sacct: an argument of a command can be no longer than 128 KiB."""
+"""The most jobs in one query to sacct: a command's argument cannot be longer than 128 KiB."""
 
 _QUEUE_FIELDS = ("%F", "%K", "%T", "%r", "%V", "%S", "%e", "%o")
 _HISTORY_FIELDS = ("JobID", "State", "ExitCode", "Submit", "Start", "End", "SubmitLine")
 _MOST_INDICES = 4_000_001
-"""More than the largest index in an array of Slurm."""
+"""A number above the largest possible index in an array of Slurm."""
 
 
 _STAGES = {
@@ -33,7 +33,7 @@ _STAGES = {
 """castoff's stage for each state of a job that has not ended."""
 
 _UNKNOWN = {"REVOKED": "another cluster of its federation took it"}
-"""The meaning of states that do not show whether a job has ended."""
+"""What states mean that do not show whether a job has ended."""
 
 _ENDINGS = {
     "BOOT_FAIL": ("node-failure", "a node did not boot"),
@@ -44,10 +44,11 @@ _ENDINGS = {
     "NODE_FAIL": ("node-failure", "one of its nodes went down"),
     "OUT_OF_MEMORY": ("out-of-memory", "it used more memory than it had"),
     "PREEMPTED": ("preempted", "Slurm gave its nodes to another job"),
-    "REQUEUED": ("preempted", "it was ended to be requeued"),  # in sacct: this start of it is over
+    # in sacct's answer, this start of the job is over
+    "REQUEUED": ("preempted", "it was ended to be requeued"),
     "TIMEOUT": ("walltime", None),
 }
-"""castoff's ending and the reason, by state."""
+"""castoff's ending, and the reason if there is one, by state."""
 
 _SCRIPTS_OWN = ("FAILED", "COMPLETED")
 """The states of jobs whose script ended by itself."""
@@ -144,15 +145,15 @@ def _is(info: JobInfo, word: str) -> JobInfo:
 
 
 def _waiting(info: JobInfo, reason: str) -> JobInfo:
-    """Add to a job why it is pending, or why it was never started."""
+    """Add to a job why the job is pending, or why it was never started."""
     if info.word in _WAITING:
         reason = info.word
     known = _known(reason)
-    if info.word == "FAILED" and known in _STUCK:  # its script never ran
+    if info.word == "FAILED" and known in _STUCK:  # the script never ran
         return info._replace(ended_itself=False, why=f"{_STUCK[known]} ({reason})")
     if info.stage != "pending":
         return info
-    # Slurm also gives a start for jobs that wait for others or are held; that is not an estimate.
+    # For jobs that wait for other jobs or are held, Slurm reports a start time that is not an estimate.
     start = info.start if known not in ("Dependency", info.word, *_STUCK) else None
     words = _waiting_words(info, reason, known)
     info = info._replace(pending_reason=words, is_held=known in _STUCK, start=start)
@@ -160,15 +161,15 @@ def _waiting(info: JobInfo, reason: str) -> JobInfo:
 
 
 def _known(reason: str) -> str:
-    """Return Slurm's name for a reason, from a text that may hold more."""
+    """Return Slurm's name for a reason, from a text that may contain more."""
     text = (reason or "None").strip("() ")
-    # Names of nodes may follow the reason; some versions write sentences with _ for spaces.
+    # Names of nodes may follow the reason, and some versions write sentences with _ for spaces.
     known = re.split(r"[,:(]", text, maxsplit=1)[0].strip().replace(" ", "_")
     return known if known in _WAITING else re.split(r"[ _]", known, maxsplit=1)[0]
 
 
 def _waiting_words(info: JobInfo, reason: str, known: str) -> str:
-    """Return why a job is pending, in castoff's words and in Slurm's."""
+    """Return why a job is pending, in castoff's words and Slurm's."""
     limit = known.startswith(("QOS", "Assoc", "Max"))
     other = "a limit of your account or QOS is reached" if limit else "Slurm has another reason"
     words = _WAITING.get(known, other)
@@ -178,7 +179,7 @@ def _waiting_words(info: JobInfo, reason: str, known: str) -> str:
 
 def queue_command(user: str) -> list[str]:
     """Return the squeue command for all jobs of a user, in every partition, including recently ended ones."""
-    # The path, which may hold anything, is last.
+    # The path is last, since it may contain any character.
     fields = "|".join(_QUEUE_FIELDS)
     return [
         "squeue",
@@ -204,7 +205,8 @@ def parse_queue(page: Page, wanted: Wanted = everything) -> list[JobInfo]:
 def history_command(jobs: Iterable[str] = (), *, user: str = "", since: float | None = None) -> list[str]:
     """Return the sacct command for every start of these jobs, or for all jobs of a user since a time.
 
-    By job, it includes the steps: if a step ran out of memory, some versions report this only in its line.
+    The command for jobs includes their steps: if a step ran out of memory, some versions report this only in
+    the step's line.
     """
     command = ["sacct", "--noheader", "--parsable2", "--duplicates", f"--format={','.join(_HISTORY_FIELDS)}"]
     if since is not None:
@@ -216,11 +218,12 @@ def history_command(jobs: Iterable[str] = (), *, user: str = "", since: float | 
 def parse_history(page: Page, wanted: Wanted = everything) -> list[JobInfo]:
     """Read the starts of jobs in sacct's answer, in its order; incomplete lines are skipped.
 
-    If a step ran out of memory, so did its job, unless a step that began later failed, too: each attempt of a
-    job that restarts has steps of its own.
+    A job counts as out of memory if one of its steps was, unless a later step failed, too. A job that
+    restarts its ranks has separate steps for each attempt, so an earlier step says nothing about the job's
+    end.
     """
     infos: list[JobInfo] = []
-    before: JobInfo | None = None  # the last start, as it was before a step ran out of memory
+    before: JobInfo | None = None  # the last start, as read before a step ran out of memory
     full = 0.0  # when that step ended
     for job, state, code, *times, script in lines(page, _HISTORY_FIELDS):
         base, is_step, _ = job.partition(".")
@@ -256,7 +259,7 @@ def lines(page: Page, fields: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _exit_code(text: str) -> int | None:
-    """Read an ExitCode: in `3:0` the script's own exit code, in `0:9` the signal that ended it."""
+    """Read an ExitCode: `3:0` contains the script's exit code, `0:9` the signal that ended the script."""
     code, _, signal = map(whole, text.partition(":"))
     return 128 + signal if signal else code
 
@@ -266,7 +269,9 @@ def _name(info: JobInfo) -> str:
 
 
 def _indices(text: str) -> list[int | None]:
-    """Read indices such as `3`, `[3-9,12%2]` or `[0-8:4]`, or none; Slurm shortens long lists by dots."""
+    """Read indices such as `3`, `[3-9,12%2]` or `[0-8:4]`; there may be none. Slurm shortens long lists with
+    dots.
+    """
     if text in ("", "N/A"):
         return [None]
     indices: list[int | None] = []
@@ -281,5 +286,5 @@ def _indices(text: str) -> list[int | None]:
 
 
 def _seconds(text: str) -> float | None:
-    """Read a time, which SLURM_TIME_FORMAT=%s makes seconds; None for N/A, NONE and Unknown."""
+    """Read a time, which Slurm writes in seconds by SLURM_TIME_FORMAT=%s; None for N/A, NONE and Unknown."""
     return float(text) if re.fullmatch(r"\d{1,11}", text) else None

@@ -1,6 +1,7 @@
-"""What Slurm reports about its partitions, QOS and nodes, and about the user.
+"""Reads what Slurm reports about its partitions, QOS and nodes, and about the user.
 
-Read from a real 22.05.8. Sources: https://slurm.schedmd.com/scontrol.html, sinfo.html, sacctmgr.html.
+The formats were read from a real Slurm 22.05.8. Sources: https://slurm.schedmd.com/scontrol.html, sinfo.html,
+sacctmgr.html.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ _NO_LIMIT = {"", "UNLIMITED", "INFINITE", "NONE", "N/A", "NOT_SET", "(NULL)"}
 _OF_KINDS = ("Sockets", "CoresPerSocket", "CPUTot", "RealMemory", "Gres", "AvailableFeatures")
 
 _AWAY = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINT", "NOT_RESPONDING"}
-"""States of nodes that get no jobs; a `*` means that a node does not respond (sinfo(1), NODE STATE CODES)."""
+"""States in which nodes get no jobs; a `*` means that a node does not respond (sinfo(1), NODE STATE
+CODES).
+"""
 
 _ACCESS = {
     "AllowAccounts": "for the accounts {}",
@@ -112,8 +115,8 @@ def _kinds(lines: str) -> Iterator[NodeKind]:
 
 
 def _hosts(lines: str) -> Iterator[NodeKind]:
-    """Yield what only the list of hosts reports: each node's partitions and reserved cores. Each counts as 0
-    nodes, since `_kinds` counts them.
+    """Yield what only the list of hosts reports: each node's partitions and reserved cores. Each entry counts
+    as 0 nodes, since `_kinds` counts the nodes.
     """
     for line in lines.splitlines():
         fields = dict(re.findall(r"(\w+)=(\S*)", line))
@@ -127,8 +130,8 @@ def _hosts(lines: str) -> Iterator[NodeKind]:
 
 
 def _away(lines: str) -> Iterator[AwayHost]:
-    """Yield the hosts that get no jobs. A reason has spaces, and ends with its author and time: `bad GPU
-    [root@…]`.
+    """Yield the hosts that get no jobs. A reason may contain spaces, and ends with its author and time: `bad
+    GPU [root@…]`.
     """
     for line in lines.splitlines():
         fields = dict(re.findall(r"(\w+)=(\S*)", line))
@@ -153,7 +156,7 @@ def _kind(sockets: str, cores_per_socket: str, cpus_: str, memory: str, gres: st
         cores=cores,
         devices=sum(number for _, number, _ in devices),
         device_type=types.pop() if len(types) == 1 else None,
-        memory=_least(memory) if _least(memory) > 1 else None,  # 1 if slurm.conf sets no memory
+        memory=_least(memory) if _least(memory) > 1 else None,  # Slurm reports 1 if slurm.conf sets no memory
         # If slurm.conf sets only CPUs, Slurm counts each as a socket.
         sockets=None if cores_per_socket == "1" and sockets != "1" else int(sockets),
         cpus_per_core=max(_least(cpus_) // cores, 1) if cores else 1,
@@ -163,12 +166,14 @@ def _kind(sockets: str, cores_per_socket: str, cpus_: str, memory: str, gres: st
 
 
 def _least(number: str) -> int:
-    """Read the least value for several nodes: `64+` is at least 64."""
+    """Read the least value of several nodes: `64+` means at least 64."""
     return int(number.rstrip("+"))
 
 
 def _fields(config: Mapping[str, str], nodes: list[NodeKind]) -> dict[str, Any]:
-    """Return how jobs request devices: of the selecting plugins, only cons_tres knows `--gpus-per-node`."""
+    """Return how jobs request devices: of Slurm's select plugins, only cons_tres supports
+    `--gpus-per-node`.
+    """
     if not any(node.devices for node in nodes):
         return {}
     knows = config.get("SelectType") == "select/cons_tres"
@@ -204,8 +209,8 @@ def _enforces_accounts(config: Mapping[str, str]) -> bool:
 
 
 def _partition(fields: Mapping[str, str], qos: Mapping[str, QueueInfo]) -> QueueInfo:
-    """Describe a partition, with the limits of its QOS, which bind every job in it. Its size is a limit, too:
-    a larger job would wait for ever (PartitionNodeLimit).
+    """Describe a partition, including the limits of its QOS, which apply to every job in the partition. The
+    partition's size is a limit, too: a larger job would wait for ever (PartitionNodeLimit).
     """
     most, longest = _number(fields["MaxNodes"]), _number(fields["MaxTime"], seconds)
     size = int(fields.get("TotalNodes", 0))
@@ -215,7 +220,8 @@ def _partition(fields: Mapping[str, str], qos: Mapping[str, QueueInfo]) -> Queue
         max_nodes=min(filter(None, (most, size, extra.max_nodes)), default=None),
         max_walltime=min(filter(None, (longest, extra.max_walltime)), default=None),
         offered=fields.get("Hidden") != "YES" and fields.get("RootOnly") != "YES",
-        # slurm.conf(5), State: DOWN queues and starts nothing, DRAIN starts what is queued, INACTIVE neither.
+        # slurm.conf(5), State: DOWN queues jobs and starts none, DRAIN only starts queued jobs, INACTIVE does
+        # neither.
         accepts_jobs=fields.get("State", "UP") in ("UP", "DOWN"),
         starts_jobs=fields.get("State", "UP") in ("UP", "DRAIN"),
         accounts=_accounts(fields.get("AllowAccounts", "ALL")),
@@ -254,7 +260,9 @@ def _qos(answer: str, of_partitions: set[str]) -> dict[str, QueueInfo]:
 
 
 def _user(answer: str) -> User:
-    """Read the associations of the user who asks, one a line; none if accounting does not know the user."""
+    """Read the associations of the user who asks, one on each line; none if accounting does not know the
+    user.
+    """
     rows = [line.split("|") for line in answer.splitlines() if line]
     qos = [name for _, _, names, _ in rows for name in names.split(",") if name]
     usual = {default for *_, default in rows}
@@ -267,18 +275,20 @@ def _user(answer: str) -> User:
 
 
 def _tres(text: str) -> dict[str, int]:
-    """Read `node=8,gres/gpu=2` as numbers; values with units are left out."""
+    """Read the numbers in a text such as `node=8,gres/gpu=2`; values with units are left out."""
     return {name: int(number) for name, number in re.findall(r"([^=,]+)=(\d+)(?=,|$)", text)}
 
 
 def _devices(gres: str) -> list[tuple[str, int, list[int]]]:
-    """Read the GPUs in `gpu:a100:4(S:0-1),nic:1`: for each type, the number and the sockets."""
+    """Read the GPUs in a text such as `gpu:a100:4(S:0-1),nic:1`: for each type, the number and the
+    sockets.
+    """
     matches = re.findall(r"(?:^|,)gpu(?::([^:,(]+))??:(\d+)(?:\(S:([\d,-]+)\))?(?=[,(]|$)", gres)
     return [(kind, int(number), cpus(sockets) if sockets else []) for kind, number, sockets in matches]
 
 
 def _number(text: str, read: Callable[[str], int] = int) -> int | None:
-    """Read a limit; scontrol and sacctmgr write times as job files do, `D-HH:MM:SS`."""
+    """Read a limit; scontrol and sacctmgr write times like job files, as `D-HH:MM:SS`."""
     return None if text.upper() in _NO_LIMIT else read(text)
 
 

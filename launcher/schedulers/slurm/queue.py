@@ -1,6 +1,6 @@
 """Queries and cancels jobs of Slurm: the only module that runs squeue, sacct and scancel for runs.
 
-One squeue covers all runs; sacct, and scontrol for the cluster's name, run at most once in addition.
+One squeue command covers all runs; sacct, and scontrol for the cluster's name, run at most once in addition.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from castoff.launcher.schedulers.slurm.jobs import (
 )
 
 _HISTORY_PATIENCE = 8.0
-"""Seconds to wait for sacct, without which everything works."""
+"""Seconds to wait for sacct, without which castoff also works."""
 
 _HISTORY_PAUSE = 60.0
-"""Seconds before sacct is asked again after a failure."""
+"""Seconds before sacct is queried again after a failure."""
 
 _CLOCKS = 3600.0
-"""Seconds by which this host's clock and the accounting's may differ."""
+"""Seconds by which the clocks of this host and of accounting may differ."""
 
 _OF_RUNS = "/job.sh"
 """The end of the path of every run's script."""
 
 
 class SlurmQueue(Queue):
-    """Slurm's queue, with what this process has learned about it."""
+    """Slurm's queue; keeps what this process has learned about the cluster."""
 
     title = TITLE
     cancel_command = ("scancel",)
@@ -52,7 +52,7 @@ class SlurmQueue(Queue):
 
     @staticmethod
     def read_configuration(answer: str) -> Configuration:
-        """Parse scontrol's answer; if there is none, the site's profile decides on limits."""
+        """Parse scontrol's answer; for values that are missing, the site's profile sets the limits."""
         name = re.search(r"^ClusterName *= *(\S+)", answer, re.MULTILINE)
         texts = re.findall(r"^MaxArraySize *= *(\d+)", answer, re.MULTILINE)
         texts += re.findall(r"\bmax_array_tasks=(\d+)", answer)
@@ -60,7 +60,7 @@ class SlurmQueue(Queue):
         return Configuration(name[1] if name else None, min(limits, default=None))
 
     def query(self, jobs: Iterable[str]) -> tuple[list[JobInfo], dict[str, str]]:
-        """Query squeue for these jobs, and for all others that may belong to this user's runs."""
+        """Query squeue for these jobs, and for all other jobs that may belong to this user's runs."""
         wanted = {*jobs}
         return self._queued(lambda job, script: job in wanted or _OF_RUNS in script), {}
 
@@ -77,12 +77,12 @@ class SlurmQueue(Queue):
         return starts
 
     def search(self, script: str, name: str, since: float) -> list[JobInfo]:
-        """Query sacct for jobs since a time; none if it does not answer."""
+        """Query sacct for jobs since a time; none if sacct does not answer."""
         command = history_command(user=self.user, since=since - _CLOCKS)
         return self._accounted(command, partial(parse_history, wanted=_of_script(script))) or []
 
     def usage(self, jobs: Iterable[str]) -> list[JobUsage]:
-        """Query sacct for what the jobs used."""
+        """Query sacct for what jobs used."""
         wanted = sorted({*jobs})[-MAX_QUERIED:]
         parse = partial(parse_usage, wanted=_one_of(wanted))
         return self._accounted(usage_command(wanted), parse) or []
@@ -96,7 +96,7 @@ class SlurmQueue(Queue):
         return self.parsed(queue_command(self.user), partial(parse_queue, wanted=wanted))
 
     def _accounted(self, command: list[str], parse: Callable[[Page], Read]) -> Read | None:
-        """Return sacct's answer, as parsed; None if there is none in time."""
+        """Return sacct's parsed answer; None if sacct does not answer in time."""
         if time.monotonic() < self._history_rests:
             return None
         try:

@@ -64,12 +64,14 @@ def devices(site: Site, request: Request) -> Directives:
     if site.gpu_request == "gpus-per-task" and not request.whole_nodes:
         return [("gpus-per-task", request.gpus(request.devices))]
     if site.gpu_request == "gpus-per-task" and request.device_type is None:
-        return []  # the job has all devices of whole nodes, and srun divides them
+        return []  # whole nodes include all devices, and srun divides them
     return [("gpus-per-node", per_node)]
 
 
 def _export(job: Job) -> str:
-    """Write --export; NIL, unlike NONE, does not make Slurm guess the user's login environment."""
+    """Write the value of --export; NIL, unlike NONE, does not make Slurm guess the user's login
+    environment.
+    """
     spec = job.spec
     if spec.inherit == "all":
         return "ALL"
@@ -78,14 +80,14 @@ def _export(job: Job) -> str:
 
 
 _ASK_FOR_DEVICES = ("gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task")
-"""Options of sbatch that request GPUs; gres may request other things instead."""
+"""Options of sbatch that request GPUs; gres may request other resources instead."""
 
 _PER_NODE = ("gres", "gpus-per-node")
 """Options that request GPUs for each node."""
 
 
 def _asks_itself(spec: JobSpec) -> bool:
-    """Whether the job's own directives request GPUs for each node, so that castoff does not."""
+    """Whether the job's own directives request GPUs for each node, so that castoff does not request any."""
     raw = of_scheduler(spec.directives, NAME)
     return any(_number(_gpus(name, str(raw[name]))) for name in _PER_NODE if raw.get(name))
 
@@ -106,7 +108,7 @@ def _gpus(name: str, value: str) -> list[tuple[str, int]]:
 
 
 def _device_rows() -> list[Row]:
-    """Return a row for each way to request devices, of which a job uses one."""
+    """Return a row for each way to request devices; a job uses one of them."""
 
     def asked(name: str, job: Job) -> str | bool | None:
         return None if _asks_itself(job.spec) else dict(devices(job.site, job.request)).get(name)
@@ -134,7 +136,9 @@ def _is_requeued(job: Job) -> bool:
 
 
 def minutes(text: str) -> int | None:
-    """Read a time limit, in minutes, minutes:seconds, days-hours …, as seconds; None: it is not one."""
+    """Read a time limit, such as minutes, minutes:seconds or days-hours, in seconds; None: the text is not a
+    time limit.
+    """
     match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
     if match is None:
         return None
@@ -162,7 +166,7 @@ def _memory(text: str) -> str:
         raise ValueError("is not a whole number of K, M, G or T")
     number, unit = int(match[1]), match[2].upper() or "M"
     if number == 0:
-        raise NoField  # 0: all memory of a node
+        raise NoField  # 0 requests all memory of a node
     if unit == "M" and number % 1024 == 0:
         number, unit = number // 1024, "G"
     return f"{number}{unit}"
@@ -226,12 +230,12 @@ DIALECT = Dialect(
     streams=frozenset({"output", "error", "input", "open-mode"}),
     own_to_scripts=frozenset({"signal", "export"}),
 )
-"""What `directives:` may hold for sbatch."""
+"""The directives that `directives:` may contain for sbatch."""
 
 
 def contradictions(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
-    """Yield raw requests for memory or devices that contradict the job's fields, and those for heterogeneous
-    jobs.
+    """Yield raw directives about memory or devices that contradict the job's fields, and directives for
+    heterogeneous jobs.
     """
     for number, word in enumerate(spec.launcher.args):
         if word == ":" or word.partition("=")[0].removeprefix("--") in _OF_HETEROGENEOUS:

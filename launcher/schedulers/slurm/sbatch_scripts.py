@@ -49,7 +49,7 @@ _TABLE = Table(
 _COUNTS = {"ntasks": "ranks", "ntasks-per-node": "ranks_per_node", "cpus-per-task": "cpus_per_rank"}
 _COUNTS |= {"cpus-per-gpu": "device_cpus"}
 _AS_WRITTEN = ("output", "error", "open-mode", "input")
-"""Directives for the script's own input and output: ranks have their own logs."""
+"""Directives for the script's own input and output; ranks have separate logs."""
 _DROPPED = {
     "no-requeue": "castoff's scripts have it, too",
     **dict.fromkeys(("verbose", "quiet", "parsable", "wait", "ignore-pbs", "test-only"), SUBMITS),
@@ -58,7 +58,7 @@ _SHARES = re.compile(
     r"(?:ntasks|gpus|cpus|sockets|cores|threads)-per-(?!node$|task$)|overcommit$|use-min-nodes|input$|hint$"
     r"|distribution$|\w+-bind$|(?:core|thread)-spec$|nodefile$|extra-node-info$"
 )
-"""Directives about ranks that castoff's fields cannot express."""
+"""Matches directives about ranks that castoff's fields cannot express."""
 _EVENTS = {"BEGIN": "begin", "END": "end", "FAIL": "fail"}
 
 
@@ -74,7 +74,7 @@ def read(rest: str, asked: Asked) -> None:
 
 
 def _arguments(rest: str) -> list[str]:
-    """Split a text into words as sbatch does: a backslash works in quotes too, an unquoted # begins a
+    """Split a text into words like sbatch: a backslash also works in quotes, and an unquoted # begins a
     comment.
     """
     words: list[str] = []
@@ -233,8 +233,8 @@ def finish(asked: Asked) -> None:
 
 
 def _output_there(asked: Asked) -> None:
-    """Write paths relative to the folder of --chdir, as Slurm does, since castoff's scripts enter it only
-    later.
+    """Make paths relative to the folder of --chdir, like Slurm, since castoff's scripts enter that folder
+    only later.
     """
     folder = PurePosixPath(asked.fields["workdir"].replace("%", "%%"))
     asked.raw.setdefault("output", "slurm-%A_%a.out" if "array" in asked.fields else "slurm-%j.out")
@@ -247,7 +247,7 @@ _CHOOSES = "the directives leave the number of nodes to Slurm"
 
 
 def variables(asked: Asked) -> Mapping[str, str | None]:
-    """Return the values that Slurm's variables will have, as seen with 22.05."""
+    """Return the values that Slurm's variables will have, as seen with Slurm 22.05."""
     ranks = asked.ranks or (asked.ranks_per_node and asked.ranks_per_node * (asked.nodes or 1))
     values: dict[str, int | None] = {
         "SLURM_NNODES": asked.nodes,

@@ -40,7 +40,7 @@ _SENTENCE = re.compile(r"(?:sbatch: )?Submitted batch job ([0-9]+)(?: on cluster
 
 
 class Slurm(QueuedScheduler):
-    """https://slurm.schedmd.com; seen from 22.05 on."""
+    """https://slurm.schedmd.com; tested with 22.05 and later."""
 
     name = NAME
     title = TITLE
@@ -98,20 +98,20 @@ class Slurm(QueuedScheduler):
     contradictions = staticmethod(directives.contradictions)
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
-        """See `Scheduler.found_on`; only Slurm has a command sbatch."""
+        """See `Scheduler.found_on`; only Slurm has a command called sbatch."""
 
         sbatch = shutil.which("sbatch", path=environ.get("PATH", ""))
         return sbatch and f"{sbatch} is on PATH"
 
     def printed_job(self, line: str) -> str | None:
-        """Read --parsable's `id` or `id;cluster`; or sbatch's sentence, if the site's own sbatch drops that
-        option.
+        """Read the output of --parsable, `id` or `id;cluster`; or sbatch's sentence, if the site's own sbatch
+        drops that option.
         """
         match = _PARSABLE.fullmatch(line) or _SENTENCE.fullmatch(line)
         return match and match[1]
 
     def submit_commands(self, request: SubmitRequest, largest: int | None) -> list[SubmitCommand]:
-        """Return the sbatch commands: one for each attempt and part of an array."""
+        """Return the sbatch commands: one for each attempt, and for each part of an array."""
         array, passed = request.directive("#SBATCH --array="), request.directive("#SBATCH --export=")
         max_concurrent = (array or "").partition("%")[2]
         commands = []
@@ -121,7 +121,7 @@ class Slurm(QueuedScheduler):
                 part = array_part if array is not None else None
                 environment = request.variables(attempt, part)
                 words = [] if request.keeps_output else [_output(request.run_dir, part)]
-                # A name in addition to ALL would have Slurm read the user's login environment, too (22.05).
+                # A name in addition to ALL would make Slurm read the user's login environment, too (22.05).
                 names = passed if passed == "ALL" else request.names(passed, environment)
                 words.append(f"--export={names}")
                 if request.excluded:
@@ -154,7 +154,7 @@ class Slurm(QueuedScheduler):
         return SlurmQueue(environ, patience)
 
     def interactive_command(self, directives: Directives, program: list[str], terminal: bool) -> list[str]:
-        """Return a salloc command with the step that salloc itself starts where a site configures it
+        """Return a salloc command with the step that salloc itself would start if the site configured that
         (slurm.conf(5)).
         """
         options = [
@@ -187,8 +187,8 @@ class Slurm(QueuedScheduler):
 
 
 def parts(members: Iterable[int], largest: int) -> list[Part]:
-    """Split members into arrays that Slurm accepts: it limits the index, so that each part counts from 0
-    again.
+    """Split members into arrays that Slurm accepts: Slurm limits the index, so each part counts from
+    0 again.
     """
     by_offset: dict[int, list[int]] = {}
     for member in sorted(members):
@@ -206,9 +206,10 @@ def _output(run_dir: str, part: Part | None) -> str:
 
 
 def _command(words: list[str], request: SubmitRequest, in_turn: bool, before: str | None) -> list[str]:
-    """Return the sbatch command. Its --output, --export and --array replace those of the script's directives.
+    """Return the sbatch command. The options --output, --export and --array replace those of the script's
+    directives.
 
-    `in_turn`: whether the job also waits for the part before it, since Slurm limits how many members run at
+    `in_turn`: whether the job also waits for the previous part, since Slurm limits how many members run at
     once only within a job.
     """
     of_script = request.directive("#SBATCH --dependency=") or ""
