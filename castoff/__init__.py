@@ -5,7 +5,7 @@ The names below are loaded at first use, so that `import castoff.launcher.ranks`
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # `typing` alone would cost a rank more than all of castoff.launcher.ranks
+TYPE_CHECKING = False  # importing `typing` would cost a rank more than all of castoff.launcher.ranks
 if TYPE_CHECKING:
     from typing import Any
 
@@ -47,12 +47,12 @@ _HOMES = {
     "render": "planning.render",
     "submit": "api.submit",
 }
-"""Each name's module in castoff.launcher."""
+"""The module in castoff.launcher that each name comes from."""
 
 __all__ = list(_HOMES)
 
 
-if not TYPE_CHECKING:  # a type checker would take every name for one that there is
+if not TYPE_CHECKING:  # with this function, a type checker would accept every name
 
     def __getattr__(name: str) -> Any:
         from importlib import import_module

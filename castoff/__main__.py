@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from castoff.program import end_on_interrupt
 
-TYPE_CHECKING = False  # `typing` would take a tenth of a start's time
+TYPE_CHECKING = False  # importing `typing` would take a tenth of the start's time
 if TYPE_CHECKING:
     from typing import NoReturn
 
 
 def console() -> NoReturn:
-    """Run the command."""
+    """Run castoff's command line."""
     end_on_interrupt()
     from castoff.launcher.cli.main import console
 

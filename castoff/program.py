@@ -1,4 +1,4 @@
-"""castoff's programs, which Ctrl-C ends without a traceback from their first moment on.
+"""castoff's programs, which Ctrl-C ends without a traceback from the very start.
 
 `python -m castoff.program MODULE …` runs a module of castoff's.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 
 def end_on_interrupt() -> None:
-    """Let Ctrl-C end this process at once, without a traceback, until something else is said about it.
+    """Let Ctrl-C end this process at once, without a traceback, until other code handles SIGINT.
 
-    By the signal itself: a shell then shows code 130, and ends a loop that runs castoff. Where it is ignored,
-    as in a shell's background job, it stays so.
+    SIGINT itself ends the process: a shell then shows exit code 130, and ends a loop that runs castoff. If
+    SIGINT is ignored, as in a shell's background job, it stays ignored.
     """
-    # What `signal` is made of, whose import would take a tenth of a start's time.
+    # Importing `signal`, which is based on this module, would take a tenth of the start's time.
     import _signal  # type: ignore[import-not-found]
 
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:

@@ -1,1 +1,1 @@
-"""From a job and a site to a plan, and from the plan to its script. Pure."""
+"""Makes a plan from a job and a site, and a script from the plan. Pure."""

@@ -1,11 +1,11 @@
 """Which cores each local rank gets: chosen from the node's topology, or set by the user.
 
-castoff's ranks fill the sockets in order, as evenly as possible, and each keeps to the cores of its
-socket, so that a rank never reaches its device across the socket link. Only a node's single
-rank may use both sockets. Every rank gets as many cores as the one that has the fewest, because
-ranks of unequal speed wait for the slowest at every step. Where the site knows which cores are near
-to which device, a rank begins where its share of the socket does, beside its device. A job may name the
-cores of each rank itself, and flags of the launcher may, too. Pure.
+castoff's ranks fill the sockets in order, as evenly as possible, and each rank stays on the cores of one
+socket, so that it never reaches its device across the socket link. Only a node's single rank may use both
+sockets. Every rank gets as many cores as the rank that has the fewest, because ranks of unequal speed wait
+for the slowest at every step. If the site knows which cores are near which device, a rank's cores begin at
+the rank's share of the socket, near its device. A job, or flags of the launcher, may also name the cores of
+each rank. Pure.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ from castoff.launcher.launchers.commands import LAUNCHERS
 
 
 def ranks_of_sockets(ranks: int, sockets: int) -> list[int]:
-    """The number of a node's ranks on each socket: consecutive ranks share one, the first sockets first."""
+    """Return the number of a node's ranks on each socket: consecutive ranks share a socket, from the first
+    socket on.
+    """
     firsts = [-(-socket * ranks // sockets) for socket in range(sockets + 1)]
     return [after - first for first, after in pairwise(firsts)]
 
 
 def cores(node: Node, ranks: int, per_rank: int | None) -> list[list[int]]:
-    """The cores of each local rank; empty where the site's profile does not list its nodes' cores.
+    """Return the cores of each local rank; empty if the site's profile does not list the cores of its nodes.
 
-    `per_rank` asks for that many; None gives each an equal share of its socket.
+    `per_rank`: the number of cores of each rank; None: an equal share of the socket.
 
     Raises:
         ValueError: there are not enough cores; the text, read after "is N, but", says what fits.
@@ -77,20 +79,20 @@ class Bound(msgspec.Struct, frozen=True):
     """A binding of a node's ranks that the user or the site has set, in place of castoff's."""
 
     field: str
-    """The field that sets it: `binding`, `launcher.args`, or the site's `launcher_args`."""
+    """The field that sets the binding: `binding`, `launcher.args`, or the site's `launcher_args`."""
     words: str
     """That field's value."""
     cpus: list[list[int]] | None
     """The CPUs of each local rank; None: only the launcher knows them."""
     problem: str | None = None
-    """Why this binding is impossible, to be read after the field's name."""
+    """Why this binding is impossible, as a text that follows the field's name."""
 
 
 def bound(
     spec: JobSpec, site: Site, launcher: LauncherName, site_args: list[str], ranks: int
 ) -> Bound | None:
-    """The binding that the job sets, else the one in its launcher's flags, else the site's; None: nobody sets
-    one.
+    """Return the binding that the job sets, or else that of the launcher's flags, or else the site's; None:
+    nobody sets a binding.
     """
     if spec.binding is not None:
         return Bound("binding", spec.binding, [cpus(one) for one in lists_of(spec)])
@@ -116,7 +118,7 @@ def _by_flags(field: str, words: list[str], node: Node | None, launcher: Launche
 
 
 def _has(node: Node) -> str:
-    """A node's cores in words: `a node's cores are 0-103, and 104-207 their further hardware threads`."""
+    """Describe a node's cores: `a node's cores are 0-103, and 104-207 their further hardware threads`."""
     cores = node.cores
     threads = sorted({*node.cpus_of(cores)} - {*cores})
     further = f", and {cpulist(threads)} their further hardware threads" if threads else ""
@@ -124,13 +126,13 @@ def _has(node: Node) -> str:
 
 
 def lists_of(spec: JobSpec) -> list[str]:
-    """The CPU list of each rank of a node; empty where the job names no cores."""
+    """Return the CPU list of each rank of a node; empty if the job does not name cores."""
     return spec.binding.split(":") if spec.binding is not None else []
 
 
 def width(node: Node | None, lists: list[list[int]]) -> int:
-    """The number of cores of the rank with the fewest; a core counts once, however many of its threads are
-    listed.
+    """Return the number of cores of the rank with the fewest; a core counts once, however many of its threads
+    are listed.
     """
     return min(len(node.cores_of(one)) if node and node.sockets else len(one) for one in lists)
 
@@ -138,7 +140,7 @@ def width(node: Node | None, lists: list[list[int]]) -> int:
 def problems(
     spec: JobSpec, site: Site, launcher: LauncherName, layout: Layout, whole_nodes: bool
 ) -> Iterator[str]:
-    """Why a job's `binding` is impossible on this site."""
+    """Yield why a job's `binding` is impossible on this site."""
     if spec.binding is None:
         return
     if spec.launcher.torchrun:

@@ -1,10 +1,10 @@
-"""Compiles the heads of templates/ to Python.
+"""Compiles castoff's templates for the heads of scripts to Python.
 
-`python -m castoff.launcher.planning.compilation` writes them into the module `heads`.
+`python -m castoff.launcher.planning.compilation` writes the compiled heads into the module `heads`.
 
-A script is then rendered without Jinja, whose import and compiler would take as long as all else that
-`castoff render` does. Of Jinja's language this knows what castoff's own heads make use of: a user's are
-rendered by Jinja itself.
+A script is then rendered without Jinja, whose import and compiler would take as long as the rest of `castoff
+render`. Only the part of Jinja's language that castoff's own heads use is supported; Jinja renders users'
+heads.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from typing import Any
 
 
 def compiled() -> str:
-    """The text of `castoff.launcher.planning.heads`.
+    """Return the text of the module `castoff.launcher.planning.heads`.
 
     Raises:
-        ValueError: a template makes use of something that is not known here.
+        ValueError: a template uses a part of Jinja's language that is not supported.
     """
     sums = {file: zlib.crc32((_FOLDER / file).read_bytes()) for file in (_HEAD, *map(_file, NAMES))}
     functions = ["\n".join([*_function(name), ""]) for name in NAMES]
@@ -48,7 +48,7 @@ def _file(scheduler: str) -> str:
 
 
 def _function(scheduler: str) -> Iterator[str]:
-    """The function that renders the head of a scheduler's scripts."""
+    """Return the lines of the function that renders the head of a scheduler's scripts."""
     head, own = map(_parsed, (_HEAD, _file(scheduler)))
     names = [*head.find_all(nodes.Name), *own.find_all(nodes.Name)]
     variables = {one.name for one in names} - {one.name for one in names if one.ctx == "store"}
@@ -68,7 +68,9 @@ def _parsed(file: str) -> nodes.Template:
 def _statements(
     body: list[nodes.Node], blocks: dict[str, list[nodes.Node]], indent: str = ""
 ) -> Iterator[str]:
-    """The lines of Python that print a template's nodes; a block's own lines replace its call."""
+    """Yield the lines of Python that print a template's nodes; a block's lines replace the call of
+    the block.
+    """
 
     def inner(body: list[nodes.Node]) -> Iterator[str]:
         return _statements(body, blocks, indent + "    ")

@@ -1,8 +1,8 @@
-"""Lines of a shell file that enter a script only if it needs them, as in the C preprocessor.
+"""Selects the lines of a shell file that a script needs, like the C preprocessor.
 
-`#if`, `#ifdef`, `#elif`, `#else`, `#endif` and `#include` are comments to a shell, so a file stays shell for
-every editor. After `#if` stand features that must all hold: `!word` is one that must not, and `|` separates
-alternatives. `#ifdef` asks for a function that another file of the same script defines.
+`#if`, `#ifdef`, `#elif`, `#else`, `#endif` and `#include` are comments to a shell, so a file remains valid
+shell. `#if` lists features that the script must all have: with `!word`, the script must not have the feature,
+and `|` separates alternatives. `#ifdef` names a function that another file of the same script must define.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ class Conditions(msgspec.Struct, frozen=True):
     """The features and functions that conditions in a script's lines may name."""
 
     known: Container[str]
-    """The features that exist; a condition that names another is an error."""
+    """The features that exist; a condition that names any other feature is an error."""
     features: Set[str]
     """The features that this script has."""
     functions: Set[str] | None
-    """The functions that its files define; None: any function that a condition names counts as defined."""
+    """The functions that the script's files define; None: any function that a condition names counts as
+    defined.
+    """
     included: Callable[[str], tuple[str, str]]
-    """Returns the name and the text of a file that `#include` names. Raises KeyError if there is no such
-    file.
+    """Returns the name and the text of a file that `#include` names. The function raises KeyError if there is
+    no such file.
     """
 
 
@@ -42,14 +44,14 @@ class _Branch(msgspec.Struct, frozen=True):
     taken: bool
     """Whether an earlier alternative of the condition has been chosen."""
     here: bool
-    """Whether the present alternative is chosen."""
+    """Whether the current alternative is chosen."""
 
 
 def chosen(name: str, text: str, conditions: Conditions) -> str:
-    """The lines of a file that a script has.
+    """Return the lines of a file that a script contains.
 
     Raises:
-        CastoffError: a directive is wrong; the text names file and line.
+        CastoffError: a condition is wrong; the text names file and line.
     """
     lines: list[str] = []
     branches: list[_Branch] = []
@@ -74,7 +76,7 @@ def chosen(name: str, text: str, conditions: Conditions) -> str:
 
 
 def functions_of(text: str) -> set[str]:
-    """The functions that a file defines."""
+    """Return the functions that a file defines."""
     return set(_FUNCTION.findall(text))
 
 
@@ -108,8 +110,8 @@ def _holds(condition: str, conditions: Conditions) -> bool:
 
 @cache
 def _alternatives(condition: str) -> list[list[tuple[str, bool]]]:
-    """The features that each alternative names, and whether each must be present. Cached: most are looked up
-    often.
+    """Return the features that each alternative names, and whether each feature must be present. Cached,
+    since most conditions are checked often.
     """
     return [
         [(word.removeprefix("!"), not word.startswith("!")) for word in alternative.split()]
@@ -122,7 +124,7 @@ def _is_defined(function: str, conditions: Conditions) -> bool:
 
 
 def _include(what: str, conditions: Conditions) -> str:
-    """The lines of an included file, with the conditions that hold in a node's program."""
+    """Return the lines of an included file, under the conditions that apply in a node's program."""
     try:
         name, text = conditions.included(what)
     except KeyError:

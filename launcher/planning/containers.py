@@ -1,6 +1,6 @@
-"""The container of each rank's program: a job's request as its runtime's command line. Pure.
+"""Turns a job's request for a container into the container runtime's command line. Pure.
 
-What the runtimes do was read in their sources on 2026-11-20: apptainer 1.4 (create.go, bind.go),
+How the runtimes behave is taken from their sources, as of 2026-11-20: apptainer 1.4 (create.go, bind.go),
 shifter (shifter.c, VolumeMap.c, utility.c), podman-hpc 1.1.4 (podman_hpc.py), pyxis (args.c,
 pyxis_slurmstepd.c).
 """
@@ -19,14 +19,14 @@ from castoff.launcher.launchers.commands import LAUNCHERS
 from castoff.launcher.runs.plan import ContainerPlan
 
 STAGED = "stage/"
-"""The prefix of an image that lies in CASTOFF_STAGE_DIR."""
+"""The prefix of an image in CASTOFF_STAGE_DIR."""
 
 
 class Runtime(msgspec.Struct, frozen=True):
     """The command line of a container runtime."""
 
     command: list[str]
-    """The words before the flags; pyxis has none, as it is a part of srun."""
+    """The words before the flags; empty for pyxis, which is a part of srun."""
     unbindable: str
     """Characters that a bound path may not contain, since the runtime has no way to escape them."""
     gpus: dict[Gpus, list[str]]
@@ -38,13 +38,13 @@ class Runtime(msgspec.Struct, frozen=True):
     binds_run: bool = True
     """Whether the run's folders must be bound explicitly."""
     of_launcher: bool = False
-    """Whether it belongs to the launcher, which then starts the ranks in the container."""
+    """Whether the runtime belongs to the launcher, which then starts the ranks in the container."""
     hides_libraries: bool = False
     """Whether a job's own LD_LIBRARY_PATH would hide the GPUs' libraries."""
 
 
 RUNTIMES: dict[RuntimeName, Runtime] = {
-    # Intel's GPUs are in /dev, which is there anyway.
+    # Intel's GPUs are in /dev, which is always bound.
     "apptainer": Runtime(
         ["apptainer", "exec"],
         ":,\\^",
@@ -53,8 +53,8 @@ RUNTIMES: dict[RuntimeName, Runtime] = {
         hides_libraries=True,
     ),
     "shifter": Runtime(["shifter"], ":;", {"nvidia": ["--module=gpu"]}, binds_run=False),
-    # The host's network and shared memory are what NCCL needs. Its processes, because the first
-    # process of a PID namespace is deaf to a TERM that it does not handle.
+    # NCCL needs the host's network and shared memory. The host's PID namespace is shared because the first
+    # process of a new one ignores a TERM that it does not handle.
     "podman-hpc": Runtime(
         [
             *("podman-hpc", "run", "--rm", "--pull=never"),
@@ -75,7 +75,7 @@ RUNTIMES: dict[RuntimeName, Runtime] = {
         of_launcher=True,
     ),
 }
-"""The runtimes by name."""
+"""The container runtimes by name."""
 
 _OF_DEVICE_VARIABLE: dict[str | None, Gpus] = {
     "CUDA_VISIBLE_DEVICES": "nvidia",
@@ -98,8 +98,8 @@ _REFUSED_ARGS: dict[RuntimeName, dict[str, str]] = {
 
 
 def bind_of(text: str) -> tuple[str, str, bool] | None:
-    """A bind's folder on the host, its place in the container, and whether it is read-only; None: it is not a
-    bind.
+    """Return a bind's path on the host, its path in the container, and whether it is read-only; None: the
+    text is not a bind.
     """
     found = re.fullmatch(r"(/[^:]*)(?::(/[^:]*)(?::(ro|rw))?)?", text)
     return (found[1], found[2] or found[1], found[3] == "ro") if found else None
@@ -107,7 +107,7 @@ def bind_of(text: str) -> tuple[str, str, bool] | None:
 
 def decide(container: Container, site: Site, devices: int) -> ContainerPlan | None:
     """Decide on the container of a job that has passed `container_problems`. `devices`: the number of each
-    rank's.
+    rank's devices.
     """
     if container.image is None or container.runtime is None:
         return None
@@ -116,7 +116,7 @@ def decide(container: Container, site: Site, devices: int) -> ContainerPlan | No
     gpus = container.gpus or _OF_DEVICE_VARIABLE.get(variable, "none")
     binds = [bind for text in container.binds if (bind := bind_of(text))]
     shared = [(source, target, only) for source, target, only in binds if source == target and not only]
-    if not runtime.binds_run:  # it brings the host's shared folders inside by itself
+    if not runtime.binds_run:  # shifter mounts the host's shared folders by itself
         shared = []
     mounts = [f"{bind[0]}:{bind[1]}{':ro' if bind[2] else ''}" for bind in binds if bind not in shared]
     image = [f"--image={container.image}"] if container.runtime == "shifter" else []
@@ -133,7 +133,7 @@ def decide(container: Container, site: Site, devices: int) -> ContainerPlan | No
 
 
 def container_problems(spec: JobSpec, launcher: LauncherName, staged: list[str]) -> Iterator[tuple[str, str]]:
-    """Why a job's container is impossible. `staged`: the places that `stage` fills."""
+    """Yield why a job's container is impossible. `staged`: the places to which `stage` copies."""
     container = spec.container
     if container == Container():
         return
@@ -172,7 +172,7 @@ def _image_problem(runtime: RuntimeName, image: str, staged: list[str]) -> str |
         return f"is {image!r}, which every rank would download; {build} once makes a file to name here"
     if runtime == "apptainer" and not image.startswith("/"):
         return f"is {image!r}, but takes an absolute path, or {STAGED}… for an image that is staged"
-    # imageDesc_filterString() drops all others without a word, and so would run another image.
+    # imageDesc_filterString() silently drops all other characters, so another image would run.
     if runtime == "shifter" and not re.fullmatch(r"[A-Za-z0-9_:.+/-]+", image):
         return f"is {image!r}, but shifter takes letters, digits and _:.+/- there, as in docker:me/torch:2.5"
     return None
@@ -187,7 +187,7 @@ def _bind_problem(runtime: RuntimeName, text: str) -> str | None:
     paths = bind[0] + bind[1]
     if forbidden := [character for character in RUNTIMES[runtime].unbindable if character in paths]:
         return f"is {text!r}, but {runtime} cannot bind a path that holds {' '.join(forbidden)}"
-    # userInputPathFilter() drops all others without a word, and so would bind another folder.
+    # userInputPathFilter() silently drops all other characters, so another folder would be bound.
     if runtime == "shifter" and re.search(r"[^A-Za-z0-9_.+/-]|\.\.", paths):
         return f"is {text!r}, but shifter takes letters, digits and _ . + / - in a path, and no .."
     return None

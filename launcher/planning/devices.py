@@ -1,8 +1,9 @@
-"""Which devices each local rank gets: those nearest to its cores. Pure.
+"""Which devices each local rank gets: the devices nearest to the rank's cores. Pure.
 
-Ranks that castoff binds, or that nobody binds, spread over a node's devices in the order of the cores beside
-them. Where a job's `binding`, or flags of the launcher, say which cores each rank has, the devices follow
-from those. Where the launcher shows each rank some devices alone, the rank's own is an index among these.
+Ranks that castoff binds, or that nobody binds, are spread over a node's devices in the order of the cores
+near the devices. If a job's `binding`, or flags of the launcher, set the cores of each rank, the devices
+follow from these cores. If the launcher shows each rank only some devices, the rank's device is an index
+among these.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ class _Group(msgspec.Struct, frozen=True):
 
 
 def in_order(node: Node, ranks: int, per_rank: int) -> list[list[int]]:
-    """The devices of each local rank, for ranks that fill the sockets in order.
+    """Return the devices of each local rank, for ranks that fill the sockets in order.
 
-    Fewer ranks than devices spread over the sockets (6 ranks on Aurora's 12 tiles use six GPUs,
-    not the first half of the node); more ranks than devices share them in order (rank i of 24 uses
-    device i // 2). The order is that of the cores beside them: Polaris's first rank uses device 3.
+    If there are fewer ranks than devices, ranks are spread over the sockets (6 ranks on Aurora's 12 tiles use
+    six GPUs, not the first half of the node); if there are more ranks than devices, ranks share devices in
+    order (rank i of 24 uses device i // 2). Devices are in the order of the cores near them: Polaris's first
+    rank uses device 3.
 
     Raises:
-        ValueError: they do not fit; the text, read after "is N, but", says what does.
+        ValueError: the ranks do not fit; the text, to be read after "is N, but", says what fits.
     """
     total = node.device_count
     if per_rank == 0:
@@ -58,14 +60,14 @@ def in_order(node: Node, ranks: int, per_rank: int) -> list[list[int]]:
 
 
 def beside(node: Node, bound: Sequence[Collection[int]], per_rank: int) -> list[list[int]]:
-    """The devices of each local rank that is bound to known cores: those nearest to these cores.
+    """Return the devices of each local rank that is bound to known cores: the devices nearest to these cores.
 
-    A rank has its devices near enough if one of them is beside one of its cores. Of devices that are beside
-    the same cores, the lower ranks get the lower numbers.
+    A rank's devices are near enough if one of them is near one of its cores. Of devices near the same cores,
+    lower ranks get lower numbers.
 
     Raises:
-        ValueError: so many ranks are beside some devices that others would be idle; the text is read after
-            the name of what binds them.
+        ValueError: so many ranks are near some devices that other devices would be idle; the text follows
+            the name of the field that binds the ranks.
     """
     groups = _groups(node)
     touched = [[len(group.cores.intersection(own)) for group in groups] for own in bound]
@@ -85,7 +87,7 @@ def beside(node: Node, bound: Sequence[Collection[int]], per_rank: int) -> list[
     idle = [number for group in groups for number in group.devices * times]
     for number in (number for own in chosen for number in own):
         idle.remove(number)
-    for own, cores in zip(chosen, bound, strict=True):  # what is beside no rank that lacks one
+    for own, cores in zip(chosen, bound, strict=True):  # devices that are not near any rank without a device
         while len(own) < per_rank:
             own.append(min(idle, key=lambda number: _distance(node, number, cores)))
             idle.remove(own[-1])
@@ -93,9 +95,11 @@ def beside(node: Node, bound: Sequence[Collection[int]], per_rank: int) -> list[
 
 
 def among(seen: Sequence[Sequence[int]], per_rank: int) -> list[int]:
-    """The index of each local rank's first device among those that the launcher shows it, in their order.
+    """Return the index of each local rank's first device among the devices that the launcher shows the rank,
+    in their order.
 
-    No two ranks get the same device unless there are fewer; `seen`: their numbers, those to prefer first.
+    Two ranks get the same device only if there are fewer devices than ranks. `seen`: the numbers of the
+    devices, the preferred first.
     """
     numbers = sorted({number for own in seen for number in own})
     wanted = [[numbers.index(number) for number in own] for own in seen]
@@ -106,13 +110,15 @@ def among(seen: Sequence[Sequence[int]], per_rank: int) -> list[int]:
         mine = [place for place, number in enumerate(sorted(own)) if rank in holders[number]]
         turn = (
             [*seen[:rank]].count(own) * per_rank % max(len(own), 1)
-        )  # they share them, as somebody has said
+        )  # the ranks share devices, as the user has set
         indices.append(mine[0] if mine else turn)
     return indices
 
 
 def handed_out(chosen: Sequence[Sequence[int]], node: Node) -> Devices:
-    """The node's devices as a launcher hands them out: in one mask for all ranks, or one mask for each."""
+    """Return the node's devices as a launcher hands them out: one mask for all ranks, or one mask for each
+    rank.
+    """
     total, names = node.device_count, node.device_names
     flat = [number for own in chosen for number in own]
     if not flat:
@@ -124,23 +130,25 @@ def handed_out(chosen: Sequence[Sequence[int]], node: Node) -> Devices:
 
 
 def cores_beside(node: Node, devices: Collection[int]) -> list[int]:
-    """The cores that are near any of these devices."""
+    """Return the cores that are near any of these devices."""
     return sorted({core for group in _groups(node) for core in group.cores if {*devices} & {*group.devices}})
 
 
 def nearest(node: Node, cores: Collection[int]) -> list[int]:
-    """The numbers of the devices near any of these cores; the device near most of them comes first."""
+    """Return the numbers of the devices near any of these cores; the device near most of the cores comes
+    first.
+    """
     shares = [(len(group.cores.intersection(cores)), group.devices) for group in _groups(node)]
     return [number for share, own in sorted(shares, key=lambda each: -each[0]) if share for number in own]
 
 
 def has_sides(node: Node) -> bool:
-    """Whether some of a node's cores are nearer to a device than others are."""
+    """Whether some of a node's cores are nearer to a device than other cores."""
     return bool(node.device_count) and (bool(node.device_cores) or len(node.sockets) > 1)
 
 
 def _groups(node: Node) -> list[_Group]:
-    """The groups of devices, in the order in which ranks take the cores near them."""
+    """Return the groups of devices, in the order in which ranks take the cores near them."""
     sockets = [set(cpus(socket)) for socket in node.sockets]
     if not node.device_cores:
         numbers = iter(range(node.device_count))
@@ -159,10 +167,10 @@ def _groups(node: Node) -> list[_Group]:
 
 
 def _spread(node: Node, ranks: int, per_rank: int) -> list[list[int]]:
-    """The positions of each rank's devices, counted along the sockets and spread evenly."""
+    """Return the positions of each rank's devices, counted along the sockets and spread evenly."""
     counts = ranks_of_sockets(ranks, len(node.devices))
     if any(count * per_rank > held for count, held in zip(counts, node.devices, strict=True)):
-        # Ranks that need more than their socket has: blocks over the whole node.
+        # Ranks that need more devices than their socket has get blocks of the whole node.
         starts = [rank * node.device_count // ranks for rank in range(ranks)]
         return [list(range(start, start + per_rank)) for start in starts]
     chosen, first = [], 0
@@ -176,10 +184,10 @@ def _spread(node: Node, ranks: int, per_rank: int) -> list[list[int]]:
 def _claims(
     wanted: Sequence[Sequence[int]], room: Sequence[int], times: int
 ) -> tuple[list[list[int]], set[int] | None]:
-    """The ranks that get each position: each rank first one that it wants, the best first; then more while
-    there is room.
+    """Return the ranks that get each position: first, each rank gets one position that it wants, preferably
+    its best; then ranks get more positions while there is room.
 
-    The second is what is wanted by more ranks than have room, if one that wants something gets nothing.
+    Also return the positions that more ranks want than can have, if a rank that wants a position gets none.
     """
     claims: list[list[int]] = [[] for _ in room]
 
@@ -207,7 +215,7 @@ def _claims(
 
 
 def _share_out(devices: list[int], claimed: list[int], chosen: list[list[int]]) -> None:
-    """Divide a group's devices evenly among the ranks that have claimed a position in it."""
+    """Divide a group's devices evenly among the ranks that have claimed a position in the group."""
     ranks = sorted({*claimed})
     each = len(claimed) // len(ranks) if ranks else 0
     if len(claimed) > len(devices) or any(claimed.count(rank) != each for rank in ranks):
@@ -220,8 +228,8 @@ def _share_out(devices: list[int], claimed: list[int], chosen: list[list[int]]) 
 
 
 def _distance(node: Node, number: int, cores: Collection[int]) -> int:
-    """The distance of a device from some cores: 0: near one of them; 1: on the same socket; 2: on another
-    socket.
+    """Return the distance of a device from some cores. 0: near one of the cores; 1: on the same socket; 2: on
+    another socket.
     """
     near = set(cores_beside(node, [number]))
     if near.intersection(cores):
@@ -231,7 +239,7 @@ def _distance(node: Node, number: int, cores: Collection[int]) -> int:
 
 
 def _crowded(groups: list[_Group], at: list[int], wanted: list[list[int]], times: int) -> str:
-    """The reason why not all ranks can have a device near their cores."""
+    """Return a message about why not all ranks can have a device near their cores."""
     ranks = [
         rank
         for rank, groups_of_rank in enumerate(wanted)

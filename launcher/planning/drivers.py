@@ -1,4 +1,6 @@
-"""Programs that start their own processes: a driver, a batch script, torchrun and its like. Pure."""
+"""Programs that start their own processes: a driver, a batch script, or torchrun and similar
+programs. Pure.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from castoff.launcher.schedulers.dialect import says_its_size
 
 
 def driver_problems(spec: JobSpec, *, function: bool) -> Iterator[tuple[str, str]]:
-    """Why a job cannot have a driver, where it asks for one."""
+    """Yield why a job cannot have the driver that it requests."""
     if not spec.launcher.driver:
         return
     if function and spec.script is not None:
@@ -34,8 +36,8 @@ def driver_problems(spec: JobSpec, *, function: bool) -> Iterator[tuple[str, str
 
 
 def devices(spec: JobSpec, site: Site, shared: Target | None) -> int:
-    """The number of devices of each node that a driver gets: all that a job can have, unless the job sets
-    another.
+    """Return the number of each node's devices that a driver gets: as many as a job can have, unless the job
+    sets another number.
     """
     if spec.devices_per_rank is not None:
         return spec.devices_per_rank
@@ -47,10 +49,11 @@ DELIMITER = "CASTOFF_SCRIPT"
 
 
 def as_driver(agreed: EffectiveJob, given: JobSpec, scheduler: Scheduler) -> EffectiveJob:
-    """The job with its script's interpreter as the command. `given`: the job without its site's defaults.
+    """Return the job with its script's interpreter as the command. `given`: the job without its site's
+    defaults.
 
-    What a site sets up for ranks is not for a script. A size in the scheduler's own words replaces that of
-    the fields, which are for other schedulers.
+    The site's settings for ranks do not apply to a script. A size in the scheduler's own directives replaces
+    the size in the fields, which are for other schedulers.
     """
     if given.script is None:
         return agreed
@@ -68,7 +71,9 @@ def as_driver(agreed: EffectiveJob, given: JobSpec, scheduler: Scheduler) -> Eff
 
 
 def delimiter(script: str) -> str:
-    """A word that is no line of the script and can therefore end a here-document that holds it."""
+    """Return a word that is not a line of the script, so that it can end a here-document that contains the
+    script.
+    """
     lines, word = {*script.split("\n")}, DELIMITER
     while word in lines:
         word += "_"
@@ -84,8 +89,8 @@ _MODULES = {
 
 
 def node_launcher(command: Sequence[str]) -> str | None:
-    """The program in a command that starts a node's ranks itself: torchrun, accelerate or deepspeed; None:
-    none.
+    """Return the program in a command that starts a node's ranks itself: torchrun, accelerate or deepspeed;
+    None: there is none.
     """
     name = PurePosixPath(command[0]).name if command else ""
     if name in ("torchrun", "deepspeed") or (name == "accelerate" and command[1:2] == ["launch"]):
@@ -96,7 +101,9 @@ def node_launcher(command: Sequence[str]) -> str | None:
 
 
 def node_launcher_problems(spec: JobSpec, most: int) -> Iterator[tuple[str, str]]:
-    """Why a job may not run such a program. `most`: the number of ranks on the fullest node."""
+    """Yield why a job cannot run a program that starts ranks itself. `most`: the number of ranks on the
+    fullest node.
+    """
     name = node_launcher(spec.command)
     if name is None or spec.launcher.driver:
         return

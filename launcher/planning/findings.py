@@ -1,4 +1,4 @@
-"""What a plan reports: problems, with the line that set the value, and notes on decisions."""
+"""What planning reports: problems, each with the line that set the value, and notes on decisions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Findings:
         self.problems.append(Problem(self._where(field), field, message))
 
     def report_ranks(self, spec: JobSpec, layout: Layout, message: str) -> None:
-        """Report a wrong number of ranks, under the field that sets it."""
+        """Report a wrong number of ranks, under the field that sets the number."""
         in_all = spec.ranks is not None
         count = layout.processes if in_all else layout.max_per_node
         self.report("ranks" if in_all else "ranks_per_node", f"is {count}, but {message}")
@@ -38,7 +38,7 @@ class Findings:
         self.problems.append(Problem(f"site {self._site.name}", field, message))
 
     def _where(self, field: str) -> str:
-        """The source of a field's value: the job file's line, a flag, or the site's defaults."""
+        """Return the source of a field's value: the line of the job file, a flag, or the site's defaults."""
         if self._source is None:
             return f"{self._name} on {self._site.name}"
         path: FieldPath = tuple(int(key) if key.isdecimal() else key for key in field.split("."))

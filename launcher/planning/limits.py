@@ -26,7 +26,7 @@ _Found: TypeAlias = Iterator[tuple[str, str]]
 def site_problems(
     spec: JobSpec, site: Site, scheduler: Scheduler, name: str, walltime: int | None, grace: int
 ) -> list[tuple[str, str]]:
-    """Every reason why this site would refuse the job, or the job could not work there."""
+    """Yield every reason why this site would refuse the job, or the job could not work there."""
     found = [
         *_stopping(site, scheduler, walltime, grace),
         *_required(spec, site),
@@ -49,32 +49,34 @@ class Target(msgspec.Struct, frozen=True):
     others: bool
     """Whether the site may have queues (or QOSes) that its profile does not list."""
     asked: bool
-    """Whether the job names it; otherwise it is the one that counts for jobs that name none."""
+    """Whether the job names the queue or QOS; otherwise it is the default for jobs that name none."""
 
     @property
     def max_devices(self) -> int:
-        """The most devices of one node that a job may have there, where jobs share nodes; otherwise 0."""
+        """The most devices of one node that a job may have in the queue or QOS if jobs share nodes there;
+        otherwise 0.
+        """
         return self.known[self.name].most_devices if self.name in self.known else 0
 
     @property
     def exclusive(self) -> bool:
-        """Whether jobs get whole nodes there."""
+        """Whether jobs in the queue or QOS get whole nodes."""
         return self.name in self.known and self.known[self.name].exclusive
 
     @property
     def counts_devices(self) -> bool:
-        """Whether PBS's `select` counts devices there, rather than nodes."""
+        """Whether PBS's `select` counts devices in this queue, rather than nodes."""
         return self.name in self.known and self.known[self.name].select_counts == "devices"
 
     @property
     def of_whole_nodes(self) -> str | None:
-        """The name of another queue or QOS that gives whole nodes."""
+        """The name of another queue or QOS that gives jobs whole nodes; None: there is none."""
         offered = (name for name, one in self.known.items() if one.exclusive and not one.by_request)
         return next(offered, None)
 
 
 def targets(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[Target]:
-    """The queue and the QOS whose limits apply to the job."""
+    """Return the queue and the QOS whose limits apply to the job."""
     queue, qos = spec.queue or site.default_queue, spec.qos or site.default_qos
     if queue is not None and scheduler.has_queue:
         yield Target("queue", queue, site.queues, site.other_queues, asked=spec.queue is not None)
@@ -83,7 +85,7 @@ def targets(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[Target]
 
 
 def chosen_queue(spec: JobSpec, site: Site, scheduler: Scheduler, walltime: int | None) -> str | None:
-    """The queue that castoff requests for a job that names none; None: it requests none."""
+    """Return the queue that castoff requests for a job that names none; None: castoff requests no queue."""
     if spec.queue is not None or not scheduler.has_queue:
         return None
     offered = ((name, site.queues[name]) for name in site.queue_choice)
@@ -123,12 +125,12 @@ def _names(scheduler: Scheduler, name: str) -> _Found:
 
 
 def _nodes(spec: JobSpec) -> int:
-    """The number of nodes that the job asks for, spare nodes included."""
+    """Return the number of nodes that the job requests, including spare nodes."""
     return (spec.nodes or 1) + (spec.restart.spare_nodes or 0)
 
 
 def _members(spec: JobSpec) -> int:
-    """The number of jobs that the job's array becomes."""
+    """Return the number of scheduler jobs that the job's array becomes."""
     return spec.array.size if spec.array else 1
 
 
@@ -157,7 +159,7 @@ def _others(spec: JobSpec, site: Site, own: Scheduler) -> _Found:
 def _queue(spec: JobSpec, site: Site, scheduler: Scheduler, target: Target, walltime: int | None) -> _Found:
     field, name = target.field, target.name
     if (queue := target.known.get(name)) is None:
-        several = name.split(",")  # Slurm takes the first that has room
+        several = name.split(",")  # Slurm uses the first queue that has room
         missing = [one for one in several if one not in target.known]
         if missing:
             yield from _unknown(site, msgspec.structs.replace(target, name=missing[0] or name))
@@ -231,7 +233,7 @@ def _job_limit(spec: JobSpec, scheduler: Scheduler, target: Target, walltime: in
 
 
 def _room_to_resume(spec: JobSpec, most: int, limit: str) -> _Found:
-    """Whether the queue takes the further jobs that resume this one, while the earlier ones still run."""
+    """Check that the queue accepts the jobs that resume this job while earlier jobs still run."""
     chain = spec.requeue.how == "chain"
     jobs = 1 + (spec.requeue.max or 0)
     members = _members(spec)
@@ -254,7 +256,9 @@ def _room_to_resume(spec: JobSpec, most: int, limit: str) -> _Found:
 
 
 def notes(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[str]:
-    """Notes on a queue that the profile does not list, and on an array too large for one job."""
+    """Yield notes on a queue that the profile does not list, and on an array that is too large for
+    one job.
+    """
     for target in targets(spec, site, scheduler):
         if (
             target.asked
@@ -292,7 +296,7 @@ def _takes(queue: Queue, nodes: int, walltime: int | None) -> bool:
 
 
 def _taking(queues: dict[str, Queue], nodes: int, walltime: int | None, members: int) -> list[str]:
-    """The queues that accept this number of jobs of this size from one user."""
+    """Return the queues that accept this number of jobs of this size from one user."""
     return [
         name
         for name, queue in queues.items()

@@ -1,8 +1,8 @@
-"""Environment variables that change any program: the loader's, the C library's, shells', common tools' and
-Python's. Pure.
+"""Environment variables that affect any program: those of the loader, the C library, shells, common tools and
+Python. Pure.
 
-All others of a job's `env` reach its launcher and what runs around the ranks, too: an mpiexec, a container's
-runtime or torchrun may be meant by any of them.
+All other variables of a job's `env` also reach the launcher and other programs around the ranks: they may be
+meant for an mpiexec, a container runtime or torchrun.
 """
 
 from __future__ import annotations
@@ -18,15 +18,19 @@ _ANY = re.compile(
     r"|TAR_OPTIONS|UNZIP(OPT)?|GZIP|XZ_(OPT|DEFAULTS)|ZSTD_\w+",
     re.ASCII,
 )
-"""LD_LIBRARY_PATH is excluded, since launchers need it for themselves."""
+"""Matches variables that affect any program. LD_LIBRARY_PATH is excluded, since launchers need it for
+themselves.
+"""
 
 _PYTHON = re.compile(r"PYTHON(?!PATH)\w+", re.ASCII)
-"""PYTHONPATH is excluded, since castoff or a launcher's imports may depend on it."""
+"""Matches variables that affect Python. PYTHONPATH is excluded, since the imports of castoff or a launcher
+may depend on it.
+"""
 
 
 def for_program_alone(env: Mapping[str, str | None], *, torchrun: bool) -> list[str]:
-    """The variables of a job that only its program may see: its launcher, its shells and castoff must not
-    begin with them.
+    """Return the variables of a job that only its program may see: the launcher, shells and castoff must
+    start without them.
 
     torchrun has to find the same modules as its ranks.
     """

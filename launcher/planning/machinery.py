@@ -1,8 +1,9 @@
-"""The lower half of a script: the files of templates/machinery that a plan needs, one after the other.
+"""The lower half of a script, the machinery: the files of templates/machinery that a plan needs, one after
+the other.
 
-There is one for each scheduler, launcher and container runtime, and some that all have in common. They are
-plain shell, and nearly all of it functions; what they work on are the values that the head sets. Which of
-their lines a script has follows from its features (`castoff.launcher.planning.conditions`).
+There is a file for each scheduler, launcher and container runtime, and there are files that all scripts
+share. The files are plain shell, mostly functions, and work with the values that the head sets. A script's
+features decide which lines of the files the script contains (`castoff.launcher.planning.conditions`).
 """
 
 from __future__ import annotations
@@ -24,23 +25,24 @@ from castoff.launcher.runs.script import MARK
 from castoff.launcher.schedulers.base import Scheduler
 
 _FEW_NODES = 32
-"""The number of nodes up to which each node reports its staging."""
+"""The largest number of nodes for which every node reports its staging."""
 
 _INCLUDED = ("program", "device", "signal")
-"""Files that enter a script only where another file includes them."""
+"""Files that a script contains only if another file includes them."""
 
-# Nobody can replace a function of ours, and the loader sees that it has read all.
+# castoff's functions cannot be replaced, and the last line shows the loader that all of the machinery was
+# read.
 _LAST = """\
 readonly -f $(compgen -A function castoff_)
 castoff_loaded=1
 """
 
 _REQUEUES = ("requeue", "copy", "chain", "rerun")
-"""The features of a job that its scheduler may start again."""
+"""The features of jobs that the scheduler may start again."""
 
 FEATURES = {
     "node": "lines of a program of the nodes, in a file that such a program includes",
-    # what follows from the launcher or the scheduler
+    # features that follow from the launcher or the scheduler
     "here": "castoff itself starts the ranks, on this host",
     "survives": "with this launcher, the other ranks keep running when one fails",
     "usr1": "the launcher passes USR1 on, and kills its ranks on TERM",
@@ -51,7 +53,7 @@ FEATURES = {
     "fence": "processes of an attempt may still run when the next one begins",
     "attempts": "the scheduler or the job itself may start another attempt",
     "deadline": "the job knows when it will be ended",
-    # what follows from the job
+    # features that follow from the job
     "array": "an array",
     "members": "an array of several members",
     "sparse": "an array whose members are not numbered from 0 on",
@@ -110,7 +112,7 @@ FEATURES = {
     "libraries": "the job's LD_LIBRARY_PATH would hide the GPUs' libraries in the container",
     "python": "the job sets the container's Python",
 }
-"""The features that a line of the machinery may depend on, each with its meaning for a script."""
+"""The features on which a line of the machinery may depend, each with its meaning for a script."""
 
 
 class Machinery(msgspec.Struct, frozen=True):
@@ -121,11 +123,11 @@ class Machinery(msgspec.Struct, frozen=True):
     runtime: str | None
     features: frozenset[str]
     parts: list[str]
-    """The names of its files, in order."""
+    """The names of the machinery's files, in order."""
 
     @property
     def names(self) -> list[str]:
-        """The names of all its files, with those that they include."""
+        """The names of all files of the machinery, including included files."""
         rank = "rank" in self.parts
         needed = {
             "program": rank,
@@ -135,8 +137,8 @@ class Machinery(msgspec.Struct, frozen=True):
         return [*self.parts, *(name for name in _INCLUDED if needed[name])]
 
     def marker(self, replaced: Iterable[str]) -> str:
-        """The comment lines above the machinery, which say what it is for. `replaced`: the files that the
-        user has replaced.
+        """Return the comment lines above the machinery, which say what the machinery is for. `replaced`: the
+        files that the user has replaced.
         """
         words = [self.runtime] if self.runtime else []
         words += [name for name in FEATURES if name in self.features - _of_launcher(self.launcher).keys()]
@@ -147,10 +149,11 @@ class Machinery(msgspec.Struct, frozen=True):
         )
 
     def text(self, text_of: Callable[[str], str]) -> str:
-        """The text of the machinery below the marker. `text_of`: returns a file's text by its name.
+        """Return the text of the machinery below the marker. `text_of`: returns a file's text by the file's
+        name.
 
         Raises:
-            CastoffError: a file's conditions are wrong, or it holds a line that would cut the script.
+            CastoffError: a file's conditions are wrong, or it contains a line that would cut the script.
         """
         included = {"launcher": f"launchers/{self.launcher}", "runtime": f"runtimes/{self.runtime}"}
         included |= {name: name for name in _INCLUDED}
@@ -200,7 +203,8 @@ def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
         "restart": "restart" in features,
         "rendezvous": not here and not script,
         "preload": plan.preload,
-        f"launchers/{plan.launcher}": not plan.driver or plan.stage_start,  # which a driver does without
+        # a driver does not need the launcher's file
+        f"launchers/{plan.launcher}": not plan.driver or plan.stage_start,
         "start": not here and not script,
         "script": script,
         "unstarted": "nodes" in features and not plan.driver,
@@ -321,6 +325,6 @@ def _of_container(plan: Plan) -> dict[str, object]:
 
 
 def _comment(title: str, words: list[str]) -> str:
-    """Words as comment lines of a script; empty for no words."""
+    """Return words as comment lines of a script; empty for no words."""
     text = textwrap.fill(f"{title}: {', '.join(words)}", 118, initial_indent="# ", subsequent_indent="#   ")
     return f"{text}\n" if words else ""

@@ -1,7 +1,7 @@
-"""The MPI that the modules in `setup` load, and the launcher that starts its ranks.
+"""The MPI that the modules in `setup` load, and the launcher that starts ranks of that MPI.
 
-After `module load openmpi`, `mpiexec` is Open MPI's: it reads other flags than Hydra's. Ranks that another
-MPI's mpiexec starts are worlds of size 1.
+After `module load openmpi`, `mpiexec` is Open MPI's, which reads other flags than Hydra's. Ranks that another
+MPI's mpiexec starts are MPI worlds of size 1.
 """
 
 from __future__ import annotations
@@ -28,22 +28,24 @@ class Loaded(NamedTuple):
 
     module: str
     line: str
-    """The line of `setup` that loads it."""
+    """The line of `setup` that loads the module."""
 
     def __str__(self) -> str:
         return f"setup loads {self.module} ({self.line})"
 
     def fits(self, launcher: LauncherName) -> bool:
-        """Whether a launcher can start its ranks; a launcher that belongs to no particular MPI can."""
+        """Whether a launcher can start ranks of this MPI; a launcher that does not belong to a particular MPI
+        can.
+        """
         return not LAUNCHERS[launcher].mpi_modules or _fits(self.module, launcher)
 
     def launcher(self, allowed: Sequence[LauncherName]) -> LauncherName | None:
-        """The launcher that belongs to it; where two do, the one whose mpiexec it provides."""
+        """The launcher that belongs to this MPI; if two do, the launcher whose mpiexec the MPI provides."""
         found = [one for one in allowed if _fits(self.module, one)]
         return max(found, key=lambda one: LAUNCHERS[one].comes_with_mpi, default=None)
 
     def without_pmix(self, launcher: LauncherName, flags: Iterable[str]) -> str | None:
-        """A note on a launcher that fits, but may offer its ranks another PMI than they expect."""
+        """Return a note on a launcher that fits, but may offer the ranks another PMI than they expect."""
         own = LAUNCHERS[launcher]
         flag = own.pmix_flag
         if not _is_one_of(self.module, own.pmix_modules) or any(one.startswith("--mpi") for one in flags):
@@ -55,8 +57,8 @@ class Loaded(NamedTuple):
 def launcher(
     default: LauncherName, spec: JobSpec, site: Site, scheduler: Scheduler
 ) -> tuple[LauncherName, list[str]]:
-    """The launcher of the MPI that setup loads, unless the job or its site names one; and notes on the
-    choice.
+    """Return the launcher of the MPI that setup loads, unless the job or its site names a launcher; and notes
+    on the choice.
     """
     there = loaded([*site.setup, *spec.setup, *site.setup_last])
     if there is None:
@@ -75,7 +77,7 @@ def launcher(
 
 
 def loaded(setup: Iterable[str]) -> Loaded | None:
-    """The MPI that is loaded after `setup`, judging by its module commands."""
+    """Return the MPI that is loaded after `setup`, judging by the module commands."""
     there: list[Loaded] = []
     for line in setup:
         for module, gone in _changes(line):
@@ -91,7 +93,9 @@ def _shown(line: str) -> str:
 
 
 def _name(module: str) -> str:
-    """The name of a module without its version; Fedora's are called mpi/openmpi-x86_64."""
+    """Return the name of a module without the version; Fedora's modules have names such as
+    mpi/openmpi-x86_64.
+    """
     first, _, rest = module.lower().partition("/")
     return rest if first == "mpi" and rest else first
 
@@ -105,8 +109,8 @@ def _is_one_of(module: str, modules: str) -> bool:
 
 
 def _changes(line: str) -> Iterator[tuple[str, bool]]:
-    """The modules that a shell line loads and unloads: each one's name, or "" for all, and whether it is
-    unloaded.
+    """Yield the modules that a shell line loads or unloads: each module's name, or "" for all, and whether it
+    is unloaded.
     """
     for command, words in _COMMAND.findall(line):
         shown = [word.strip("\"'") for word in words.split()]
@@ -122,6 +126,6 @@ def _changes(line: str) -> Iterator[tuple[str, bool]]:
             yield from ((name, False) for name in names[-1:])
         elif verb in _LOADS:
             yield from ((name, False) for name in names[1:])
-        elif command == "ml":  # Lmod's short form: names alone, -name to unload
+        elif command == "ml":  # Lmod's short form: a name loads a module, and -name unloads it
             yield from ((flag.lstrip("-"), True) for flag in flags)
             yield from ((name, False) for name in names)

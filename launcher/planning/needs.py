@@ -1,4 +1,4 @@
-"""Fields of a job that need one of its site's options, such as one for other device numbers. Pure."""
+"""Fields of a job that need one of the site's options, such as the option for other device numbers. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from castoff.launcher.typed.suggestion import setting
 
 
 def problems(spec: JobSpec, site: Site) -> Iterator[tuple[str, str]]:
-    """The job's fields that need an option which it does not use, and those that contradict an option."""
+    """Yield the fields that need an option that the job does not use, and the fields that contradict an
+    option.
+    """
     for need in site.needs:
         if not any(_is_used(name, spec, site) for name in need.options):
             fix = setting("options", f"[{', '.join([*spec.options, need.options[0]])}]")
@@ -35,7 +37,7 @@ def _is_used(name: str, spec: JobSpec, site: Site) -> bool:
 
 
 def _found(need: Need, spec: JobSpec, site: Site) -> Iterator[tuple[str, str]]:
-    """The fields that hold such a value, each with the value."""
+    """Yield the fields that hold such a value, each with the value."""
     for name in need.programs:
         as_a_word = rf"(?:^|[\s/'\"]){re.escape(name)}(?:$|[\s'\"])"
         for number, word in enumerate(spec.command):

@@ -1,4 +1,4 @@
-"""The number of ranks on a node, and what is requested for the nodes of each group. Pure."""
+"""The number of ranks on a node, and the request for the nodes of each group. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from castoff.launcher.planning import limits
 
 
 def default_ranks(spec: JobSpec, site: Site, shared: limits.Target | None) -> tuple[int, str]:
-    """The ranks on each node of a job that does not set them, and why. `shared`: the queue whose jobs share
-    nodes.
+    """Return the number of ranks on each node of a job that does not set it, and why. `shared`: the queue
+    whose jobs share nodes.
     """
     total = site.node.device_count if site.node else 0
     if fixed := fixed_ranks(spec.options, site):
@@ -31,7 +31,9 @@ def default_ranks(spec: JobSpec, site: Site, shared: limits.Target | None) -> tu
 
 
 def together(spec: JobSpec, groups: list[NodeGroup]) -> JobSpec:
-    """The job with what all its groups of nodes have in common: the nodes in total, and each rank's cores."""
+    """Return the job with the values that all of its groups of nodes share: the total number of nodes, and
+    each rank's cores.
+    """
     if not groups:
         return spec
     cores = spec.cores_per_rank
@@ -50,10 +52,10 @@ def decided(
     whole: int,
     most: int,
 ) -> list[NodeGroup]:
-    """The groups with everything that they request; what a group leaves out is the job's.
+    """Return the groups with all values that they request; a value that a group leaves out is the job's.
 
-    `per_rank`: devices of each rank; `whole`: devices of a node that a job has whole, else 0; `most`: devices
-    of a node, 0 where nobody knows.
+    `per_rank`: devices of each rank; `whole`: devices of a node if the job has whole nodes, else 0; `most`:
+    devices of a node, 0 if the number is not known.
     """
     found = []
     for group in groups:
@@ -72,8 +74,8 @@ def decided(
 
 
 def problems(groups: Sequence[NodeGroup], per_rank: int) -> Iterator[tuple[str, str]]:
-    """Report a group that requests devices of its own, since castoff gives every rank of the job the same
-    number.
+    """Report a group that requests its own number of devices, since castoff gives every rank of the job the
+    same number.
     """
     for number, group in enumerate(groups):
         if group.devices_per_node is not None and per_rank:

@@ -1,6 +1,6 @@
 """A picture of one node of a job: which rank has which cores and which devices. Pure, as SVG.
 
-It shows what the plan decides. Where the scheduler or the launcher decides on the host, it says so.
+The picture shows what the plan decides, and says what the scheduler or the launcher decides on the host.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from castoff.launcher.runs.plan import Plan
 from castoff.launcher.text.svg import document, group, rect, text
 
 WIDTH = 940
-"""Width of the whole picture in pixels, at which its smallest text is still readable."""
+"""The width of the whole picture in pixels, at which the smallest text is still readable."""
 _LEFT = 20
 _CELL, _CELLS_IN_A_ROW = 25, 16
 _DEVICE_WIDTH, _DEVICE_HEIGHT, _DEVICES_IN_A_ROW = 70, 46, 6
@@ -24,7 +24,7 @@ _DEVICES_AT = _LEFT + _CELLS_IN_A_ROW * _CELL + 60
 _GAP = 4
 
 _Owners = Mapping[int, Sequence[int]]
-"""The local ranks of each core, or of each device."""
+"""The local ranks that have each core, or each device."""
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -69,13 +69,15 @@ def picture(plan: Plan, node: Node | None) -> str:
 
 
 def _cores(plan: Plan, node: Node | None) -> list[Sequence[int]]:
-    """The physical cores of each local rank; empty where castoff does not choose them."""
+    """Return the physical cores of each local rank; empty if castoff does not choose them."""
     listed = [cpus(cpu_list) for cpu_list in plan.cpu_lists]
     return [sorted(node.cores_of(own)) for own in listed] if node else [*listed]
 
 
 def _devices(plan: Plan, node: Node | None, ranks: int) -> list[Sequence[int]]:
-    """The devices of each local rank, by their numbers on the node; empty if known only in the job."""
+    """Return the devices of each local rank, by their numbers on the node; empty if they are known only in
+    the job.
+    """
     given, each = plan.devices, plan.devices_per_rank
     if not each:
         return []
@@ -85,7 +87,7 @@ def _devices(plan: Plan, node: Node | None, ranks: int) -> list[Sequence[int]]:
         masked = given.visible.split(",") if given.visible else range(plan.devices_per_node)
         shown = [int(number) for number in masked]
         return [shown[rank * given.step :][:each] for rank in range(ranks)]
-    if node and plan.cpu_lists:  # the launcher gives each rank those beside its cores
+    if node and plan.cpu_lists:  # the launcher gives each rank the devices near its cores
         return [*beside(node, _cores(plan, node), each)]
     return []
 
@@ -99,7 +101,9 @@ def _owners(own: Sequence[Sequence[int]], ranks: int) -> dict[int, list[int]]:
 
 
 def _parts(node: Node | None) -> Iterator[_Part]:
-    """The parts of a node: its sockets, or groups of a socket's cores that are near different devices."""
+    """Return the parts of a node: its sockets, or groups of a socket's cores that are near different
+    devices.
+    """
     if not node or not node.sockets:
         return
     if node.device_cores:
@@ -122,7 +126,7 @@ def _parts(node: Node | None) -> Iterator[_Part]:
 def _grid(
     numbers: Sequence[int], left: int, top: int, size: tuple[int, int], in_a_row: int
 ) -> list[tuple[int, int, int]]:
-    """Numbers with the positions of their boxes."""
+    """Yield numbers with the positions of their boxes."""
     width, height = size
     return [
         (number, left + at % in_a_row * width, top + at // in_a_row * height)
@@ -150,8 +154,8 @@ def _large(name: str, x: int, y: int, own: Sequence[int], ranks: int) -> str:
 
 
 def _coloured(x: int, y: int, size: tuple[int, int], own: Sequence[int], ranks: int, kind: str) -> list[str]:
-    """A box in the colours of its ranks, side by side if there are several. `kind`: the colour of a box
-    without ranks.
+    """Return a box in the colours of its ranks, side by side if there are several. `kind`: the colour of a
+    box without ranks.
     """
     width, height = size
     share = width / max(len(own), 1)
@@ -172,7 +176,7 @@ def _heading(plan: Plan, ranks: int) -> Iterator[str]:
 
 
 def _notes(plan: Plan, node: Node | None, cores: _Owners, devices: _Owners) -> Iterator[str]:
-    """Notes on what the picture cannot show."""
+    """Return notes on what the picture cannot show."""
     if not cores:
         yield "Cores: chosen on the node, by the scheduler or the launcher."
     if plan.devices_per_rank and not devices:
@@ -182,7 +186,7 @@ def _notes(plan: Plan, node: Node | None, cores: _Owners, devices: _Owners) -> I
 
 
 def _words(cores: _Owners, devices: _Owners, ranks: int) -> str:
-    """A description of the picture for readers who cannot see it."""
+    """Return a description of the picture for readers who cannot see it."""
     said = []
     for rank in range(ranks):
         own = cpulist(sorted(core for core, of in cores.items() if rank in of))

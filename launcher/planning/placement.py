@@ -1,7 +1,7 @@
 """The cores and devices of each local rank: decided here, once, for the whole plan. Pure.
 
-The cores are castoff's choice, the job's `binding`, or what the launcher's flags say (`planning.binding`);
-the devices are those beside these cores (`planning.devices`).
+The cores are castoff's choice, or those of the job's `binding` or of the launcher's flags
+(`planning.binding`); the devices are the devices near these cores (`planning.devices`).
 """
 
 from __future__ import annotations
@@ -31,15 +31,17 @@ class Placement(msgspec.Struct, frozen=True):
     """The cores and devices of a node's ranks."""
 
     cores: int | None
-    """The number of cores of each rank, where it is known."""
+    """The number of cores of each rank; None: not known."""
     asked: int | None
-    """The number of cores for each rank that the scheduler is asked for; it does not read flags that bind."""
+    """The number of cores for each rank that castoff requests from the scheduler, which does not read flags
+    that bind.
+    """
     cpu_lists: list[str]
-    """The CPUs that the launcher is to bind each local rank to; empty if they are not known before the job
+    """The CPUs to which the launcher is to bind each local rank; empty if they are not known before the job
     runs.
     """
     by_list: bool
-    """Whether a launcher that has binding rules of its own is to use `cpu_lists` instead."""
+    """Whether a launcher that has its own binding rules is to use `cpu_lists` instead."""
     devices: Devices
 
 
@@ -51,7 +53,7 @@ class Question(msgspec.Struct, frozen=True):
     scheduler: Scheduler
     launcher: LauncherName
     site_args: list[str]
-    """The site's additional flags of the launcher, if they apply."""
+    """The site's additional launcher flags, if they apply."""
     named: Directives
     """The directives of site and job, merged."""
     layout: Layout
@@ -65,7 +67,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def place(question: Question, found: Findings) -> Placement:
-    """Decide the placement; what is impossible is reported to `found`."""
+    """Decide the placement; report impossible requests to `found`."""
     return _Placer(question, found).place()
 
 
@@ -79,7 +81,8 @@ class _Placer:
         )
         self.own = LAUNCHERS[question.launcher]
         self.torchrun, self.queued = question.spec.launcher.torchrun, question.scheduler.has_queue
-        self.driver = question.spec.launcher.driver  # it starts its own workers, and deals devices out itself
+        # a driver starts its own workers, and gives them devices itself
+        self.driver = question.spec.launcher.driver
         self.bound: Bound | None = None
         if self.queued and not (self.torchrun or self.driver):
             self.bound = binding.bound(
@@ -103,7 +106,7 @@ class _Placer:
     # Cores
 
     def _cores(self) -> tuple[int | None, list[list[int]]]:
-        """The number of cores of each rank, where it is known, and the cores of each local rank."""
+        """Return the number of cores of each rank, if it is known, and the cores of each local rank."""
         node, asked, shared = self.node, self.spec.cores_per_rank, self.asked.shared
         if self.queued and self.spec.binding is not None:
             lists = [cpus(one) for one in binding.lists_of(self.spec)]
@@ -111,7 +114,7 @@ class _Placer:
         if node is None or not node.sockets:
             return asked, []
         usable = sum(len(socket) for socket in node.usable_cores())
-        if shared and asked is None:  # of the cores as much as of the devices
+        if shared and asked is None:  # the same share of the cores as of the devices
             asked = max(usable * self.asked.per_rank // max(node.device_count, 1), 1)
         elif shared and shared.counts_devices and asked is not None:
             each = usable // node.device_count
@@ -131,11 +134,11 @@ class _Placer:
             self.found.notes.append(
                 f"{counted}: a rank's {cores} cores, which have {node.cpus_per_core} CPUs each"
             )
-        # Which cores a job gets of a node that it shares is not known before.
+        # On a shared node, the job's cores are not known before the job runs.
         return cores, [] if shared else lists
 
     def _bound_cores(self, cores: int | None) -> int | None:
-        """The number of cores that flags bind each rank to; None where ranks share them."""
+        """Return the number of cores to which flags bind each rank; None if ranks share cores."""
         bound = self.bound.cpus if self.bound else None
         if (
             not bound
@@ -146,13 +149,13 @@ class _Placer:
         return binding.width(self.node, bound)
 
     def _binds_by_list(self, lists: list[list[int]]) -> bool:
-        """Whether castoff binds the ranks: nobody else does, or another's binding would part ranks from their
-        devices.
+        """Whether castoff binds the ranks: nobody else does, or another binding would separate ranks from
+        their devices.
         """
         node = self.node
         if not (node and lists and self.asked.whole_nodes) or self.bound or self.torchrun or self.driver:
             return False
-        # Where a scheduler starts ranks by itself, it confines those of an mpiexec, too.
+        # A scheduler that starts ranks itself also confines the ranks of an mpiexec.
         (usual, *_) = self.asked.scheduler.launchers
         if self.own.leaves_unbound and LAUNCHERS[usual].is_mpiexec:
             return True
@@ -162,8 +165,8 @@ class _Placer:
     # Devices
 
     def _chosen_devices(self) -> list[list[int]]:
-        """The devices of each local rank, where castoff chooses them; empty where it cannot, or nobody knows
-        them.
+        """Return the devices of each local rank if castoff chooses them; empty if castoff cannot, or the
+        devices are not known.
         """
         node, per_rank, shared = self.node, self.asked.per_rank, self.asked.shared
         if node is None or not node.device_count:
@@ -180,14 +183,14 @@ class _Placer:
     def _devices(self, chosen: list[list[int]], lists: list[list[int]], by_list: bool) -> Devices:
         node, per_rank = self.node, self.asked.per_rank
         rule = self._rule()
-        # A scheduler that hands out some of a node's devices numbers those alone, from 0.
+        # A scheduler that gives a job some of a node's devices numbers only these devices, from 0.
         shared = self.asked.shared
         whole = not (shared and shared.counts_devices) and (
             not self.asked.scheduler.hands_out_devices(self.site)
             or (node is not None and self.asked.node_devices == node.device_count)
         )
         numbered = bool(node and chosen and whole and not rule)
-        if self.torchrun:  # the shim runs once a node, so no rank is given its own
+        if self.torchrun:  # the shim runs once on each node, so no rank gets its own device
             if node and node.device_names:
                 shows = f"starts ranks that each see all devices, and here these are {node.device_names[0]} …"
                 field = "launcher.torchrun" if self.spec.launcher.torchrun else "command"
@@ -195,7 +198,8 @@ class _Placer:
             given = Devices()
             if node and numbered:
                 left: list[list[int]] = []
-                if len(chosen) == 1 and self.asked.whole_nodes:  # its program may use more than one
+                # the rank's program may use more than one device
+                if len(chosen) == 1 and self.asked.whole_nodes:
                     left = [[number] for number in range(node.device_count) if number not in chosen[0]]
                 given = devices.handed_out([*chosen, *left], node)
             if given.per_rank:
@@ -212,7 +216,7 @@ class _Placer:
     def _numbered(
         self, node: Node, chosen: list[list[int]], lists: list[list[int]], by_list: bool
     ) -> Devices:
-        """The devices of each local rank by their numbers on the node, chosen from the rank's cores."""
+        """Return the devices of each local rank, by their numbers on the node, chosen by the rank's cores."""
         bound = self.bound
         if not devices.has_sides(node):
             return devices.handed_out(chosen, node)
@@ -234,8 +238,8 @@ class _Placer:
         return msgspec.structs.replace(given, near=near, better=better)
 
     def _rule(self) -> str | None:
-        """The rule by which the launcher shows each rank only some devices; None: it shows each rank all of
-        them.
+        """Return the rule by which the launcher shows each rank only some devices; None: the launcher shows
+        each rank all devices.
         """
         named = self.asked.named.get("gpu-bind")
         of_site = [f"--gpu-bind={self.site.gpu_bind}"] if self.site.gpu_bind else []
@@ -246,10 +250,10 @@ class _Placer:
         return None if rule == "none" else rule
 
     def _shown(self, rule: str, lists: list[list[int]]) -> Devices:
-        """The index of each rank's first device among those that the launcher shows it."""
+        """Return the index of each rank's first device among the devices that the launcher shows the rank."""
         per_rank, seen = self.asked.per_rank, self.own.shown_devices(rule, self.ranks)
         if rule == "closest" and not (seen := self._closest(lists)):
-            return Devices(step=per_rank)  # as many as it sees, where it starts
+            return Devices(step=per_rank)  # the job decides, by the devices that the rank sees
         indices = devices.among(seen, per_rank) if seen else []
         launcher = self.asked.scheduler.launchers[0]
         if not any(indices):
@@ -263,24 +267,26 @@ class _Placer:
         return Devices(step=0, indices=indices)
 
     def _closest(self, lists: list[list[int]]) -> list[list[int]]:
-        """The devices nearest to each rank's cores, among those it sees; empty where that is not known."""
+        """Return the devices nearest to each rank's cores among the devices that the rank sees; empty if
+        these are not known.
+        """
         node, bound = self.node, self.bound
         if node is None or not devices.has_sides(node) or not self.asked.whole_nodes:
             return []
         known = (
             not bound or bound.cpus or len(node.sockets) == 1
-        )  # within a socket srun goes from core to core
+        )  # within a socket, srun fills core after core
         cores = bound.cpus if bound and bound.cpus else lists
         seen = [devices.nearest(node, node.cores_of(own)) for own in cores] if known else []
         return seen if all(seen) else []
 
-    # What cannot be
+    # Impossible requests
 
     def _fix(self, node: Node) -> str:
         own = ""
         try:
             own = f" ({':'.join(cpulist(cores) for cores in binding.cores(node, self.ranks, None))})"
-        except ValueError:  # so many that castoff could not bind them either
+        except ValueError:  # so many ranks that castoff could not bind them either
             pass
         itself = f"drop it, and castoff binds each rank beside its device{own}"
         return f"{itself}; or use `devices_per_rank: 0`, and choose devices in the program"
@@ -292,7 +298,7 @@ class _Placer:
             self.found.report(bound.field, message)
 
     def _report_devices(self, shared: limits.Target, queue: Queue) -> None:
-        """Report a number of devices that a job cannot have on a node that it shares."""
+        """Report a number of devices that a job cannot have on a shared node."""
         per_rank, counts = self.asked.per_rank, queue.device_counts
         given = f"{shared.name} gives a job {queue.devices_words} of a node's devices {queue.cited}"
         whole = shared.of_whole_nodes
@@ -305,10 +311,10 @@ class _Placer:
         self.found.report_ranks(self.spec, self.asked.layout, f"{given}; use {fits} ranks a node, or {other}")
 
     def _check_variables(self, given: Devices) -> None:
-        """Report variables of the job's that choose a rank's devices, since castoff or the scheduler sets
-        them.
+        """Report variables of the job that choose a rank's devices, since castoff or the scheduler sets them.
 
-        On this machine castoff counts the ranks' devices within the job's mask, as within the shell's.
+        On this machine, castoff counts the ranks' devices within the job's mask, as it does within the
+        shell's mask.
         """
         masks: Sequence[str] = given.per_rank or ([given.visible] if given.visible else [])
         ours, count = self.node.device_variable if self.node and masks else None, self.asked.per_rank
@@ -324,7 +330,7 @@ class _Placer:
                     self.found.report(f"{place}.{name}", f"is {shown(value)}, but {why}: {fix}")
 
     def _does_not_fit(self, field: str, error: ValueError) -> None:
-        """Report that the ranks do not fit on a node, under the field that the user has set."""
+        """Report, under the field that the user has set, that the ranks do not fit on a node."""
         asked = getattr(self.spec, field)
         source = f"({self.site.name}: {self.node.source}, {self.node.date})" if self.node else ""
         if asked is not None and asked > 1:

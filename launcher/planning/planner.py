@@ -1,7 +1,7 @@
-"""plan(spec, site) -> Plan: every decision made, nothing left to guess. Pure.
+"""plan(spec, site) -> Plan: makes every decision, so that nothing is left to guess. Pure.
 
-The only place where a job and a site meet. Whatever a scheduler would refuse, and this site's
-profile knows of, is said here before anything is queued.
+This is the only place where a job and a site meet. Planning reports, before anything is queued, whatever the
+scheduler would refuse according to the site's profile.
 """
 
 from __future__ import annotations
@@ -41,23 +41,25 @@ from castoff.launcher.schedulers.dialect import own_dependency
 from castoff.launcher.schedulers.fields import ignored, launcher_named
 
 DEFAULT_GRACE = 120
-"""Seconds between the request to stop and the walltime, where the job does not say."""
+"""Seconds between the request to stop and the walltime, unless the job sets `grace`."""
 
 START_TIMEOUT = 600
-"""Seconds until ranks that have not started end the job, where the job does not say."""
+"""Seconds after which ranks that have not started end the job, unless the job sets another limit."""
 
 PER_RANK_LOGS = 256
-"""Up to so many ranks, each has a log file of its own; more would hurt a parallel file system."""
+"""The largest number of ranks that each have a separate log file; more files would overload a parallel file
+system.
+"""
 
 
 def plan(spec: JobSpec, site: Site, *, function: bool = False) -> Plan:
-    """Resolve a job on a site.
+    """Make the plan of a job on a site.
 
     With `function`, the job runs a Python function that submitit has pickled, and `spec.command`
     is ignored.
 
     Raises:
-        InvalidInput: with every reason why this job cannot run there.
+        InvalidInput: the job cannot run at this site; the text lists every reason.
     """
     return decide(spec, site, function=function)[0]
 
@@ -73,10 +75,10 @@ def decide(spec: JobSpec, site: Site, *, function: bool = False) -> tuple[Plan, 
 
 
 class _Planner:
-    """The decisions of a plan, one method each; each may add problems and notes."""
+    """The decisions of a plan, each in one method, which may add problems and notes."""
 
     def __init__(self, agreed: EffectiveJob, scheduler: Scheduler, given: JobSpec):
-        """`given`: the job before its site's defaults entered it."""
+        """`given`: the job without its site's defaults."""
         self.device_type = given.device_type if given.script is None else agreed.spec.device_type
         stage = [stage_in.decided(item) for item in agreed.spec.stage]
         self.groups = chunks.node_groups(agreed.spec.select) if "select" in scheduler.handles else []
@@ -108,7 +110,7 @@ class _Planner:
             self.node_devices = self.of_node if self.whole_nodes else min(self.node_devices, self.of_node)
 
     def plan(self, *, function: bool) -> Plan:
-        """Decide what is left, and check everything."""
+        """Make the remaining decisions, check the whole job, and return the plan."""
         for field, message in (
             *drivers.driver_problems(self.spec, function=function),
             *drivers.node_launcher_problems(self.spec, self.layout.max_per_node),
@@ -141,7 +143,7 @@ class _Planner:
         return self._decided(processes, placed, function)
 
     def _decided(self, asked: Request, placed: Placement, function: bool) -> Plan:
-        """The plan, from decisions that have passed all checks."""
+        """Return the plan, from decisions that have passed all checks."""
         spec, site, layout, launcher = self.spec, self.site, self.layout, self.launcher
         one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, site, device_type=spec.device_type)
         stage_start = [*LAUNCHERS[launcher].argv(one_a_node), *self.site_args]
@@ -287,14 +289,14 @@ class _Planner:
         return Layout([(each or 1, nodes)])
 
     def _cores_per_node(self) -> int | None:
-        own = [*self.site_args, *self.spec.launcher.args]  # what binds by other words, castoff does not read
+        own = [*self.site_args, *self.spec.launcher.args]  # castoff does not read other directives that bind
         bound = self.spec.binding or LAUNCHERS[self.launcher].binds(own)
         if not self.whole_nodes or self.site.node is None or bound:
             return None
         return sum(map(len, self.site.node.usable_cores())) or None
 
     def _binds_itself(self) -> bool:
-        """Whether the launcher binds ranks, by itself or by its flags."""
+        """Whether the launcher binds ranks, by default or by its flags."""
         own, flags = LAUNCHERS[self.launcher], [*self.site_args, *self.spec.launcher.args]
         return not own.leaves_unbound or own.binding(flags) not in ("", "none", "no")
 
@@ -351,8 +353,8 @@ class _Planner:
         )
 
     def _processes(self, placed: Placement) -> Request:
-        """The processes that the launcher starts: the ranks, or one torchrun per node, which gets the whole
-        node.
+        """Return the layout of the processes that the launcher starts: the ranks, or one torchrun per node,
+        which gets the whole node.
         """
         spec, site, layout, cores = self.spec, self.site, self.layout, placed.asked
         if spec.launcher.driver:
@@ -369,8 +371,8 @@ class _Planner:
         return Request(Layout([(1, layout.nodes)]), cores, whole, devices, self.node_devices, site)
 
     def _start_timeout(self) -> int | None:
-        """Seconds until ranks that have not started end the job. None by default where the launcher itself
-        unpacks a container's image on each node, which may take long.
+        """Return the seconds after which ranks that have not started end the job. None, by default, if the
+        launcher itself unpacks a container's image on each node, which may take long.
         """
         if self.spec.launcher.timeout:
             return seconds(self.spec.launcher.timeout)
@@ -379,7 +381,7 @@ class _Planner:
         return None if container.image and of_launcher else START_TIMEOUT
 
     def _named(self) -> Directives:
-        """The directives of site and job by name, merged."""
+        """The merged directives of site and job, by name."""
         return directives.merged(self.site.directives, self.spec.directives, self.site.scheduler)
 
     def _container(self) -> ContainerPlan | None:
@@ -392,7 +394,7 @@ class _Planner:
 
     def _default_environment(self, cores: int | None) -> dict[str, str]:
         env = dict(self.site.env)
-        of_castoff = LAUNCHERS[self.launcher].here  # which counts the cores of the host that it finds
+        of_castoff = LAUNCHERS[self.launcher].here  # torchrun counts the cores of its host
         decided = "OMP_NUM_THREADS" in {*env, *self.spec.env}
         if not (decided or of_castoff or self.spec.launcher.driver):
             asked = chunks.threads(self.spec.select)

@@ -11,7 +11,7 @@ from castoff.launcher.launchers.preload.words import python_command
 
 
 def problems(spec: JobSpec, launcher: LauncherName, *, function: bool) -> Iterator[tuple[str, str]]:
-    """Why a job's ranks cannot be forked from a process that has imported modules."""
+    """Yield why a job's ranks cannot be forked from a process that has imported modules."""
     if not spec.launcher.preload:
         return
     own = LAUNCHERS[launcher]

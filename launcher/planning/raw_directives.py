@@ -20,7 +20,9 @@ from castoff.launcher.typed.suggestion import did_you_mean, setting
 
 
 def section_problems(directives: job_fields.Directives) -> Iterator[tuple[str, str]]:
-    """Report a directive in the place of a scheduler's name, or the name in the place of a directive."""
+    """Yield a problem for each directive in the place of a scheduler's name, and each such name in the place
+    of a directive.
+    """
     for name, value in directives.items():
         if isinstance(value, dict):
             if name not in HAVE_DIRECTIVES:
@@ -39,7 +41,7 @@ def section_problems(directives: job_fields.Directives) -> Iterator[tuple[str, s
 def directive_problems(
     given: Given, spec: JobSpec, site: Site, own: Scheduler, request: Request, *, of_site: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Report the job's or its site's directives that a script cannot hold, or that contradict the job."""
+    """Report directives of the job or its site that a script cannot contain, or that contradict the job."""
     if own.dialect is None:
         return
     follows = {name: f"it follows from {field}" for name, field in own.dialect.owned.items()}
@@ -64,14 +66,16 @@ def directive_problems(
 
 
 def _wrong(name: str, value: str | bool, dialect: Dialect, under: str, spec: JobSpec) -> str | None:
-    """The fault of one directive. `under`: the prefix of job fields in its document, such as `defaults.`."""
+    """Return what is wrong with one directive. `under`: the prefix of job fields in the directive's document,
+    such as `defaults.`.
+    """
     if len(name) == 1 and not dialect.has_letters:
         return "is a short flag; write the long one, as in nodelist for w"
     fields = dialect.said_by_fields
     if spec.script is not None:
         own = dialect.sizes | dialect.streams | dialect.own_to_scripts
         fields = {field: of_job for field, of_job in fields.items() if field not in own}
-    # To getopt_long(3) the beginning of a word will do, and PBS does not tell capitals from small letters.
+    # getopt_long(3) accepts the beginning of a word, and PBS ignores the case of letters.
     words = sorted([*fields, *dialect.needed, *dialect.refused], key=len)
     begins = (word for word in words if word.startswith(name.lower()) and len(name) > 1)
     meant = next(begins, name)

@@ -1,8 +1,9 @@
-"""render(plan) -> the job script, through templates/. Pure but for those.
+"""render(plan) -> the job script, by templates/. Pure, except that it reads those files.
 
-A script's bytes follow from the Plan alone: the head from `<scheduler>.sh.j2`, and below it the machinery,
-whose parts are shell. A user's template folder wins file by file: `blocks/NAME.sh` there replaces that part
-of the machinery, and a head may extend castoff's own. docs/reference/templates.md is the contract.
+Only the plan decides a script's bytes: the head comes from `<scheduler>.sh.j2`, and below it is the
+machinery, whose parts are shell files. A user's template folder replaces single files: `blocks/NAME.sh` there
+replaces that part of the machinery, and a head may extend castoff's own. docs/reference/templates.md is the
+contract.
 """
 
 from __future__ import annotations
@@ -36,11 +37,13 @@ from castoff.launcher.trust.decision import check
 _WIDTH = 96
 
 _FILLED_IN = re.compile(r"(?<=\{)(?=\{)")
-"""Where a word is split, so that no launcher takes {{…}} in it for a placeholder."""
+"""Matches the places at which a word is split, so that no launcher takes {{…}} in the word for a
+placeholder.
+"""
 
 
 def render(plan: Plan) -> str:
-    """The script of a plan, byte for byte as it is submitted.
+    """Return the script of a plan, exactly as it is submitted.
 
     Raises:
         InvalidInput: a script cannot hold a value.
@@ -55,7 +58,7 @@ class Script(msgspec.Struct, frozen=True):
 
     text: str
     theirs: Mapping[str, str]
-    """The parts that the user's template folder replaces, by name."""
+    """The parts that the user's template folder replaces, by part name."""
 
 
 def rendered(plan: Plan, scheduler: Scheduler) -> Script:
@@ -85,7 +88,7 @@ def _head(plan: Plan, scheduler: Scheduler, below: Machinery) -> str:
 
 
 def _compiled(scheduler: str) -> Callable[..., str] | None:
-    """The function that renders castoff's own head; None where its templates have been edited, as in a
+    """Return the function that renders castoff's own head; None if the templates have been edited, as in a
     checkout.
     """
     folder, names = template_folder(), (heads.HEAD, f"{scheduler}.sh.j2")
@@ -97,15 +100,15 @@ def _compiled(scheduler: str) -> Callable[..., str] | None:
 
 @functools.cache
 def _own_part(name: str) -> str:
-    """The text of one of castoff's own files of the machinery."""
+    """Return the text of one of castoff's own files of the machinery."""
     return _part(template_folder() / "machinery" / f"{name}.sh")
 
 
 def _own_parts(plan: Plan) -> dict[str, str]:
-    """The parts in the user's template folder, by name.
+    """Return the parts in the user's template folder, by name.
 
     Raises:
-        CastoffError: castoff has none of that name; one cannot be read, or others could have written it.
+        CastoffError: castoff has no such part; or a part cannot be read, or others could have written it.
     """
     if plan.templates is None:
         return {}
@@ -121,17 +124,17 @@ def _own_parts(plan: Plan) -> dict[str, str]:
 
 
 def _parts_in(folder: Path) -> Iterator[tuple[str, Path]]:
-    """The shell files in a folder and its subfolders, each with its name without the ending."""
+    """Yield the shell files in a folder and its subfolders, each with its name without the ending."""
     for base, folders, names in os.walk(folder, followlinks=True):
         for path in (Path(base, name) for name in sorted([*folders, *names]) if not name.startswith(".")):
-            if path.suffix in (".sh", ".j2"):  # a template there replaces nothing, and is refused
+            if path.suffix in (".sh", ".j2"):  # a template in that folder replaces nothing, and is refused
                 yield path.relative_to(folder).as_posix().removesuffix(".sh"), path
 
 
 def _part(path: Path) -> str:
     try:
         if not path.is_file():
-            raise OSError("it is not a file")  # and a pipe would be waited for
+            raise OSError("it is not a file")  # reading a pipe would wait
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CastoffError(f"{printable(str(path))}: cannot be read as UTF-8: {error}") from error
@@ -139,10 +142,10 @@ def _part(path: Path) -> str:
 
 
 def example_job(site: Site) -> str:
-    """A commented job file for a site, to start from.
+    """Return a job file for a site, with comments, as a starting point.
 
     Raises:
-        CastoffError: the profile's examples make no job file.
+        CastoffError: the profile's examples do not form a valid job file.
     """
     from castoff.launcher.planning import templates  # late: it loads Jinja
 
@@ -150,12 +153,12 @@ def example_job(site: Site) -> str:
 
 
 def template_folder() -> Path:
-    """Where castoff's own templates are."""
+    """Return the folder of castoff's own templates."""
     return Path(__file__).parents[2] / "templates"
 
 
 def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
-    """The variables of templates; docs/reference/templates.md explains each."""
+    """Return the variables for templates; docs/reference/templates.md explains each."""
     facts = {
         "plan": plan,
         "features": below.features,
@@ -168,7 +171,8 @@ def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
     if (container := plan.container) is None:
         return {**facts, "image": None, "kept": []}
     folder = '"$CASTOFF_STAGE_DIR"/' if container.staged else ""
-    # Variables of the job, whatever an image says, beside those that place the ranks.
+    # The job's variables, which override those of an image, in addition to the variables that place the
+    # ranks.
     names = [plan.device_variable, "OMP_NUM_THREADS", *plan.variables, *plan.env_from]
     apart = {*container.env, *for_program_alone(plan.env, torchrun=plan.torchrun)}
     kept = [name for name in dict.fromkeys(names) if name and name not in apart]
@@ -176,12 +180,12 @@ def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
 
 
 def _program(plan: Plan) -> str:
-    """The program as shell words, preceded by what the launcher must start first."""
+    """Return the program as shell words, preceded by programs that the launcher must start first."""
     words = _one_program(plan)
-    if plan.torchrun:  # which would take $$ for $ and put the local rank in place of ${local_rank}
+    if plan.torchrun:  # torchrun would replace $$ by $, and ${local_rank} by the local rank
         words = [word.replace("$", "$$") for word in words]
     program = _submitit_program(plan) if plan.function else _words(words)
-    if plan.torchrun and LAUNCHERS[plan.launcher].here:  # elsewhere each node's shim starts torchrun
+    if plan.torchrun and LAUNCHERS[plan.launcher].here:  # otherwise each node's shim starts torchrun
         agent = ["python", "-m", "torch.distributed.run", "--standalone"]
         agent += [f"--nproc-per-node={plan.ranks}", "--no-python"]
         shim = '/bin/sh -c "$castoff_read" "$CASTOFF_ATTEMPT_DIR/torchrun_rank.sh"'
@@ -190,15 +194,15 @@ def _program(plan: Plan) -> str:
 
 
 def _one_program(plan: Plan) -> list[str]:
-    """The command, in words that its launcher passes on unchanged.
+    """Return the command, in words that the launcher passes on unchanged.
 
-    srun and every mpiexec would take a lone : for the start of another program.
+    srun and every mpiexec would take a lone : for a separator before another program.
     """
     launcher = LAUNCHERS[plan.launcher]
     pieces = [_FILLED_IN.split(word) if launcher.fills_in else [word] for word in plan.command]
     if launcher.here or plan.driver or not (":" in plan.command or any(len(some) > 1 for some in pieces)):
         return plan.command
-    places = itertools.count(1)  # each word its own: together they might be longer than one may be
+    places = itertools.count(1)  # separate words: a single word with all of them might be too long
     words = [
         ":" if some == [":"] else f'"{"".join(f"${{{next(places)}}}" for _ in some)}"' for some in pieces
     ]
@@ -209,12 +213,12 @@ def _one_program(plan: Plan) -> list[str]:
 def _submitit_program(plan: Plan) -> str:
     python = shell_word(plan.python) if plan.python else '"${CASTOFF_PYTHON:-python}"'
     if plan.python is None and (plan.container or any(item.activate for item in plan.stage)):
-        python = "python"  # theirs; CASTOFF_PYTHON is the submitter's
+        python = "python"  # the rank's own Python; CASTOFF_PYTHON is the submitter's
     return f'{python} -u -m submitit.core._submit "$CASTOFF_RUN_DIR"'
 
 
 def _words(words: list[str]) -> str:
-    """Shell words, over several lines if there are many; a flag stays with its value."""
+    """Return shell words, on several lines if there are many; a flag stays with its value."""
     units: list[str] = []
     for before, word in itertools.pairwise(["", *words]):
         if before.startswith("-") and "=" not in before and not word.startswith("-"):
@@ -231,13 +235,13 @@ def _words(words: list[str]) -> str:
 
 
 def _wrapped(names: Sequence[object]) -> str:
-    """Plain words as shell words over several lines."""
+    """Return plain words as shell words on several lines."""
     lines = textwrap.wrap(" ".join(map(str, names)), _WIDTH, subsequent_indent="  ", break_long_words=False)
     return " \\\n".join(lines)
 
 
 def _folder_word(folder: str) -> str:
-    """A folder as a shell word, in which a leading ~ still stands for the home directory."""
+    """Return a folder as a shell word, in which a leading ~ still means the home directory."""
     home, slash, below = folder.partition("/")
     return f"~{slash}{shell_word(below) if below else ''}" if home == "~" else shell_word(folder)
 
@@ -268,11 +272,11 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "delimiter": delimiter,
     "folder_word": _folder_word,
 }
-"""The filters of templates; docs/reference/templates.md explains each."""
+"""The filters for templates; docs/reference/templates.md explains each."""
 
 
 def filters_for(*schedulers: Scheduler) -> dict[str, Callable[..., Any]]:
-    """`FILTERS`, and the filters that write the directives of these schedulers."""
+    """Return `FILTERS`, and the filters that write the directives of these schedulers."""
     for scheduler in schedulers:
         if scheduler.dialect is not None:
             FILTERS.setdefault(f"{scheduler.name}_directive", scheduler.dialect.line)

@@ -1,4 +1,4 @@
-"""When a run starts again, within its job or by a requeue, and what its hosts must provide. Pure."""
+"""When a run starts again, within its job or by a requeue, and what the run's hosts must provide. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from castoff.launcher.schedulers.base import Scheduler
 from castoff.launcher.typed.suggestion import setting
 
 _NOT_RESTARTED = [2, 126, 127]
-"""Exit codes of a program that was called wrongly or does not exist: a restart would fail the same way."""
+"""Exit codes of a program that was called wrongly or does not exist, for which a restart would fail the same
+way.
+"""
 
 
 def restarts(spec: JobSpec) -> RestartPlan | None:
-    """The job's plan for restarts and hangs; None: it asks for neither."""
+    """Return the job's plan for restarts and hangs; None: the job requests neither."""
     asked = spec.restart
     hang = seconds(asked.hang) if asked.hang else None
     if not asked.max and hang is None:
@@ -27,7 +29,7 @@ def restarts(spec: JobSpec) -> RestartPlan | None:
 
 
 def preflight(spec: JobSpec, site: Site, devices: int, *, whole_nodes: bool) -> PreflightPlan | None:
-    """What each host must provide. `devices`: the number of a node's devices that the job has."""
+    """Return what each host must provide. `devices`: the number of a node's devices that the job has."""
     wanted = bool(spec.restart.spare_nodes) if spec.preflight is None else spec.preflight
     if not wanted:
         return None
@@ -38,11 +40,11 @@ def preflight(spec: JobSpec, site: Site, devices: int, *, whole_nodes: bool) -> 
 
 
 _MARGIN = 30
-"""The most seconds that ending the ranks, looking for progress and asking the scheduler take together."""
+"""The most seconds that it takes to end the ranks, look for progress and ask the scheduler."""
 
 
 def margin(spec: JobSpec, scheduler: Scheduler, walltime: int | None, grace: int) -> int | None:
-    """Seconds before the walltime at which ranks that still run are ended; None: they are not ended."""
+    """Return how many seconds before the walltime running ranks are ended; None: they are not ended."""
     knows_end = walltime is not None or scheduler.reports_end_time
     if not knows_end or "walltime" not in spec.requeue.causes(by_scheduler=scheduler.reruns_jobs):
         return None
@@ -53,7 +55,7 @@ def margin(spec: JobSpec, scheduler: Scheduler, walltime: int | None, grace: int
 def requeue_problems(
     spec: JobSpec, scheduler: Scheduler, walltime: int | None, grace: int
 ) -> Iterator[tuple[str, str]]:
-    """Report values of `requeue.on` and `signal` that this scheduler cannot carry out."""
+    """Yield problems of `requeue.on` and `signal` on this scheduler."""
     asked = [cause for cause in BY_SCHEDULER if cause in (spec.requeue.on or ())]
     if scheduler.reruns_jobs and len(asked) == 1:
         (other,) = set(BY_SCHEDULER) - set(asked)

@@ -1,4 +1,4 @@
-"""Each rank's share of its node, and what stays idle there, in words for the head of a script."""
+"""Describes each rank's share of its node, and what stays idle there, for the head of a script."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from castoff.launcher.text.words import counted
 
 
 def share_words(plan: Plan) -> list[str]:
-    """Lines such as "each rank: 8 cores and 1 of 12 devices; 4 of 12 devices per node unused"."""
+    """Return lines such as "each rank: 8 cores and 1 of 12 devices; 4 of 12 devices per node unused"."""
     if plan.driver:
         there = [(plan.cores_per_rank or 0, "core"), (plan.devices_per_rank, "device")]
         words = " and ".join(counted(count, what) for count, what in there if count)
@@ -19,7 +19,7 @@ def share_words(plan: Plan) -> list[str]:
     share = " and ".join(_of_each_rank(plan))
     if not share:
         return []
-    unknown = plan.own_distribution or not Layout(plan.layout).is_even  # they may have other devices
+    unknown = plan.own_distribution or not Layout(plan.layout).is_even  # other nodes may have other devices
     unused = "" if unknown else _unused(plan)
     return textwrap.wrap(f"each rank: {share}{f'; {unused} unused' if unused else ''}", 110)
 
@@ -49,7 +49,7 @@ def _of_each_rank(plan: Plan) -> Iterator[str]:
 
 
 def _idle(plan: Plan, ranks: int) -> str:
-    """The devices or cores of a node that this many ranks leave idle."""
+    """Return a text about the devices or cores of a node that this many ranks leave idle."""
     parts = []
     if plan.cores_per_node and plan.cores_per_rank:
         left = plan.cores_per_node - ranks * plan.cores_per_rank

@@ -1,4 +1,4 @@
-"""What is copied to each node's own disk before the ranks start. Pure."""
+"""The files that are copied to each node's own disk before the ranks start. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _ARCHIVE = re.compile(r"(?P<name>.+)\.(tar|tar\.gz|tgz|tar\.bz2|tbz2|tar\.xz|txz
 
 
 def decided(item: Stage) -> Stage:
-    """An item with its defaults filled in and its source absolute or relative to `./`."""
+    """Return an item with its defaults filled in, and its source as a path that is absolute or begins with
+    `./`.
+    """
     archive = _archive(item)
     place = archive["name"] if archive and item.unpack is not False else PurePosixPath(item.source).name
     return msgspec.structs.replace(
@@ -31,7 +33,7 @@ def _archive(item: Stage) -> re.Match[str] | None:
 
 
 def stage_problems(items: list[Stage]) -> Iterator[tuple[str, str]]:
-    """Why these items, with their defaults filled in, cannot be staged."""
+    """Yield why these items, with their defaults filled in, cannot be staged."""
     places: list[str] = []
     for number, item in enumerate(items):
         place, source, field = str(item.to), item.source.removeprefix("./"), f"stage.{number}"

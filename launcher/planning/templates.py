@@ -1,7 +1,6 @@
-"""Heads and the example job file as Jinja renders them, for users who replace castoff's templates.
+"""Renders heads and the example job file by Jinja, for users who replace castoff's templates.
 
-castoff's own heads are compiled (`castoff.launcher.planning.heads`), so that only what comes here imports
-Jinja.
+castoff's own heads are compiled (`castoff.launcher.planning.heads`), so only this module imports Jinja.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from castoff.launcher.errors import CastoffError, InvalidInput, printable
 from castoff.launcher.trust.decision import check
 from castoff.launcher.typed.document import Document
 
-# What an expression or a file of a user's template may raise, beside Jinja's own errors.
+# Errors that an expression or a file of a user's template may raise, in addition to Jinja's own errors.
 _TEMPLATE_FAULTS = (TypeError, AttributeError, LookupError, ArithmeticError, OSError, RecursionError)
 
 
@@ -56,9 +55,9 @@ def example_job(site: Site, found: jinja2.Environment) -> str:
 def environment(
     own_folder: Path, user_folder: str | None, filters: Mapping[str, Callable[..., Any]]
 ) -> jinja2.Environment:
-    """The Jinja environment, which looks for templates in the user's folder before castoff's.
+    """Return the Jinja environment, which looks for templates in the user's folder before castoff's folder.
 
-    A template may have come with a stranger's project: it writes text, and reaches nothing of Python.
+    A template may come from a stranger's project, so it can only write text, and has no access to Python.
     """
     own = jinja2.FileSystemLoader(own_folder)
     loaders: list[jinja2.BaseLoader] = [own, jinja2.PrefixLoader({"castoff": own})]
@@ -79,7 +78,9 @@ def environment(
 
 
 class _OwnFolder(jinja2.FileSystemLoader):
-    """A loader of the user's templates, which become part of scripts and must therefore be the user's own."""
+    """A loader of the user's templates, which become part of scripts, so only the user may be able to write
+    them.
+    """
 
     def get_source(
         self, environment: jinja2.Environment, template: str
@@ -91,7 +92,7 @@ class _OwnFolder(jinja2.FileSystemLoader):
 
 
 def _place(error: BaseException) -> str:
-    """The innermost line of a template that an error came from."""
+    """Return the innermost line of a template that an error came from."""
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     places = [f"{file}:{line}" for file, line in frames if file.endswith(".j2")]
     return places[-1] if places else "a template"
