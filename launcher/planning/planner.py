@@ -305,7 +305,7 @@ class _Planner:
         launcher = launcher_named(spec, self.site, self.scheduler)
         if not self.queued:
             self.found.notes += [
-                f"{field}: is for a scheduler's job, and has no effect here"
+                f"{field}: only affects jobs of a scheduler, and has no effect here"
                 for field in ignored(spec, self.site, self.scheduler)
             ]
         if launcher not in allowed:

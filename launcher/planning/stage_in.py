@@ -54,5 +54,5 @@ def stage_problems(items: list[Stage]) -> Iterator[tuple[str, str]]:
             yield f"{field}.unpack", f"is true, but {source!r} {ends}"
         if item.unpack and source.endswith(".zip") and re.search(r"[*?\[\\]", source):
             pattern = "unzip takes * ? [ and \\ for a pattern"
-            yield f"{field}.from", f"is {source!r}, but {pattern}: name it otherwise"
+            yield f"{field}.from", f"is {source!r}, but {pattern}: choose another name"
         places.append(place)

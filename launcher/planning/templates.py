@@ -47,7 +47,7 @@ def example_job(site: Site, found: jinja2.Environment) -> str:
     try:
         JobSpec.of(Document.parse(text, "job.yaml").data)
     except InvalidInput as error:
-        fix = "mend the examples under `required:` in its profile"
+        fix = "correct the examples under `required:` in its profile"
         raise CastoffError(f"site {printable(site.name)}: {fix}:\n{error}") from error
     return text
 

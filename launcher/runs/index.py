@@ -329,5 +329,5 @@ def _missing(exact: list[Entry], near: str) -> str:
         scan = "`castoff list --scan FOLDER` find it"
         return f"its directory {path} is gone; if it was moved, name its new path, or let {scan}"
     if is_locked(draft / LOCK):
-        return "it is just being submitted"
-    return "its submission was interrupted before anything was sent; submit it again"
+        return "it is being submitted now"
+    return "its submission was interrupted before it reached the scheduler; submit it again"

@@ -52,8 +52,8 @@ def not_described(site: Site, search: Search | None = None) -> str | None:
     about = f"site {site.name}: knows nothing of this machine's queues and nodes"
     if mine := [name for name in search.profiles() if _describes(name, site.scheduler, search)]:
         use = f"--site {mine[0]}, or for every job: export CASTOFF_SITE={mine[0]}"
-        return f"{about}; of yours, {', '.join(mine)} may: {use}"
-    return f"{about}; `castoff sites new NAME` makes a profile that does, from what its scheduler says"
+        return f"{about}; your own profiles may know them ({', '.join(mine)}): {use}"
+    return f"{about}; `castoff sites new NAME` makes a profile from what the scheduler reports"
 
 
 def _describes(name: str, scheduler: str, search: Search) -> bool:

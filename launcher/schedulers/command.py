@@ -183,7 +183,7 @@ def read_to_end(
         except subprocess.TimeoutExpired:
             raise SchedulerUnreachable(f"{argv[0]} gave no answer within {patience:g} s") from None
         except Unreadable as why:
-            raise SchedulerUnreachable(f"{argv[0]} printed {why}, which castoff does not read") from None
+            raise SchedulerUnreachable(f"{argv[0]} printed {why}, which is too long to read") from None
         finally:
             if process.returncode is None:
                 process.kill()

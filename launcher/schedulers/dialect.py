@@ -143,7 +143,7 @@ def array_of(text: str) -> dict[str, Any]:
     """
     indices, _, most = text.partition("%")
     if not re.fullmatch(r"\d+(?:-\d+(?::\d+)?)?(?:,\d+(?:-\d+(?::\d+)?)?)*", indices):
-        raise ValueError("are no indices")
+        raise ValueError("are not indices")
     concurrent = {"max_concurrent": int(most)} if most.isdecimal() and int(most) else {}
     return {"indices": indices, **concurrent}
 
@@ -158,6 +158,6 @@ def after_of(text: str) -> dict[str, list[str]]:
     for part in text.split(","):
         condition, *jobs = part.split(":")
         if condition not in get_args(Condition) or not jobs or "?" in text:
-            raise ValueError("is more than `after` knows: after, afterok, afternotok and afterany of job ids")
+            raise ValueError("is not one of after, afterok, afternotok and afterany with job ids")
         after.setdefault(condition, []).extend(job.partition("+")[0] for job in jobs)
     return after

@@ -35,7 +35,7 @@ def ask(site: Site, environ: Mapping[str, str] = os.environ, *, patience: float 
         QueryFailed: the scheduler's commands are missing, or it does not answer; with its message.
     """
     if queued(site.scheduler) is None:
-        raise QueryFailed(f"site {site.name}: has no scheduler that could be asked; castoff itself is it")
+        raise QueryFailed(f"site {site.name}: has no scheduler to query; castoff itself runs its jobs")
     return ask_scheduler(site.scheduler, environ, about=f"site {site.name}", patience=patience)
 
 
@@ -76,10 +76,10 @@ def ask_scheduler(
             unanswered.append((question.about, failure))
     if not any(answer.strip() for answer in answers.values()):
         commands = ", ".join(f"`{shlex.join(question.argv)}`" for question in questions)
-        raise QueryFailed(f"{about}: nothing comes out of {commands}")
+        raise QueryFailed(f"{about}: no output from {commands}")
     try:
         return parse(answers)._replace(unanswered=tuple(unanswered))
     except (ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
         raise QueryFailed(
-            f"{about}: what {questions[0].argv[0]} and the others answer cannot be read: {error!r}"
+            f"{about}: what {questions[0].argv[0]} and the other commands print cannot be read: {error!r}"
         ) from error

@@ -73,7 +73,7 @@ def queued_of(name: str) -> QueuedScheduler:
     """
     scheduler = queued(name)
     if scheduler is None:
-        raise CastoffError(f"{title_of(name)} has no queue that could be asked")
+        raise CastoffError(f"{title_of(name)} has no queue to query")
     return scheduler
 
 

@@ -80,7 +80,7 @@ class SchedulerView:
         if verdict.state == "ended":
             return ended_as(number, statuses)
         if verdict is Verdict.SILENT and any(one.started and not one.ended for one in statuses[-1:]):
-            reason = f"{reason}; according to its records it has begun and not ended"
+            reason = f"{reason}; according to its records, it began and has not ended"
         unknown = "unknown" if verdict.state == "unknown" else None
         member = MemberStatus(number, verdict.state, unknown, statuses, reason)
         return self._waiting(member, known.info) if verdict is Verdict.WAITS and known.info else member
@@ -132,7 +132,8 @@ class SchedulerView:
         if submission is None or not submission.excluded:
             return reason
         hosts = ", ".join(submission.excluded)
-        return f"{reason}; it excludes {hosts}, set aside before: castoff resubmit --all-hosts does not"
+        excludes = f"it excludes {hosts}, set aside by earlier jobs; castoff resubmit --all-hosts uses them"
+        return f"{reason}; {excludes}"
 
     # Attempts
 
@@ -200,7 +201,7 @@ class SchedulerView:
                 return one.status("unknown", "unknown", reason=reason)
             return one.status("ended", "preempted", one.end.code, reason, one.end.time)
         if one.end is None:
-            return one.status("unknown", "unknown", reason="it has left no ending")
+            return one.status("unknown", "unknown", reason="it recorded no ending")
         return one.by_records()
 
     def _by_scheduler(self, one: Attempt, info: JobInfo, *, requeued: bool = False) -> AttemptStatus:

@@ -72,9 +72,9 @@ class Verdict(Enum):
 
     RECORDED = "ended", "as its last attempt's records say"
     BY_SCHEDULER = "ended", "as its scheduler says"
-    CANCELLED = "ended", "as castoff has asked for"
-    NEVER_BEGAN = "ended", "before it had begun an attempt that was due"
-    SENDING = "pending", "it is just being submitted"
+    CANCELLED = "ended", "as castoff had requested"
+    NEVER_BEGAN = "ended", "before its next attempt began"
+    SENDING = "pending", "it is being submitted now"
     WAITS = "pending", "{waits}"
     BEGINS = "pending", "its next attempt is about to begin"
     RUNS = "running", ""
@@ -84,7 +84,7 @@ class Verdict(Enum):
     UNNAMED = "unknown", "its script recorded no job, so {title} cannot be asked about it; read the logs"
     NAMED_LATER = (
         "unknown",
-        "its script has just begun and not recorded its job yet; ask again in a few seconds",
+        "its script has just begun and has not recorded its job yet; ask again in a few seconds",
     )
     SILENT = "unknown", "{unreachable}"
     STRANGE = "unknown", "{title} reports job {job} as {word}{meaning}; it may be running"
@@ -95,8 +95,7 @@ class Verdict(Enum):
     )
     DONE_OR_KILLED = (
         "unknown",
-        "{title} reports that it ended well, as it does for all jobs of {user} that were killed, and "
-        + _NO_ENDING,
+        "{title} reports success, as it does even for jobs of {user} that were killed, and " + _NO_ENDING,
     )
 
     def __init__(self, state: str, words: str):
@@ -154,29 +153,30 @@ _UNKNOWN = End.NOTHING | End.STRANGE
 # fmt: off
 GROUPS = {
     "Nothing was submitted": (
-        Row(Verdict.RECORDED, "this submission does not start it, so what was before counts",
+        Row(Verdict.RECORDED, "this submission does not start the member, so its earlier records count",
             Records.LEFT_OUT | Records.REFUSED),
-        Row(Verdict.SENDING, "somebody holds the run's lock and will send it", Records.SENDING),
-        Row(Verdict.UNSENT, "whoever was to send it is gone", Records.UNSENT),
-        Row(Verdict.UNCLEAR, "sbatch or qsub gave no answer, and the queue has not decided", Records.UNCLEAR),
+        Row(Verdict.SENDING, "the process that holds the run's lock will submit it", Records.SENDING),
+        Row(Verdict.UNSENT, "the submitting process is gone", Records.UNSENT),
+        Row(Verdict.UNCLEAR, "sbatch or qsub gave no clear answer, and the queue does not show the job yet",
+            Records.UNCLEAR),
     ),
     "Another attempt is due": (
         Row(Verdict.WAITS, "a job that had begun waits again, whatever it recorded", job=Job.PENDING_AGAIN),
         Row(Verdict.SILENT, "the next job may run", next=Next.SILENT),
         Row(Verdict.WAITS, "the next job is in the queue", next=Next.PENDING),
-        Row(Verdict.BEGINS, "the next job has its nodes, or gets its turn", next=Next.BEGINS),
+        Row(Verdict.BEGINS, "the next job has its nodes, or is the next to start", next=Next.BEGINS),
         Row(Verdict.STRANGE, "the next job may run", next=Next.STRANGE),
         Row(Verdict.NEVER_BEGAN, "the next job was cancelled", next=Next.CANCELLED),
     ),
     "Its records are enough": (
-        Row(Verdict.RECORDED, "nothing knows better than such a record", Records.CERTAIN),
+        Row(Verdict.RECORDED, "no scheduler knows more than this record", Records.CERTAIN),
         Row(Verdict.RECORDED, "no better answer will ever come", _DOUBTED, Job.SILENT_HERE),
     ),
     "Its job may not be over": (
         Row(Verdict.UNNAMED, "no scheduler can be asked about it", job=Job.UNNAMED),
         Row(Verdict.NAMED_LATER, "its script will say which job it is", job=Job.NAMED_LATER),
-        Row(Verdict.SILENT, "an answer that is missing says nothing", job=Job.SILENT | Job.SILENT_HERE),
-        Row(Verdict.STRANGE, "what is listed may run, whatever its state is called", job=Job.STRANGE),
+        Row(Verdict.SILENT, "a missing answer proves nothing", job=Job.SILENT | Job.SILENT_HERE),
+        Row(Verdict.STRANGE, "a listed job may be running, whatever its state is called", job=Job.STRANGE),
         Row(Verdict.WAITS, "its job is in the queue", Records.NOT_BEGUN, Job.PENDING),
         Row(Verdict.WRITES_LATER, "its job has its nodes", Records.NOT_BEGUN, Job.RUNNING),
         Row(Verdict.BEGINS, "its job is being cleared away, and starts again", AGAIN, _ACTIVE),
@@ -188,19 +188,20 @@ GROUPS = {
             Records.REQUEUED, end=End.OTHERWISE),
         Row(Verdict.NEVER_BEGAN, "it ended before its script had written anything",
             Records.NOT_BEGUN, end=End.CANCELLED | End.OTHERWISE),
-        Row(Verdict.NEVER_BEGAN, "castoff cancelled it, and its scheduler says nothing else",
+        Row(Verdict.NEVER_BEGAN, "castoff cancelled it, and its scheduler does not contradict",
             AGAIN | Records.NOT_BEGUN, end=_UNKNOWN, cancelled=True),
         # A rank may die of the scheduler's signal before the script gets that signal, and then counts as
         # failed.
-        Row(Verdict.CANCELLED, "castoff cancelled it, and its scheduler says nothing else",
+        Row(Verdict.CANCELLED, "castoff cancelled it, and its scheduler does not contradict",
             Records.BEGUN | Records.KILLED, end=_UNKNOWN, cancelled=True),
-        Row(Verdict.WROTE_NOTHING, "its records may lie elsewhere", Records.NOT_BEGUN, end=End.DONE),
+        Row(Verdict.WROTE_NOTHING, "its records may be on another disk", Records.NOT_BEGUN, end=End.DONE),
         Row(Verdict.RUNS, "accounting may still say what killed it",
             Records.BEGUN | Records.KILLED, end=End.LATE),
-        Row(Verdict.DONE_OR_KILLED, "nothing shows which", Records.BEGUN, end=End.DONE_OR_KILLED),
+        Row(Verdict.DONE_OR_KILLED, "nothing shows which of the two happened",
+            Records.BEGUN, end=End.DONE_OR_KILLED),
         Row(Verdict.BY_SCHEDULER, "the scheduler knows why it ended the job",
             Records.BEGUN | _DOUBTED, end=End.DONE | End.CANCELLED | End.OTHERWISE),
-        Row(Verdict.STRANGE, "what accounting lists may run, whatever its state is called",
+        Row(Verdict.STRANGE, "a job in accounting may be running, whatever its state is called",
             AGAIN | Records.NOT_BEGUN | Records.BEGUN, end=End.STRANGE, cancelled=False),
     ),
     "Nobody knows more": (

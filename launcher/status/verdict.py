@@ -93,7 +93,7 @@ def _reason(
         words = [one.reason for one in members if one.state == state != "running" and one.reason]
         return view.stuck or next(iter(words), None)
     if state == "running" and records.alive and is_abandoned(run):
-        return f"its scheduler is gone, but what it started lives: `castoff cancel {run.id}` ends it"
+        return f"its scheduler is gone, but processes of the run live: `castoff cancel {run.id}` ends them"
     if state == "pending" and not records.attempts:
         return _awaited(submission)
     if state != "unknown":
@@ -118,7 +118,7 @@ _ALL_KILLED = (
     "its scheduler is gone and no ending was recorded: everything was killed at once, or the machine went "
     "down; castoff does not guess. Read the logs, then resubmit it"
 )
-_KILLED_EARLY = "it was killed while it was submitted, so nothing began; `castoff resubmit {}` sends it"
+_KILLED_EARLY = "castoff was killed during the submission, so nothing began; `castoff resubmit {}` submits it"
 _CAN_RESUME = "it stopped early and can be resumed: castoff resubmit {}"
 _BY_HAND = (
     "it stopped early and can be resumed; castoff did not submit it, so only the scheduler of job {} knows "

@@ -164,7 +164,7 @@ def _jobs_of(request: CancelRequest, records: RunRecords, queue: Queue, answer: 
     """Return the jobs of a run that have to be cancelled; raises if the jobs are not known."""
     run, run_status = request.run, request.before
     if is_alive(run):
-        raise CastoffError(f"{run_status.id}: it is just being submitted; cancel it when it has been")
+        raise CastoffError(f"{run_status.id}: it is being submitted now; cancel it after that")
     elsewhere, silence = queue.elsewhere(records.clusters), answer.silence_on(sorted(records.jobs))
     if silence and not elsewhere and run.submission() is None:
         raise CastoffError(_by_hand(run_status))  # nothing confirms that the job belongs to this run
@@ -216,7 +216,7 @@ def _by_hand(run_status: RunStatus) -> str:
     advice = "end the process that runs its script"
     if scheduler is not None:
         advice = " ".join([*scheduler.queue().cancel_command, job])
-    return f"{run_status.id}: castoff did not submit it, so it cannot end it; {advice}"
+    return f"{run_status.id}: castoff did not submit this run, so castoff cannot end it; {advice}"
 
 
 def stop(runs: Sequence[RunDirectory]) -> set[str]:

@@ -61,7 +61,7 @@ def _jobs(
     """
     holds = condition_holds(condition, run)
     if holds is False:
-        raise CastoffError(f"{run.id} is over, and not as {condition} asks: this would wait for ever")
+        raise CastoffError(f"{run.id} is over, and can no longer meet {condition}: this would wait for ever")
     if holds:
         return []
     planned, submission, records = run.facts(), run.submission(), RunRecords(run)
@@ -76,7 +76,7 @@ def _jobs(
         )
     if reason:
         problem = f"{scheduler.title} cannot wait for {run.id}"
-        raise CastoffError(f"{problem}: {reason}; submit this when `castoff wait {run.id}` returns")
+        raise CastoffError(f"{problem}: {reason}; submit this job when `castoff wait {run.id}` returns")
     jobs = [send.job for send in submission.sends if send.job] if submission else []
     if submission is None and (job := status(run).job):  # a script that was submitted without castoff
         jobs = [job]

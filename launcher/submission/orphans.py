@@ -48,7 +48,7 @@ class Orphans(NamedTuple):
         ]
         parts += self.silent
         if not self.found and self.asked:
-            parts.append(f"{' and '.join(self.asked)} has no job of it that waits or runs")
+            parts.append(f"{' and '.join(self.asked)} has no waiting or running job of it")
         if not self.found:
             parts.append("if it was moved, name its new path, or let `castoff list --scan FOLDER` find it")
         return "; ".join([self.gone, *parts])

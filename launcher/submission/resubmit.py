@@ -97,7 +97,7 @@ def resubmit(
             record_runs(
                 environ,
                 lambda index: index.reopen(run),
-                f"{run.id} starts all the same; `castoff list` may still show its earlier ending, "
+                f"{run.id} starts nevertheless; `castoff list` may still show its earlier ending, "
                 "`status` does not",
             )
             run.write_submission(record)
@@ -225,7 +225,7 @@ def _renew_secrets(run: RunDirectory, names: list[str], environ: Mapping[str, st
         try:
             files.replace(path, secrets(names, environ))
         except CastoffError as error:
-            raise CastoffError(f"{error}; castoff keeps no values of a run that is over") from None
+            raise CastoffError(f"{error}; castoff deletes these values when a run is over") from None
 
 
 def _renewed(run: RunDirectory, before: Submission, begin: dict[int, int]) -> Submission:

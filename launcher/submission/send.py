@@ -62,7 +62,7 @@ class NotSent(CastoffError):
         how = f"{shlex.join(command)} failed with exit code {code}"
         certain = "nothing was started"
         if unreached:
-            certain = f"it did not reach {unreached}; `castoff resubmit {run.id}` tries once more"
+            certain = f"it did not reach {unreached}; `castoff resubmit {run.id}` submits it again"
         hint = f"{remedy}\n" if remedy else ""
         super().__init__(f"{how}: {message}\n{hint}{certain}; the script is {run.script}")
 
@@ -86,8 +86,8 @@ class Unclear(CastoffError):
         self.run = run
         super().__init__(
             f"{shlex.join(command)} gave no clear answer: {message}\n"
-            f"it is not known yet whether {run.id} was submitted; nothing is sent again before the queue was "
-            f"asked: `castoff status {run.id}` asks it\nthe script is {run.script}"
+            f"it is not known yet whether {run.id} was submitted; castoff queries the queue before it "
+            f"submits anything again: `castoff status {run.id}`\nthe script is {run.script}"
         )
 
 
@@ -286,7 +286,7 @@ def _answer(
         )
     except OSError as error:
         gone = folder is not None and not Path(folder).is_dir()
-        reason = f"{folder} is gone, from which it is submitted" if gone else str(error)
+        reason = f"the folder of the submission, {folder}, is gone" if gone else str(error)
         raise NotSent(run, command, 126, reason) from error
     interrupted, given_up = False, None
     answering = Answering(process, _LONGEST_ANSWER)

@@ -170,7 +170,7 @@ def submit(
             if record.error is None:
                 raise unrecorded(run, record, error) from error
             draft.withdraw()  # the refusal cannot be recorded, for example because the disk is full
-            raise CastoffError(f"{record.error}\nnothing was started, and nothing of it is left") from error
+            raise CastoffError(f"{record.error}\nnothing was started, and no directory is left") from error
     return run
 
 
@@ -201,7 +201,10 @@ def recorded(
         texts[SECRETS] = hidden
     folder = runs_dir or runs_folder(environ)
     for interrupted in sweep(folder):
-        report(f"{interrupted}: its submission was interrupted before anything was sent; removed")
+        report(
+            f"{interrupted}: its submission was interrupted before it reached the scheduler; "
+            "its directory was removed"
+        )
     with new_run(decided.name, folder, run_id) as draft:
         try:
             for name, text in texts.items():
@@ -224,7 +227,7 @@ def recorded(
             record_runs(
                 environ,
                 lambda index: index.add(draft.final, decided.name, decided.scheduler),
-                f"no list will show {draft.final.id}, which is named by its path: castoff status {path}",
+                f"`castoff list` will not show {draft.final.id}; use its path: castoff status {path}",
             )
             draft.publish()
         except OSError as error:
@@ -248,4 +251,4 @@ def working_directory() -> str:
     try:
         return str(Path.cwd())
     except FileNotFoundError:
-        raise CastoffError("the working directory is gone; cd to one that is there") from None
+        raise CastoffError("the working directory is gone; cd to an existing folder") from None

@@ -49,7 +49,7 @@ def test_where_nobody_has_described_the_machine(desk: Desk) -> None:
     words = ("submit", "--walltime", "1m", "--", "true")
     assert "`castoff sites new NAME` makes a profile" in desk.castoff(*words).errors
     assert desk.castoff("sites", "new", "lab").code == 0
-    assert "of yours, lab may: --site lab, or" in desk.castoff(*words).errors
+    assert "your own profiles may know them (lab): --site lab, or" in desk.castoff(*words).errors
     assert "this machine's queues" not in desk.castoff(*words, env={"CASTOFF_SITE": "lab"}).errors
 
 

@@ -65,7 +65,7 @@ class TestWaiting:
         assert (held["state"], held["ending"], held["code"]) == ("pending", None, None)
         assert held["reason"] == f"it is held (JobHeldUser); `scontrol release {first.job}` releases it"
         later = desk.status(second)
-        assert later["reason"] == "its time to begin has not come (BeginTime)"
+        assert later["reason"] == "its begin time has not come (BeginTime)"
         assert 3000 < later["members"][0]["expected_start"] - time.time() < 3700
         assert "\nstarts     at about 20" in desk.castoff("status", "second").output
         assert held["members"][0]["expected_start"] is None
@@ -98,7 +98,7 @@ class TestWaiting:
         answer = desk.castoff("submit", "-f", *words, "echo hello; exit 5")
         run = answer.output.splitlines()[0].split()[1]
         first, *_, last = answer.errors.splitlines()
-        assert first.startswith(f"castoff: {run} has not begun: its time to begin has not come (BeginTime)")
+        assert first.startswith(f"castoff: {run} has not begun: its begin time has not come (BeginTime)")
         assert "[0] hello" in answer.output.splitlines()
         assert last.startswith(f"castoff: {run}: failed; rank 0 on ") and answer.code == 5
 
@@ -115,7 +115,11 @@ class TestWaiting:
         now = desk.status(run)
         states = [member["ending"] or member["state"] for member in now["members"]]
         assert states == ["failed", "running", "running", "pending", "cancelled", "pending"]
-        assert now["members"][3]["reason"] == "enough of its array run already (JobArrayTaskLimit)"
+        assert (
+            now["members"][3]["reason"]
+            == "the allowed number of its array's members already run (JobArrayTaskLimit)"
+        assert now["members"][3]["reason"] == words
+        )
         assert now["state"] == "running" and "holds it (JobHeldAdmin)" in now["reason"]
         answer = desk.castoff("clean", run.path, "--yes")
         assert answer.code == 1 and "is running; castoff cancel" in answer.errors
@@ -258,7 +262,7 @@ class TestSlurmIsSilent:
         assert (now["state"], now["unsettled"]) == ("unknown", True)
         assert now["reason"] == (
             "Slurm could not be reached: squeue failed with exit code 1: without a message; "
-            "according to its records it has begun and not ended"
+            "according to its records, it began and has not ended"
         )
         answer = desk.castoff("wait", "quiet", "--timeout", "1", env=failing)
         assert answer.code == 124

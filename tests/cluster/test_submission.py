@@ -149,7 +149,7 @@ class TestDependencies:
         assert desk.over(run)
         answer = desk.castoff("submit", "--site", "slurm", "--set", "after={afterok: [bad]}", "--", "true")
         assert answer.code == 1
-        assert f"after.afterok: {failed.id} is over, and not as afterok asks: " in answer.errors
+        assert f"after.afterok: {failed.id} is over, and can no longer meet afterok: " in answer.errors
 
     def test_on_ids_of_runs_that_are_over(self, desk: Desk) -> None:
         """Which stand in the script, but Slurm may have forgotten those jobs."""
@@ -180,7 +180,7 @@ class TestDependencies:
         (second.path / "stop").touch()
         before = second.submission()
         answer = desk.castoff("resubmit", "second")
-        assert answer.code == 1 and "is over, and not as afterok asks" in answer.errors
+        assert answer.code == 1 and "is over, and can no longer meet afterok" in answer.errors
         assert second.submission() == before and (second.path / "stop").exists()
 
     def test_on_a_run_that_may_start_again(self, desk: Desk) -> None:

@@ -231,7 +231,7 @@ def test_what_pbs_deletes(jobs: Jobs) -> None:
         with pytest.raises(JobEndedError, match="cancelled"):
             jobs[name].result()
         assert jobs[name].state == "CANCELLED"
-    assert "can no longer be" in jobs["void"].get_info()["Reason"]
+    assert "can no longer be met" in jobs["void"].get_info()["Reason"]
 
 
 def test_the_walltime_of_a_job_that_cannot_be_resumed(jobs: Jobs) -> None:

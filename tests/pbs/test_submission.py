@@ -144,7 +144,7 @@ script: |
         assert [len(one["attempts"]) for one in desk.status(run)["members"]] == [1, 2, 2]
 
     def test_an_array_of_any_numbers(self, desk: PbsDesk) -> None:
-        """PBS counts them from 0, for it takes one range."""
+        """PBS counts them from 0, since it takes only one range."""
         array = 'array={indices: "1,3-4,9-13:2"}'
         run = desk.submit("--set", array, sh="echo $CASTOFF_ARRAY_INDEX; [ $CASTOFF_ARRAY_INDEX != 9 ]")
         assert desk.castoff("wait", run.id).code == 1
@@ -234,9 +234,9 @@ class TestDependencies:
         assert desk.castoff("wait", "first").code == 3
         assert desk.castoff("wait", "good").code == 0
         now = desk.until(bad, state="ended", ending="cancelled")
-        assert "what it waited for can no longer be" in now["members"][0]["attempts"][0]["reason"]
+        assert "its condition can no longer be met" in now["members"][0]["attempts"][0]["reason"]
         late = desk.castoff("submit", "--site", "pbs", "--set", "after={afterok: [first]}", "--", "true")
-        assert late.code == 1 and "is over, and not as afterok asks" in late.errors
+        assert late.code == 1 and "is over, and can no longer meet afterok" in late.errors
         over = desk.submit("--set", "after={afterok: [good]}")
         assert desk.castoff("wait", over.id).code == 0
 

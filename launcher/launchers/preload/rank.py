@@ -61,7 +61,7 @@ def main(agent: str, gone: str, command: "Sequence[str]") -> "NoReturn":
         _become(command)
     except (OSError, EOFError, ValueError) as error:
         if os.environ.get("LOCAL_RANK", "0") == "0":
-            _report(f"the node's preload ended ({error or 'no answer'}); this rank starts without")
+            _report(f"the node's preload ended ({error or 'no answer'}); this rank starts without preload")
         _become(command)
     _name_after(program)
     _end_as(_waited_for(connection, program))
@@ -110,7 +110,7 @@ def _connected(address: str, gone: str) -> "socket":
             if time.monotonic() > deadline or (gone and os.path.exists(gone)):
                 hint = f" (see {os.path.dirname(gone)}/preload.log)" if gone else ""
                 aloud = os.environ.get("LOCAL_RANK", "0") == "0"
-                raise PlainStart(f"no process imports for this node's ranks{hint}", aloud) from error
+                raise PlainStart(f"no process imports modules for this node's ranks{hint}", aloud) from error
         else:
             return connection
         time.sleep(_POLL)

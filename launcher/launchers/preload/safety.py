@@ -41,7 +41,7 @@ def reason_not_to_fork(known: "Collection[int]") -> str | None:
             return f"the imports have initialized torch.{name}, which no copy can use"
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return "the imports have initialized a process group, which belongs to one process"
+        return "the imports have initialized a process group, which copies cannot share"
     return None
 
 
@@ -68,9 +68,9 @@ def unlike(
         if name not in _SET_LATER and (name.startswith(_READ_AT_IMPORT) or name in _READ_AT_START):
             return f"this rank has another {name} than the imports had"
     if state["devices"] != usable_devices():
-        return "this rank may use other devices than the process that has imported"
+        return "this rank may use other devices than the process with the imports"
     if state["memory"] != memory_policy():
-        return "this rank takes its memory elsewhere than the process that has imported"
+        return "this rank has another NUMA memory policy than the process with the imports"
     return None
 
 

@@ -79,7 +79,7 @@ def adapt(state: "Mapping[str, Any]", environment: "Mapping[bytes, bytes]") -> N
     except (OSError, ValueError) as error:
         raise Unfit(f"it cannot take over this rank's folder, limits and cores: {error}") from error
     if {*state["cores"]} != os.sched_getaffinity(0):  # the kernel leaves out cores of other control groups
-        raise Unfit("this rank may run on cores that the process that has imported may not")
+        raise Unfit("this rank may run on cores that the process with the imports may not use")
     os.umask(state["umask"])
     _take_environment(state)
     _take_signals(state)

@@ -99,7 +99,7 @@ def find(environ: Mapping[str, str]) -> FluxAllocation | None:
     try:
         instance = answer_of(["flux", "getattr", "jobid-path"], PATIENCE, environ).strip()
         if decimal(instance.rpartition("/")[2]) != (number := decimal(job)) or number is None:
-            raise _unknown(job, f"flux here speaks to the instance {instance}, which is not that job's")
+            raise _unknown(job, f"flux on this host reaches the instance {instance}, which is not that job's")
         resources = msgspec.json.decode(answer_of(_RESOURCES, PATIENCE, environ), type=_Answer).execution
         hosts = [host for part in resources.nodelist for host in expand(part)]
         cores, devices = (_counts(resources.R_lite, kind, len(hosts)) for kind in ("core", "gpu"))

@@ -34,7 +34,7 @@ def read(rest: str, asked: Asked) -> None:
     for option in options:
         _option(option, asked)
     if left:
-        asked.refuse(f"{left[0]!r} is no option of flux batch")
+        asked.refuse(f"{left[0]!r} is not an option of flux batch")
 
 
 def _option(option: Option, asked: Asked) -> None:

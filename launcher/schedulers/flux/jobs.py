@@ -141,7 +141,10 @@ def _ended(info: JobInfo, fields: Mapping[str, Any]) -> JobInfo:
         str(exception.get("type")) if exception.get("occurred") and not exception.get("severity") else None
     )
     note, code = str(exception.get("note") or ""), whole(str(fields.get("returncode")))
-    reasons = {"cancel": note, "dependency": f"what it waited for can no longer be ({note})"}
+    reasons = {
+        "cancel": note,
+        "dependency": f"its condition can no longer be met ({note})",
+    }
     reason = None if fatal in (None, "timeout") else reasons.get(fatal, f"Flux ended it ({fatal}): {note}")
     ran = info.start is not None and code != _NEVER_RAN
     exit_code = None if not ran or code is None else code if code >= 0 else 128 - code

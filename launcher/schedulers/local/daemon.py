@@ -291,7 +291,7 @@ def main(waits: Waits) -> None:
     number = len(record.earlier) if record else 0
     if record is None or record.error is not None or taken_submission(run) == number:
         # Another start would run one submission twice.
-        sys.exit(f"castoff: {run.path}: no submission is left to take; `castoff resubmit` makes a new one")
+        sys.exit(f"castoff: {run.path}: its submission was taken already; `castoff resubmit` makes a new one")
     os.chdir(run.path)  # the working directory follows if the run directory is moved
     read_end, write_end = os.pipe()
     if os.fork():

@@ -27,8 +27,8 @@ class Local(Scheduler):
     ignores = frozenset({"options", "directives", "binding"})
     ignores_requests = True
     instead: ClassVar[Mapping[str, str]] = {
-        "requeue.how": "drop it, for it starts the same job again",
-        "restart.spare_nodes": "drop it, for there is one machine",
+        "requeue.how": "drop it, since it restarts the same job by itself",
+        "restart.spare_nodes": "drop it, since there is only one machine",
     }
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:

@@ -21,7 +21,7 @@ _ATTRIBUTE = r"""(?sx)\s*([^\s=,][^\s=]*)\s*=\s*  # a name
 _CONDITIONS = r"(?i)\s*(after|afterok|afternotok|afterany)\s*:"
 
 _INSTEAD = {
-    "block": "qsub would wait for the job's end: drop it; `castoff wait` waits for a run",
+    "block": "qsub would wait for the job's end: drop it; `castoff wait` waits for runs",
     "interactive": "castoff submits a script: drop it; `qsub -I` gets a shell",
     "sandbox": "PBS would delete the job's log with its private folder: drop it (use stage)",
     "max_run_subjobs": "set array.max_concurrent instead",

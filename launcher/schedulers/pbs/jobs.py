@@ -40,7 +40,7 @@ _ENDED_BY_PBS = {
     -27: ("out-of-memory", "it used more memory than it had"),
     -28: ("failed", "it used more CPU time than its limit, `cput`"),
     -29: ("walltime", None),
-    -30: ("node-failure", "not all of its nodes took part"),
+    -30: ("node-failure", "not all of its nodes joined"),
 }
 """castoff's ending and the reason, by Exit_status (JOB_EXEC_ and JOB_EXEC_KILL_ in job.h)."""
 
@@ -170,7 +170,7 @@ def _ended(info: JobInfo, status: int | None, attributes: Mapping[str, str]) -> 
         depend = attributes.get("depend", "")
         if not depend.startswith("after"):  # `depend` also lists the jobs that wait for this job
             return info._replace(ending="cancelled")
-        reason = f"what it waited for can no longer be, or it was deleted ({depend})"
+        reason = f"its condition can no longer be met, or it was deleted ({depend})"
         return info._replace(ending="cancelled", dependency_never_satisfied=True, why=reason)
     if status < 0:
         ending, words = _ENDED_BY_PBS.get(status, ("failed", "PBS ended it"))
@@ -203,7 +203,7 @@ def _waiting(info: JobInfo, name: str, attributes: Mapping[str, str]) -> JobInfo
     elif info.word == "H":
         words = f"it waits for another job ({depend})"
     elif info.word == "W":
-        words = "its time to begin has not come"
+        words = "its begin time has not come"
     else:
         words = f"PBS says: {comment}" if comment else "PBS has not looked at it yet"
     # PBS does not hold a job that requests more than exists: its comment says "Can Never Run".

@@ -36,7 +36,7 @@ def read(rest: str, asked: Asked) -> None:
         position += 1
         letter = word[1:2]
         if not word.startswith("-") or not letter:
-            asked.refuse(f"{word!r} is no option of qsub")
+            asked.refuse(f"{word!r} is not an option of qsub")
             return
         if (letter in _FLAGS and letter not in "hI") or (letter in "hI" and len(word) == 2):
             _flag(letter, asked)
@@ -64,7 +64,7 @@ def _flag(letter: str, asked: Asked) -> None:
     if letter == "V":
         asked.fields["inherit"] = "all"
     elif letter in "IX":
-        asked.refuse(f"-{letter} is for a job that somebody types into; castoff launch starts ranks in one")
+        asked.refuse(f"-{letter} makes an interactive job; castoff launch starts ranks in such a job")
     elif letter == "h":
         raw("h", True, DIALECT, asked, "-h")
     else:

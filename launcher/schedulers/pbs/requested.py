@@ -142,7 +142,7 @@ def _of_device_type(spec: JobSpec, site: Site, request: Request) -> Iterator[tup
             place = f"select.{number}.{resource}" if several else f"select.{resource}"
             yield (
                 place,
-                f"says the type of the devices, and so does device_type ({device_type}): drop one of the two",
+                f"names the device type, and so does device_type ({device_type}): drop one of the two",
             )
 
 
@@ -165,7 +165,7 @@ def _of_resources(spec: JobSpec, site: Site) -> Iterator[tuple[str, str]]:
             before = seen.setdefault(name.lower(), name)
             message = _wrong(name, value, site, several)
             if message is None and before != name:
-                message = f"says the same as {before}, for PBS does not tell capitals: drop one of the two"
+                message = f"says the same as {before}, since PBS ignores case: drop one of the two"
             if message is not None:
                 yield f"select.{number}.{name}" if several else f"select.{name}", message
 

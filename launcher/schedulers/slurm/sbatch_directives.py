@@ -245,7 +245,10 @@ def contradictions(spec: JobSpec, site: Site, request: Request) -> Iterator[tupl
         field, gpus = f"directives.{name}", _gpus(name, str(value))
         types = {kind for kind, _ in gpus if kind != request.device_type}
         if name in ("mem-per-cpu", "mem-per-gpu") and value and spec.memory:
-            yield field, f"excludes memory, which is {spec.memory}, in Slurm's eyes: keep one of the two"
+            yield (
+                field,
+                f"excludes memory ({spec.memory}) in Slurm: keep one of the two",
+            )
         elif name not in _ASK_FOR_DEVICES or not isinstance(value, str):
             continue
         elif not of_fields and gpus and spec.devices_per_rank == 0:

@@ -70,7 +70,7 @@ def read(rest: str, asked: Asked) -> None:
     if left[:1] in (["hetjob"], ["packjob"]):
         asked.refuse("a heterogeneous job has components of several kinds, and a job file describes one")
     elif left:
-        asked.refuse(f"{left[0]!r} is no option: sbatch reads nothing from there on")
+        asked.refuse(f"{left[0]!r} is not an option: sbatch ignores the rest of the line")
 
 
 def _arguments(rest: str) -> list[str]:
@@ -159,7 +159,7 @@ def _export(text: str, asked: Asked) -> None:
     if text != "ALL":  # without ALL, sbatch also loads the environment of a login (sbatch.c, 22.05)
         as_written("export", text, DIALECT, asked, "--export")
     if not everything:
-        asked.is_unclear(f"--export={text} keeps the script's variables from srun's ranks")
+        asked.is_unclear(f"--export={text} hides the script's variables from srun's ranks")
 
 
 def _requeue(_text: str, asked: Asked) -> None:
@@ -169,7 +169,7 @@ def _requeue(_text: str, asked: Asked) -> None:
 def _signal(text: str, asked: Asked) -> None:
     match = re.fullmatch(r"(?:([BR]{1,2}):)?(\w+)(?:@(\d+))?", text)
     if match is None:
-        asked.refuse(f"--signal is {text}, which is no signal and time")
+        asked.refuse(f"--signal is {text}, which is not a signal and time")
         return
     flags, signal, before = match.groups()
     field = f"{signal}@{before or 60}"

@@ -79,7 +79,7 @@ class Slurm(QueuedScheduler):
         }
     )
     instead: ClassVar[Mapping[str, str]] = {
-        "requeue.how": "drop it, for Slurm starts the same job again",
+        "requeue.how": "drop it, since Slurm restarts the same job by itself",
         "select": "write constraint, as in constraint: a100, for nodes that have a feature",
     }
     longest_grace = 65535  # sbatch's --signal

@@ -204,7 +204,7 @@ queues:
         (folder / "mine.yaml").write_text(f"description: m\nextends: slurm\nrequired:\n  {required}\n")
         answer = castoff("init", "--site", "mine")
         assert answer.returncode == 1
-        assert "site mine: mend the examples under `required:`" in answer.stderr
+        assert "site mine: correct the examples under `required:`" in answer.stderr
         assert "accunt: there is no such field; did you mean account?" in answer.stderr
         assert not (tmp_path / "job.yaml").exists()
 

@@ -109,7 +109,7 @@ class TestCheck:
     def test_local(self, castoff: Castoff) -> None:
         answer = castoff("sites", "check", "local")
         assert (answer.returncode, answer.stdout) == (2, "")
-        assert "site local: has no scheduler that could be asked" in answer.stderr
+        assert "site local: has no scheduler to query" in answer.stderr
 
 
 class TestUpdate:

@@ -355,7 +355,7 @@ class TestRefusals:
         jobs.wait(run)
         words = [sys.executable, "-m", "castoff.launcher.cli.local_scheduler", str(run.path)]
         answer = subprocess.run(words, cwd="/", capture_output=True, text=True, check=False)
-        assert answer.returncode == 1 and "no submission is left to take" in answer.stderr
+        assert answer.returncode == 1 and "its submission was taken already" in answer.stderr
         assert jobs.status(run)["ending"] == "done"
 
 

@@ -95,7 +95,11 @@ class TestCancel:
             made.run.script.write_text(f"{mark}\n# x on big: 1 rank\n")
             answer = castoff("cancel", made.run.path)
             assert (answer.returncode, answer.stdout) == (1, "")
-            assert answer.stderr == f"castoff: run: castoff did not submit it, so it cannot end it; {way}\n"
+            assert (
+                answer.stderr
+                == f"castoff: run: castoff did not submit this run, so castoff cannot end it; {way}"
+            assert answer.stderr == f"castoff: {words}\n"
+            )
             made.write("attempts/0.0/ending.json", {"ending": "done", "code": 0, "time": 1})
             assert castoff("cancel", made.run.path).stdout == "run: ended already, done\n"
 

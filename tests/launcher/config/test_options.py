@@ -98,7 +98,7 @@ class TestRefused:
     def test_this_machine_needs_none(self) -> None:
         """So that a job file for a cluster can be tried here."""
         found = planned(Site.load("local"), options=["proxy"])
-        assert "options: is for a scheduler's job, and has no effect here" in found.notes
+        assert "options: only affects jobs of a scheduler, and has no effect here" in found.notes
 
     @pytest.mark.parametrize(("field", "value"), [("ranks_per_node", 12), ("ranks", 24)])
     def test_other_ranks_than_it_is_made_for(self, field: str, value: int) -> None:

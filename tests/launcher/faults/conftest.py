@@ -150,7 +150,7 @@ class Workplace:
             patch.setattr(submission, "send", lambda *_: None)  # that a scheduler starts is seen elsewhere
             answer = self.castoff(*self.submit_words("--json"))
         assert answer.code == 0, answer.errors
-        swept = "its submission was interrupted before anything was sent; removed"
+        swept = "its submission was interrupted before it reached the scheduler; its directory was removed"
         assert {line.split(": ")[1] for line in answer.errors.splitlines() if swept in line} == before
         assert self.drafts() == []
         made = RunDirectory(Path(json.loads(answer.output)["directory"]))

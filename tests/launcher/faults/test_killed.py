@@ -51,7 +51,7 @@ def test_submit(workplace: Workplaces) -> None:
                 assert here.ran() == ["0"] and here.castoff("status", run.id).code == 0
             else:
                 never_began.append(number)
-                goes_on(here, run, "it was killed while it was submitted, so nothing began")
+                goes_on(here, run, "castoff was killed during the submission, so nothing began")
         if not runs:
             no_run(here)
         here.submits_again()
@@ -78,7 +78,7 @@ def no_run(here: Workplace) -> None:
         known = index.exists() and path.name[1:].rpartition(".")[0] in index.read_text()
         reported = here.castoff("status", path.name[1:].rpartition(".")[0])
         assert reported.code == 1 and reported.errors.count("\n") == 1
-        assert ("its submission was interrupted before anything was sent" in reported.errors) == known
+        assert ("its submission was interrupted before it reached the scheduler" in reported.errors) == known
         assert here.castoff("status", path).code == 1
 
 

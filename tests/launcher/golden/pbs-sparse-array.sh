@@ -11,7 +11,7 @@
 
 # causets on pbs: 4 ranks, 4 on 1 node.
 # each rank: 8 cores (not bound to them)
-# array: to PBS its members 1,3-5,10-20:2 are 0 to 9, for it takes one range
+# array: to PBS its members 1,3-5,10-20:2 are 0 to 9, since it takes only one range
 # OMP_NUM_THREADS=8: a rank's cores
 # Load castoff's functions first: they follow the last line that begins with "# === castoff".
 { POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT

@@ -155,7 +155,7 @@ def test_what_is_not_proven_is_kept(body: str, why: str) -> None:
         ("#SBATCH -N 2 --ntasks-per-node=2 -D /x\n", "a directive names its folder"),
         (
             "#SBATCH -N 2 --ntasks-per-node=2 --export=NONE\n",
-            "--export=NONE keeps the script's variables from srun's ranks",
+            "--export=NONE hides the script's variables from srun's ranks",
         ),
         (
             "#SBATCH -N 2 --ntasks-per-node=2 --signal=B:USR1@9\n",

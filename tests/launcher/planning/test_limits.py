@@ -378,7 +378,7 @@ class TestGoingOnOnPbs:
     @pytest.mark.parametrize("way", ["copy", "chain"])
     def test_where_the_same_job_starts_again(self, way: str) -> None:
         asked = {"max": 1, "how": way}
-        fix = "drop it, for Slurm starts the same job again"
+        fix = "drop it, since Slurm restarts the same job by itself"
         assert problems(site("slurm"), requeue=asked) == {
             "requeue.how": f"is not supported by Slurm, which there runs: {fix}"
         }

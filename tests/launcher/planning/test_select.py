@@ -134,7 +134,7 @@ class TestResources:
 
     def test_one_machine_has_no_use_for_them(self) -> None:
         found = plan(site("local"), select={"model": "x"})
-        assert "select: is for a scheduler's job, and has no effect here" in found.notes
+        assert "select: only affects jobs of a scheduler, and has no effect here" in found.notes
 
     def test_a_site_adds_to_every_chunk(self) -> None:
         with pytest.raises(InvalidInput, match=r"defaults\.select: is a list, but what a site asks for"):

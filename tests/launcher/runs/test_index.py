@@ -348,12 +348,12 @@ class TestDrafts:
             index.add(draft.final, "mine")
             assert not any(entry.is_there for entry in index.entries())
             for reference in ("mine", draft.final.id):
-                with pytest.raises(CastoffError, match="it is just being submitted"):
+                with pytest.raises(CastoffError, match="it is being submitted now"):
                     index.find(reference)
             with pytest.raises(CastoffError, match="is not a run directory"):
                 index.find(str(draft.run.path))
         draft.run.path.mkdir()
-        with pytest.raises(CastoffError, match="its submission was interrupted before anything was sent"):
+        with pytest.raises(CastoffError, match="interrupted before it reached the scheduler"):
             index.find("mine")
         draft.run.path.rmdir()
         with pytest.raises(CastoffError, match=r"its directory .* is gone"):

@@ -324,4 +324,4 @@ def test_what_nice_cannot_say() -> None:
     (refused,) = read_script("#!/bin/sh\n#PBS -p 5000\nprog\n", "x").refused
     assert refused.why == "-p is 5000, which is not from -1024 to 1023"
     noted = planner.plan(spec(nice=5), Site.load("local"))
-    assert "nice: is for a scheduler's job, and has no effect here" in noted.notes
+    assert "nice: only affects jobs of a scheduler, and has no effect here" in noted.notes

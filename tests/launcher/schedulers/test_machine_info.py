@@ -65,8 +65,8 @@ def test_an_optional_program_that_is_not_there(answering: Answers) -> None:
         ),
         ("echo said on standard output; exit 7", "exit code 7: said on standard output"),
         ("exit 3", "failed with exit code 3: without a message"),
-        ("echo PartitionName=x MinNodes=few", "what scontrol and the others answer cannot be read"),
-        ("printf '\\377\\n'", "what scontrol and the others answer cannot be read"),
+        ("echo PartitionName=x MinNodes=few", "what scontrol and the other commands print cannot be read"),
+        ("printf '\\377\\n'", "what scontrol and the other commands print cannot be read"),
         ("exec sleep 60", "gave no answer within 1 s"),
     ],
 )
@@ -96,13 +96,13 @@ def test_one_that_cannot_be_run(answering: Answers) -> None:
 
 
 def test_what_cannot_be_read(answering: Answers) -> None:
-    with pytest.raises(QueryFailed, match="site polaris: what qstat and the others answer cannot be read"):
+    with pytest.raises(QueryFailed, match="site polaris: what qstat and the other commands print cannot"):
         ask(at("polaris"), answering("pbs", qstat="echo something else"))
 
 
 def test_one_that_says_nothing(answering: Answers) -> None:
     silent = answering("pbs", qstat="true", pbsnodes="true")
-    with pytest.raises(QueryFailed, match="site polaris: nothing comes out of `qstat -Q -f`, `qstat -B -f`"):
+    with pytest.raises(QueryFailed, match="site polaris: no output from `qstat -Q -f`, `qstat -B -f`"):
         ask(at("polaris"), silent)
 
 
@@ -115,5 +115,5 @@ def test_variables_that_would_change_what_is_shown_stay_behind(answering: Answer
 
 
 def test_a_site_without_a_scheduler() -> None:
-    with pytest.raises(QueryFailed, match="site local: has no scheduler that could be asked"):
+    with pytest.raises(QueryFailed, match="site local: has no scheduler to query"):
         ask(at("local"), {})

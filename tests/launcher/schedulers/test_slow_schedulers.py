@@ -61,7 +61,9 @@ def test_status(asked: Asked, made: RunDirectory) -> None:
     output, _ = asked.run("status", made.path)
     assert output.splitlines()[0] == f"run        {made.id}" and f"directory  {made.path}\n" in output
     assert "state      unknown\n" in output
-    assert "squeue gave no answer within 5 s; according to its records it has begun and not ended\n" in output
+    assert (
+        "squeue gave no answer within 5 s; according to its records, it began and has not ended\n" in output
+    )
     assert asked.patience == [AT_A_GLANCE]
 
 

@@ -75,7 +75,7 @@ def test_killed_while_it_was_submitted(tmp_path: Path) -> None:
     now = status(Made(tmp_path, job=None).run)
     assert now.state == "unknown"
     assert now.reason == (
-        "it was killed while it was submitted, so nothing began; `castoff resubmit run` sends it"
+        "castoff was killed during the submission, so nothing began; `castoff resubmit run` submits it"
     )
 
 

@@ -47,7 +47,7 @@ def test_are_named_and_ended(castoff: Castoff, deleted: RunDirectory, tmp_path: 
     assert answer.stdout == f"{ID}: its directory {deleted.path} is gone; ended its job 7 (Slurm)\n"
     assert (tmp_path / "ended").read_text() == "7\n", "and not the other directory's job"
     answer = castoff("cancel", reference)
-    assert answer.returncode == 1 and "Slurm has no job of it that waits or runs" in answer.stderr
+    assert answer.returncode == 1 and "Slurm has no waiting or running job of it" in answer.stderr
 
 
 def test_what_the_scheduler_refuses_is_reported(
@@ -68,5 +68,5 @@ def test_a_silent_scheduler_has_said_nothing(
         answer = castoff(verb, ID)
         assert answer.returncode == 1
         assert "Slurm could not be asked" in answer.stderr and "with scancel" in answer.stderr
-        assert "no job of it" not in answer.stderr
+        assert "running job of it" not in answer.stderr
     assert not (tmp_path / "ended").exists()

@@ -119,7 +119,7 @@ class TestSlurm:
         slurm.program("sbatch", "echo 'Unable to contact slurm controller (connect failure)' >&2; exit 1")
         slurm.program("squeue", "exit 1")
         with pytest.raises(
-            NotSent, match=r"it did not reach Slurm; `castoff resubmit made-.*` tries once more"
+            NotSent, match=r"it did not reach Slurm; `castoff resubmit made-.*` submits it again"
         ):
             submitted("slurm")
         assert slurm.questions().count("squeue") == 1

@@ -542,9 +542,12 @@ class TestPlainStart:
         gone_file.touch()
         client = node.client(command)
         at = client.index(node.address) + 1
+        none = "no process imports modules"
         done = ended([*client[:at], str(gone_file), *client[at + 1 :]], node.folder)
         assert done == Ended(
-            0, "well\n", note(f"no process imports for this node's ranks (see {node.folder}/preload.log)")
+            0,
+            "well\n",
+            note(f"{none} for this node's ranks (see {node.folder}/preload.log)"),
         )
         done = ended(
             [*client[:at], str(gone_file), *client[at + 1 :]],
@@ -615,7 +618,7 @@ class TestPlainStart:
             "memory": memory_policy(),
         }
         assert unlike(request, os.environb, command) is None
-        why = "this rank takes its memory elsewhere than the process that has imported"
+        why = "this rank has another NUMA memory policy than the process with the imports"
         assert unlike({**request, "memory": b"bind:1"}, os.environb, command) == why
 
     def test_other_options(self, node: Node) -> None:

@@ -299,7 +299,7 @@ class TestStates:
                 {"job_state": "H", "Hold_Types": "s", "depend": "afterok:6.head@head"},
                 "it waits for another job (afterok:6.head@head)",
             ),
-            ({"job_state": "W", "Hold_Types": "n"}, "its time to begin has not come"),
+            ({"job_state": "W", "Hold_Types": "n"}, "its begin time has not come"),
         ],
     )
     def test_waiting(self, pbs: FakePbs, made: OnPbs, info: dict[str, Any], reason: str) -> None:
@@ -389,7 +389,7 @@ class TestStates:
         now = status(made.run)
         assert ending(now) == ("ended", "cancelled", 143)
         (attempt,) = now.members[0].attempts
-        assert attempt.reason is not None and "what it waited for can no longer be" in attempt.reason
+        assert attempt.reason is not None and "its condition can no longer be met" in attempt.reason
 
     def test_members_of_an_array(self, pbs: FakePbs, tmp_path: Path) -> None:
         made = OnPbs(tmp_path, members=3)

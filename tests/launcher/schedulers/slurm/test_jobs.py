@@ -207,7 +207,7 @@ class TestWords:
                 queued("PENDING", "NewThisYear"),
                 "Slurm has another reason (NewThisYear)",
             ),
-            (queued("CONFIGURING", "None"), "its nodes get ready (CONFIGURING)"),
+            (queued("CONFIGURING", "None"), "its nodes are being prepared (CONFIGURING)"),
             (
                 queued("REQUEUE_HOLD", "JobHeldUser"),
                 "it was requeued, and is held (REQUEUE_HOLD); `scontrol release 7` releases it",

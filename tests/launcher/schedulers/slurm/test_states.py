@@ -351,7 +351,7 @@ class TestStartedAgain:
         assert status(made.run).reason == "its next attempt is about to begin"
         slurm.tells(("7", "PENDING"), run=made.run, reason="BeginTime")
         now = status(made.run)
-        assert (now.state, now.reason) == ("pending", "its time to begin has not come (BeginTime)")
+        assert (now.state, now.reason) == ("pending", "its begin time has not come (BeginTime)")
         made.attempt("0.1")
         slurm.tells(("7", "RUNNING"), run=made.run)
         assert [one.state for one in status(made.run).members[0].attempts] == ["ended", "running"]
@@ -544,7 +544,7 @@ class TestArrays:
         now = status(made.run)
         assert (now.state, now.reason) == ("unknown", "nothing was submitted for it")
         with locked(made.run.path / LOCK):
-            assert status(made.run).members[1].reason == "it is just being submitted"
+            assert status(made.run).members[1].reason == "it is being submitted now"
 
 
 class TestSilence:
@@ -696,7 +696,8 @@ class TestResubmitted:
         made.attempt("0.0", "failed", 3)
         made.write("submission.json", {**SENT_AGAIN, "excluded": ["n2", "n3"]})
         words = "no node has what it asks for (BadConstraints)"
-        all_hosts = f"{words}; it excludes n2, n3, set aside before: castoff resubmit --all-hosts does not"
+        excludes = "it excludes n2, n3, set aside by earlier jobs; castoff resubmit --all-hosts uses them"
+        all_hosts = f"{words}; {excludes}"
         slurm.tells(("8", "PENDING"), run=made.run, reason="BadConstraints")
         assert status(made.run).reason == all_hosts
         slurm.tells(("8", "FAILED"), run=made.run, reason="BadConstraints")
@@ -877,7 +878,7 @@ class TestUnclear:
         made = self.lost(tmp_path)
         with locked(made.run.path / LOCK):
             now = status(made.run)
-        assert (now.state, now.reason) == ("pending", "it is just being submitted")
+        assert (now.state, now.reason) == ("pending", "it is being submitted now")
         assert slurm.questions() == []
 
     def test_it_arrived(self, slurm: FakeSlurm, tmp_path: Path) -> None:
