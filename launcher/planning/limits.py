@@ -269,7 +269,7 @@ def notes(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[str]:
             yield f"{target.field} {target.name}: its limits are not checked, as {site.name} does not list it"
     array = spec.array if spec.array and spec.array.own_indices else None
     if array and (tasks := scheduler.tasks(array.members)) != array.members:
-        numbered = f"{tasks[0]} to {tasks[-1]}, for {scheduler.renumbers_arrays}"
+        numbered = f"{tasks[0]} to {tasks[-1]}, since {scheduler.renumbers_arrays}"
         yield f"array: to {scheduler.title} its members {array.own_indices} are {numbered}"
     if isinstance(scheduler, QueuedScheduler) and scheduler.splits_arrays and site.array and spec.array:
         largest, most = spec.array.members[-1], site.array.max_count

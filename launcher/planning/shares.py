@@ -41,7 +41,7 @@ def _of_each_rank(plan: Plan) -> Iterator[str]:
     if devices and not own:
         yield "no device"
     elif devices and plan.torchrun:
-        yield "sees all devices of its node"
+        yield "access to all devices of its node"
     elif devices:
         sharing = plan.layout[0][0] * own // devices
         shared = f", each of which {sharing} ranks share" if sharing > 1 else ""

@@ -58,7 +58,7 @@ class Pbs(QueuedScheduler):
     title = TITLE
     launchers = ("pals", "hydra", "intelmpi", "openmpi")
     dialect = directives.DIALECT
-    renumbers_arrays = "it takes one range"
+    renumbers_arrays = "it takes only one range"
     requeues_in_place = False
     reruns_jobs = True
     reruns_arrays = True

@@ -11,7 +11,7 @@
 #PBS -k doe
 
 # causets on aurora: 24 ranks, 12 on each of 2 nodes, started by torchrun.
-# each rank: 8 cores and sees all devices of its node; 6 of 102 cores per node unused
+# each rank: 8 cores and access to all devices of its node; 6 of 102 cores per node unused
 # 12 ranks per node: the node has 12 devices
 # OMP_NUM_THREADS=8: a rank's cores
 # Load castoff's functions first: they follow the last line that begins with "# === castoff".

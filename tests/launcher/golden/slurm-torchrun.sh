@@ -14,7 +14,7 @@
 #SBATCH --export=NIL
 
 # causets on slurm: 8 ranks, 4 on each of 2 nodes, started by torchrun.
-# each rank: 8 cores and sees all devices of its node
+# each rank: 8 cores and access to all devices of its node
 # OMP_NUM_THREADS=8: a rank's cores
 # Load castoff's functions first: they follow the last line that begins with "# === castoff".
 { POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT
