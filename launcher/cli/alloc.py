@@ -22,9 +22,15 @@ from castoff.launcher.cli.program import TakesJob
     ),
 )
 @job_options
-@click.option("--jupyter", is_flag=True, help="Start Jupyter Lab on its first host, and say how to reach it.")
+@click.option(
+    "--jupyter", is_flag=True, help="Start Jupyter Lab on the first host, and print how to reach it."
+)
 @click.option("--dry-run", "dry", is_flag=True, help="Print script and command line; touch nothing.")
-@click.option("--runs-dir", type=click.Path(path_type=Path), help="Where its files go meanwhile.")
+@click.option(
+    "--runs-dir",
+    type=click.Path(path_type=Path),
+    help="Where the allocation's files are kept while it exists.",
+)
 def command(
     job: str | None,
     site_name: str | None,
@@ -48,12 +54,14 @@ def command(
     if program == []:
         click.get_current_context().fail("name a command after --, or leave -- out for a shell")
     if jupyter and program:
-        click.get_current_context().fail("--jupyter is a command of its own, so none may follow --")
+        click.get_current_context().fail("--jupyter excludes a command after --")
     if job is None:
         flags = {**flags, "name": flags.get("name") or "alloc"}
     spec = read_job(job, overrides, flags, None if job else ["true"])
     if unused := asked_fields(spec, OF_BATCH_JOBS):
-        report(f"alloc ignores {', '.join(unused)}: for the ranks that are started in it, or castoff submit")
+        report(
+            f"alloc ignores {', '.join(unused)}, which only castoff submit and ranks in the allocation use"
+        )
     prepared = request(spec, load_site(site_name, spec), program, job=job, jupyter=jupyter)
     if dry:
         click.echo(prepared.script.encode(), nl=False)

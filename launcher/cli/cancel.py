@@ -41,8 +41,8 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> int
 
 
 def _without_directory(runs: tuple[str, ...]) -> tuple[list[str], list[Entry]]:
-    """Split the references of runs: those with a directory, and the entries of those whose directory
-    is gone.
+    """Return the references of runs that have a directory, and the index entries of runs that have none any
+    more.
     """
     index = Index.of(os.environ)
     gone = {reference: index.gone(reference) for reference in runs}

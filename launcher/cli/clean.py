@@ -50,7 +50,10 @@ class _Candidate(NamedTuple):
 )
 @click.argument("runs", nargs=-1, shell_complete=complete_runs)
 @click.option(
-    "--older-than", callback=duration, metavar="AGE", help="Only runs that have been over so long, as 30d."
+    "--older-than",
+    callback=duration,
+    metavar="AGE",
+    help="Only runs that ended more than AGE ago, as 30d.",
 )
 @click.option(
     "--ending",
@@ -60,7 +63,9 @@ class _Candidate(NamedTuple):
     metavar="ENDING",
     help="Only runs with this ending, as done; may be repeated.",
 )
-@click.option("--name", "names", multiple=True, metavar="NAME", help="Only of this name; * is anything.")
+@click.option(
+    "--name", "names", multiple=True, metavar="NAME", help="Only runs of this name; * matches anything."
+)
 @click.option("--dry-run", "dry", is_flag=True, help="Only show what would be removed.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option

@@ -32,7 +32,7 @@ class _Answers(shells.ShellComplete):
 
 @shells.add_completion_class
 class _Bash(_Answers, shells.BashComplete):
-    # Add no space after a word that ends in . or =, which continues; zsh: see below; fish adds none itself.
+    # A word that ends in . or = is incomplete, so bash must add no space. zsh: see below; fish adds none.
     source_template = shells.BashComplete.source_template.replace(
         "    return 0\n", "    [[ ${COMPREPLY-} != *[.=] ]] || compopt -o nospace\n    return 0\n"
     )

@@ -37,7 +37,7 @@ _COLOURS = {"ok": "32", "warning": "33", "problem": "1;31", "unknown": "35"}
     ),
 )
 @job_options
-@click.option("--trust", is_flag=True, help="Show only who else could change what will run, all of it.")
+@click.option("--trust", is_flag=True, help="Only list all that will run, and who else could change it.")
 @click.option("--runs-dir", type=click.Path(path_type=Path), help="Where run directories go.")
 @json_option
 def command(
@@ -53,7 +53,7 @@ def command(
     """Check what could keep a job from running; without JOB or a program, any job.
 
     On this host: the scheduler, account and queue, file systems and quotas, the folder of runs, the job's
-    Python, and who else could change what will run. With --nodes, a short job then tries so many nodes.
+    Python, and who else could change what will run. With --nodes, a short job then tests that many nodes.
 
     Each line is ok, a warning, a problem, or unknown if a query gave no answer. The exit code is 1 if there
     is a problem, else 0.
@@ -225,7 +225,7 @@ def _nodes_option() -> None:
     """Let --nodes mean the number of nodes to test, and remove its short form -N."""
     option = next(param for param in command.params if param.name == "nodes")
     assert isinstance(option, click.Option)
-    option.opts, option.help = ["--nodes"], "Also try so many nodes, by a job of about a minute."
+    option.opts, option.help = ["--nodes"], "Also test this many nodes, with a job of about a minute."
 
 
 _nodes_option()

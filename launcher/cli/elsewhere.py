@@ -30,9 +30,9 @@ ONLY_HERE = {
     "import": "reads a script and writes a job file here",
     "schema": "is the same everywhere",
     "completion": "is for the shell that you type in",
-    "launch": "starts ranks where it is called, without a scheduler; `submit` and `alloc` start them there",
-    "train": "trains where it is called; there, `submit -- castoff train …` does",
-    "on": "is about the machines that --on knows, and is called here",
+    "launch": "starts ranks on this machine, without a scheduler; `submit` and `alloc` start ranks there",
+    "train": "trains on this machine; to train there, `submit -- castoff train …`",
+    "on": "manages the machines for --on from this machine",
 }
 """Verbs that cannot run on another machine, and why."""
 
@@ -46,7 +46,7 @@ _LARGEST_PAGE = 1 << 26
 """Limit of a run page's size, in bytes; a page with 20 curves has a fiftieth of it."""
 
 _READING = ("shell", "alloc")
-"""Verbs whose program reads the standard input of this process."""
+"""Verbs that pass this process's standard input to their program."""
 
 
 def call(words: list[str], program: list[str] | None) -> int:
@@ -86,7 +86,7 @@ def _meant(words: list[str]) -> tuple[str, str, list[str]]:
     if words[0] == "--on":
         if len(words) < 2:
             raise WrongWords(
-                "--on takes the name of a machine; `castoff on list` shows those that there are", 2
+                "--on takes the name of a machine; `castoff on list` lists the known machines", 2
             )
         return words[1], "--on", words[2:]
     if (name := os.environ.get("CASTOFF_ON")) is not None:
@@ -176,7 +176,8 @@ def _resubmit(passed: passing.Passed, words: list[str]) -> int:
 
 
 def _check_given(machine: Machine, run: str, names: list[str]) -> None:
-    """Ask the user before a machine gets variables that no job from this machine has sent to it.
+    """Ask the user before this machine sends a variable that none of its jobs has sent to that machine
+    before.
 
     Raises:
         CastoffError: the user does not agree, or cannot be asked.
@@ -188,7 +189,7 @@ def _check_given(machine: Machine, run: str, names: list[str]) -> None:
         if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
             raise CastoffError(
                 f"{name}: {run} takes {new} from your environment, which no job from this machine has sent "
-                "there; call the command in a terminal, where castoff asks whether it may"
+                "there; call the command in a terminal, where castoff asks whether to send this"
             )
         if not click.confirm(f"Send {new} of your environment to {name}, for {run}?", err=True):
             raise CastoffError("nothing was resubmitted")
@@ -196,9 +197,7 @@ def _check_given(machine: Machine, run: str, names: list[str]) -> None:
 
 
 def _check_paths(machine: Machine, verb: str, words: list[str]) -> None:
-    """Refuse relative paths that exist on this machine: the other machine would resolve them in its own
-    folder.
-    """
+    """Refuse relative paths that exist on this machine: on the other machine they would mean other files."""
     name = machine.entry.name
     for index, word in enumerate(words):
         option, equals, value = word.partition("=")
@@ -216,8 +215,8 @@ def _check_paths(machine: Machine, verb: str, words: list[str]) -> None:
         )
         if looks_local and (path in (".", "./", "..") or Path(path).exists()):
             raise WrongWords(
-                f"{verb}: {path} is a file or folder here, and castoff looks on {name}: name a run by its "
-                "id, or give the whole path there",
+                f"{verb}: {path} is a file or folder on this machine, but {verb} runs on {name}: "
+                f"name a run by its id, or give an absolute path on {name}",
                 2,
             )
 
@@ -250,4 +249,4 @@ def _interrupted(machine: Machine, rest: list[str]) -> None:
         report(f"{name}: interrupted; if the job was submitted, the same command finds it, else submits it")
     else:
         runs = " ".join(machine.command("list"))
-        report(f"{name}: castoff {verb} was interrupted; `{runs}` shows what is there")
+        report(f"{name}: castoff {verb} was interrupted; `{runs}` lists the runs there")

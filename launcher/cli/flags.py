@@ -18,7 +18,7 @@ from castoff.launcher.text.quoting import visible_word, yaml_word
 from castoff.launcher.typed.document import Document
 from castoff.launcher.typed.structure import fields_of
 
-_MISREAD = {"nodes": "; -N is the nodes, as for sbatch, and qsub's -N NAME is -J NAME"}
+_MISREAD = {"nodes": "; -N sets the number of nodes, as for sbatch; qsub's -N NAME is -J NAME"}
 """Hints for flags that mean something else in other tools, added if the value is not a number."""
 
 _SETTING = re.compile(r"`([a-z_]+: [^`]+)`")
@@ -54,7 +54,7 @@ def _answered(problem: Problem, flags: Mapping[str, str]) -> Problem:
     if path in _MISREAD and where == f"--{path}" and re.match(r"is '(?!-?\d+')", message):
         message += _MISREAD[path]
     if path == "walltime" and (minutes := re.match(r"is '?([1-9]\d*)'?, but takes a duration", message)):
-        message += f"; what is {minutes[1]} to sbatch is {minutes[1]}m here"
+        message += f"; sbatch's {minutes[1]} is {minutes[1]}m in castoff"
     if where == "--command":  # not a flag: the command follows --
         return Problem("the program", "", _SETTING.sub(instead, message))
     if where == COMMAND_LINE and path:
@@ -63,7 +63,7 @@ def _answered(problem: Problem, flags: Mapping[str, str]) -> Problem:
 
 
 def flag_words(line: str, flags: Mapping[str, str]) -> str:
-    """The command-line words with the effect of a line of a job file; empty if the text is no such line."""
+    """Command-line words with the effect of a line of a job file; empty if the text is not such a line."""
     try:
         document = Document.parse(line, "")
     except InvalidInput:

@@ -70,7 +70,7 @@ def _hear_interrupts() -> None:
     """Turn Ctrl-C into KeyboardInterrupt from now on, so that a verb can clean up."""
     import signal
 
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # not if castoff.program has set it
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # castoff.program may have set its own handler
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -130,7 +130,7 @@ def _in_one_line(error: click.ClickException, words: list[str]) -> str:
 
 
 def _for_file(args: list[str], program: list[str] | None) -> str:
-    """The command line for a file in the place of a verb: submit, import or launch; empty if none fits."""
+    """If a file stands where a verb belongs, the command line that the user probably meant; else empty."""
     from pathlib import Path
 
     from castoff.launcher.cli.program import INTERPRETERS, JOB_FILES, directives_in

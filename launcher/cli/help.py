@@ -41,7 +41,7 @@ GROUPS = {
     "Machine": {
         "on": "Name machines for --on, and install castoff there.",
         "sites": "List the sites, show one, check one, or make one.",
-        "explain": "Show this process's rank, and how it is known.",
+        "explain": "Show this process's rank, and its source.",
         "doctor": "Check what could keep a job from running.",
         "trust": "Trust those who can write to a folder, or list those folders.",
         "completion": "Print the completion script for a shell.",

@@ -1,5 +1,5 @@
 """Parse `castoff launch --here` as job scripts write it, without click, whose import takes a third of the
-start.
+start-up time.
 """
 
 from __future__ import annotations

@@ -31,9 +31,11 @@ _LONGEST = 900_000
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Write the job file here, not over one that is there; - prints it.",
+    help="The job file to write, which may not exist yet; - prints it.",
 )
-@click.option("--ranks", is_flag=True, help="Let castoff start the ranks, or say why it cannot.")
+@click.option(
+    "--ranks", is_flag=True, help="Let castoff start the ranks; fail, with the reason, if it cannot."
+)
 @click.option("--driver", is_flag=True, help="Keep the script whole in any case.")
 def command(script: Path, output: Path | None, ranks: bool, driver: bool) -> int:
     """Write a job file for SCRIPT, which is read and never run.
@@ -57,7 +59,7 @@ def command(script: Path, output: Path | None, ranks: bool, driver: bool) -> int
     if output == Path("-"):
         output = None
     if output is not None and os.path.lexists(output):
-        raise CastoffError(f"{printable(str(output))}: is there already; name another file, or remove it")
+        raise CastoffError(f"{printable(str(output))}: exists already; name another file, or remove it")
     try:
         result = read_script(_text(script), script.name, wish)
     except NotAScript as error:
@@ -107,6 +109,6 @@ def _text(script: Path) -> str:
         raise CastoffError(f"{shown}: cannot be read: {error.strerror}") from error
     if len(data) > _LONGEST:
         raise CastoffError(
-            f"{shown}: is longer than {_LONGEST:,} bytes; let the job's script be short, and run this one"
+            f"{shown}: is longer than {_LONGEST:,} bytes; write a short script that runs this one"
         )
     return data.decode("utf-8", errors="surrogateescape")  # keeps line endings

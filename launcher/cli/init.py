@@ -25,7 +25,7 @@ def command(path: Path, site_name: str | None) -> None:
     text = example_job(site)
     shown = printable(str(path))
     if os.path.lexists(path):
-        raise CastoffError(f"{shown}: is there already; name another file, or remove it")
+        raise CastoffError(f"{shown}: exists already; name another file, or remove it")
     try:
         files.replace(path, text, 0o644)
     except OSError as error:

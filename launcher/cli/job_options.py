@@ -91,7 +91,7 @@ def read_job(
 
 
 def asked_fields(spec: JobSpec, fields: Iterable[str]) -> list[str]:
-    """The names in `fields` of the fields that a job sets."""
+    """Return those of the named fields that a job sets."""
     plain = type(spec)()
     return [name for name in fields if getattr(spec, name) != getattr(plain, name)]
 

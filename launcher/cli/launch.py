@@ -62,12 +62,12 @@ _NOT_HERE = ("container", "stage")
 @click.option(
     "-n", "--ranks", type=click.IntRange(min=1), help="Ranks in all, as for srun and mpiexec; default 1."
 )
-@click.option("--ranks-per-node", type=click.IntRange(min=1), help="Ranks on each host, instead.")
+@click.option("--ranks-per-node", type=click.IntRange(min=1), help="Ranks on each host, instead of --ranks.")
 @click.option("-N", "--nodes", type=click.IntRange(min=1), help="Hosts of the allocation; default all.")
 @click.option(
     "--node-rank",
     type=click.IntRange(min=0),
-    help="Without a scheduler: this host's number, from 0, among --nodes hosts on which you start the same.",
+    help="Without a scheduler: this host's number, from 0, among the --nodes hosts that run this command.",
 )
 @click.option("--master-addr", metavar="HOST", help="With --node-rank: name or address of host 0.")
 @click.option(
@@ -75,25 +75,27 @@ _NOT_HERE = ("container", "stage")
     type=click.IntRange(1024, 65535),
     help=f"With --node-rank: a free port of host 0; default {_MASTER_PORT}.",
 )
-@click.option("--cores-per-rank", type=click.IntRange(min=1), help="Default: a fair share of what there is.")
+@click.option("--cores-per-rank", type=click.IntRange(min=1), help="Default: an equal share of the cores.")
 @click.option(
-    "--devices-per-rank", type=click.IntRange(min=0), help="Default: the site's; on this host none."
+    "--devices-per-rank", type=click.IntRange(min=0), help="Default: as for the site; on this host none."
 )
 @set_option
-@click.option("--here", is_flag=True, help="This host alone, also inside an allocation.")
+@click.option("--here", is_flag=True, help="Use this host alone, also inside an allocation.")
 @site_option("The allocation's site; see `castoff sites`.")
 @click.option("--runs-dir", type=click.Path(path_type=Path), help="In an allocation: where runs go.")
 @click.option("--log-dir", type=click.Path(path_type=Path), help="On this host: write ranks' logs there.")
-@click.option("--failure-file", type=click.Path(path_type=Path), help="On this host: the first failure.")
+@click.option(
+    "--failure-file", type=click.Path(path_type=Path), help="On this host: record the first failure there."
+)
 @click.option(
     "--preload",
     metavar="MODULES",
-    help="On this host: what one process imports for all ranks, joined by commas, or none; "
+    help="On this host: modules that one process imports for all ranks, joined by commas, or none; "
     "default torch, if several ranks run a script that imports it.",
 )
 @click.option("--agent-for", type=click.IntRange(min=1), hidden=True)  # for job scripts, when they restart
 @click.option("--given", "given_names", hidden=True)  # for job scripts: see `with_given`
-@click.option("--job-id", help="On this host: what the rendezvous port is derived from.")
+@click.option("--job-id", help="On this host: a text from which the rendezvous port is derived.")
 def command(
     job: str | None,
     overrides: tuple[str, ...],
@@ -126,7 +128,7 @@ def command(
     """
     context = click.get_current_context()
     if here:
-        _refuse({"--site": site_name}, "names an allocation's site, and --here is this host alone")
+        _refuse({"--site": site_name}, "names an allocation's site, but --here uses this host alone")
     flags = {name: value for name, value in layout.items() if value is not None}
     hosts = _hosts_by_hand(node_rank, master_addr, master_port, flags)
     allocated = None if here or hosts is not None else _allocation(site_name)
@@ -134,7 +136,7 @@ def command(
     of_this_host["--preload"] = preload
     if allocated is not None:
         allocation, site = allocated
-        _refuse(of_this_host, f"is for ranks on this host alone (--here), and this is {allocation}")
+        _refuse(of_this_host, f"is for ranks on this host alone (--here), but this shell is in {allocation}")
         from castoff.launcher.cli.job_options import load_job
 
         return _run_script(load_job(job, overrides, flags), site, allocation, runs_dir)
@@ -148,7 +150,7 @@ def command(
         job_here = _planned_here(job, overrides, flags, site_name or OWN)
         if job_here.by_mpiexec:
             _refuse(
-                of_this_host, f"is for castoff's own launcher, and {job_here.plan.launcher} starts this job"
+                of_this_host, f"is for castoff's own launcher, but {job_here.plan.launcher} starts this job"
             )
             return _run_script(job_here.spec, job_here.site, _this_machine(), runs_dir)
     _refuse(
@@ -242,7 +244,7 @@ def _hosts_by_hand(
     """The hosts that the user named by flags, without a scheduler. Removes these flags from `flags`."""
     context = click.get_current_context()
     if number is None:
-        _refuse({"--master-addr": address, "--master-port": port}, "goes with --node-rank and --nodes")
+        _refuse({"--master-addr": address, "--master-port": port}, "needs --node-rank and --nodes")
         return None
     if "nodes" not in flags:
         context.fail(
@@ -253,16 +255,15 @@ def _hosts_by_hand(
         ranks = flags.pop("ranks")
         if ranks % count or "ranks_per_node" in flags:
             context.fail(
-                f"--ranks {ranks} are no equal shares of {count} hosts: use --ranks-per-node instead"
+                f"--ranks {ranks} cannot be divided equally among {count} hosts: use --ranks-per-node instead"
             )
         flags["ranks_per_node"] = ranks // count
     if number >= count:
         context.fail(
-            f"--node-rank {number} is not the number of one of --nodes {count} hosts: they "
-            f"are 0 to {count - 1}"
+            f"--node-rank is {number}, but with --nodes {count} the hosts are numbered 0 to {count - 1}"
         )
     if not address and count > 1:
-        context.fail("--master-addr is missing: name the host whose --node-rank is 0, as all can reach it")
+        context.fail("--master-addr is missing: name the host whose --node-rank is 0, as all hosts reach it")
     return Hosts(count, number, address or "127.0.0.1", port or _MASTER_PORT)
 
 
@@ -283,7 +284,7 @@ def _with_job(request: StartRequest, job: _JobHere, where: str) -> StartRequest:
         cleared = " ".join(f"--set {name}=null" for name in needed)
         raise CastoffError(
             f"{where}: launch starts the program as it is, without {' and '.join(needed)}; "
-            f"use castoff submit --site local, or clear it: {cleared}"
+            f"use castoff submit --site local, or add {cleared}"
         )
 
     preload = spec.launcher.preload
@@ -311,7 +312,7 @@ def _report_ignored(spec: JobSpec, fields: Iterable[str]) -> None:
     from castoff.launcher.cli.job_options import asked_fields
 
     if unused := asked_fields(spec, fields):
-        report(f"launch ignores {', '.join(unused)}: for castoff submit alone")
+        report(f"launch ignores {', '.join(unused)}, which only castoff submit uses")
 
 
 def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
@@ -337,19 +338,19 @@ def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
     allocation = next((item for item in allocations if item.scheduler == site.scheduler), None)
     if allocation is None:
         get = queued_of(site.scheduler).interactive
-        hint = f"this shell is in no allocation of it: get one with {get}, or use castoff submit"
+        hint = f"this shell is not in an allocation: get one with {get}, or use castoff submit"
         if allocations:
             hint = f"this is {allocations[0]}: name the site of this machine with --site"
-        raise CastoffError(f"site {site.name} runs {site.scheduler}, but {hint}; --here is this host alone")
+        raise CastoffError(f"site {site.name} runs {site.scheduler}, but {hint}; --here uses this host alone")
     rank = rank_here(os.environ)
     if rank is not None:
         size = "" if rank.world_size is None else f" of {rank.world_size}"
         sources = [rank.sources.get(field, "") for field in ("rank", "world_size", "local_rank")]
         names = " ".join(name for name in sources if name.isidentifier())  # omit descriptions
         raise CastoffError(
-            f"this process is rank {rank.rank}{size} already, started by {rank.launcher}, and each of them "
+            f"this process is rank {rank.rank}{size} already, started by {rank.launcher}, and each rank "
             f"would start ranks on all hosts of {allocation}.\n"
-            "Start them once, in the allocation's shell; on this host alone: castoff launch --here\n"
+            "Call it once, in the allocation's shell; for this host alone: castoff launch --here\n"
             f"If no launcher has started this process: unset {names}"
         )
     return allocation, site

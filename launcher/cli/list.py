@@ -58,7 +58,10 @@ _WHY = 100
     ),
 )
 @click.option(
-    "--all", "everything", is_flag=True, help=f"Not only the {_NEWEST} newest and those that are not over."
+    "--all",
+    "everything",
+    is_flag=True,
+    help=f"All runs, not only active ones and the {_NEWEST} newest that are over.",
 )
 @click.option(
     "--state",
@@ -69,14 +72,16 @@ _WHY = 100
     help="Only runs in this state or with this ending, as running or failed; may be repeated.",
 )
 @click.option("--name", metavar="NAME", help="Only runs of this name; * matches anything.")
-@click.option("--since", callback=duration, metavar="AGE", help="Only runs submitted so long ago, as 7d.")
+@click.option(
+    "--since", callback=duration, metavar="AGE", help="Only runs submitted within the last AGE, as 7d."
+)
 @click.option(
     "--scan",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="First find the runs in a folder and below, and add those that are missing here.",
+    help="First add runs in this folder and below that the list lacks.",
 )
-@click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Repeat at intervals, until Ctrl-C.")
 @interval_option
 @json_option
 def command(

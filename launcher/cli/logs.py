@@ -27,10 +27,12 @@ _NUMBER = click.IntRange(min=0)
 @click.command("logs", epilog=examples("castoff logs -f", "castoff logs train --rank 0 --tail 20"))
 @click.argument("run", required=False, shell_complete=complete_runs)
 @click.option("-f", "--follow", is_flag=True, help="Follow the output until the run is over.")
-@click.option("-n", "--tail", type=_NUMBER, metavar="N", help="The last N lines of each log alone.")
+@click.option("-n", "--tail", type=_NUMBER, metavar="N", help="Only the last N lines of each log.")
 @click.option("--rank", "ranks", type=_NUMBER, multiple=True, help="Only this rank's log.")
-@click.option("--member", "members", type=_NUMBER, multiple=True, help="Of an array; default: all.")
-@click.option("--attempt", type=_NUMBER, help="Default: the newest; with -f all.")
+@click.option(
+    "--member", "members", type=_NUMBER, multiple=True, help="Only this member of an array; default: all."
+)
+@click.option("--attempt", type=_NUMBER, help="Only this attempt; default: the newest; with -f, all.")
 @json_option
 def command(
     run: str | None,

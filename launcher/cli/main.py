@@ -104,7 +104,7 @@ _HERE = frozenset(
 
 
 def _may_be_elsewhere(words: list[str]) -> bool:
-    """Whether a verb may be for another machine, found without importing any module."""
+    """Whether a command may have to run on another machine; determined without importing any module."""
     if not words or "_CASTOFF_COMPLETE" in os.environ:
         return False
     if words[0] == "--on" or words[0].startswith("--on="):

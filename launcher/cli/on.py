@@ -57,13 +57,20 @@ def command(context: click.Context, as_json: bool) -> None:
 @command.command("add", epilog=examples("castoff on add lab me@lab.example.org --dir /scratch/me"))
 @click.argument("name")
 @click.argument("host", metavar="[USER@]HOST")
-@click.option("--dir", "folder", required=True, metavar="FOLDER", help="Folder there for runs and code.")
-@click.option("--site", help="Site profile to plan with; default: what castoff chooses there.")
+@click.option(
+    "--dir", "folder", required=True, metavar="FOLDER", help="The machine's folder for runs and code."
+)
+@click.option("--site", help="Site profile to plan with; default: the one that castoff chooses there.")
 @click.option("--python", help="Python there to install castoff with, as python3.12.")
 @click.option(
-    "--setup", multiple=True, metavar="LINE", help="Shell line to run there first; may be repeated."
+    "--setup",
+    multiple=True,
+    metavar="LINE",
+    help="Shell line that runs there before castoff; may be repeated.",
 )
-@click.option("--castoff", "program", metavar="PATH", help="A castoff that is installed there already.")
+@click.option(
+    "--castoff", "program", metavar="PATH", help="The path of a castoff that is installed there already."
+)
 def add(
     name: str,
     host: str,
@@ -75,8 +82,8 @@ def add(
 ) -> None:
     """Add the machine NAME, or change it.
 
-    HOST may be one of ~/.ssh/config. FOLDER must be visible from the machine's compute nodes; one that does
-    not begin with / counts from your home there.
+    HOST may be an alias of ~/.ssh/config. FOLDER must be visible from the machine's compute nodes; a relative
+    path starts at your home there.
     """
     entry = Entry(
         name=name, host=host, dir=folder, site=site, python=python, setup=list(setup), castoff=program
@@ -166,7 +173,8 @@ def check(name: str, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def clean(context: click.Context, name: str, dry: bool, yes: bool, as_json: bool) -> int:
-    """Remove code that no run on the machine NAME needs any more, and castoffs that nobody calls.
+    """Remove code that no run on the machine NAME needs any more, and installations of castoff that nobody
+    uses.
 
     Asks first. Code stays if a run there was submitted with it, if jobs have written files to it, and if it
     is the newest of its project.
@@ -292,7 +300,7 @@ def run(
     called.rewrite_streams(called.rewriting(machine, named=named), terminals)
     _report_difference(caller, machine, installed)
     words = context.obj or []
-    if words[:1] != ["trust"]:  # with which the user allows the folder
+    if words[:1] != ["trust"]:  # the command that allows this folder
         called.check_own_folder()
     called.end_with_caller(signal.SIGHUP if words[:1] == ["shell"] else signal.SIGINT)
     main(words)
@@ -310,7 +318,7 @@ def _report_difference(caller: str, machine: str, installed: str | None) -> None
         return
     if differs(installed_version, caller):
         remedy = _remedy(machine, installed)
-        report(f"{machine} has castoff {installed_version}, and here is {caller}: {remedy}")
+        report(f"{machine} has castoff {installed_version}, and this one is {caller}: {remedy}")
 
 
 def _remedy(machine: str, installed: str | None) -> str:

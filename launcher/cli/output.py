@@ -26,7 +26,7 @@ json_option = click.option(
 )
 
 follow_option = click.option(
-    "-f", "--follow", "follows", is_flag=True, help="Then follow its logs, and exit with its code."
+    "-f", "--follow", "follows", is_flag=True, help="Then follow the run's logs, and exit with its code."
 )
 
 _SGR = {
@@ -54,7 +54,7 @@ def _interval(context: click.Context, option: click.Parameter, value: str | None
 
 
 interval_option = click.option(
-    "--interval", callback=_interval, metavar="TIME", help="Look again after so long, as 10s; default: 2s."
+    "--interval", callback=_interval, metavar="TIME", help="Time between two updates, as 10s; default: 2s."
 )
 
 

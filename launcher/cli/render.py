@@ -30,7 +30,7 @@ from castoff.launcher.cli.program import TakesJob
     ),
 )
 @job_options
-@click.option("--head", is_flag=True, help="Only what is the job: all above castoff's own functions.")
+@click.option("--head", is_flag=True, help="Only the job's own part, which is above castoff's functions.")
 @click.option("-o", "--output", type=click.Path(), help="Write the script to a file; - prints it.")
 @click.option(
     "--picture",

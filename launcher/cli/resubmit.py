@@ -27,9 +27,9 @@ from castoff.launcher.submission.resubmit import resubmit
 
 @click.command("resubmit", epilog=examples("castoff resubmit train", "castoff resubmit sweep --member 3"))
 @click.argument("run", shell_complete=complete_runs)
-@click.option("--member", "members", type=click.IntRange(min=0), multiple=True, help="This one alone.")
+@click.option("--member", "members", type=click.IntRange(min=0), multiple=True, help="Only this member.")
 @click.option("--include-done", is_flag=True, help="Also members that are done.")
-@click.option("--all-hosts", is_flag=True, help="Also on hosts that the run has set aside.")
+@click.option("--all-hosts", is_flag=True, help="Do not exclude the hosts that the run has set aside.")
 @follow_option
 @json_option
 def command(
@@ -45,8 +45,8 @@ def command(
     A program finds its newest checkpoint there, and CASTOFF_ATTEMPT above 0. With -f, the logs of the new
     attempts follow, and the exit code is the run's; Ctrl-C then leaves the run as it is.
 
-    Hosts that the run has set aside (`castoff status` lists them) are left out where the scheduler can do
-    that, as Slurm can.
+    Hosts that the run has set aside (`castoff status` lists them) are excluded if the scheduler can do that,
+    as Slurm can.
     """
     check_followed(follows, {"--json": as_json})
     directory = Index.of(os.environ).find(run)
@@ -72,14 +72,16 @@ def command(
         directory=directory.path,
         attempt=None if is_array else attempts[0],
         attempts=", ".join(attempts[:10]) + more if is_array else None,
-        excluded=f"{', '.join(excluded)}: set aside before; --all-hosts takes them, too"
+        excluded=f"{', '.join(excluded)}: set aside by the run; --all-hosts allows them again"
         if excluded
         else None,
     )
     set_aside = {host.host for host in set_aside_hosts(directory.path)}
     if not all_hosts and (left := sorted(set_aside.difference(excluded))):
         title = title_of(directory.facts().scheduler)
-        report(f"{title} excludes no hosts: the job may get {', '.join(left)} again, set aside before")
+        report(
+            f"{title} cannot exclude hosts: the job may get {', '.join(left)}, which the run has set aside"
+        )
     if not follows:
         return 0
     since = Selection(frozenset(begin), tail=0, since=min(begin.values()))

@@ -40,12 +40,12 @@ def ranking_options(function: F) -> F:
         "--largest/--smallest",
         "largest",
         default=None,
-        help="Which of its values is the best; default: what the metric's name suggests.",
+        help="Whether its largest or smallest value is best; default: as the metric's name suggests.",
     )(function)
     return click.option(
         "--by",
         metavar="METRIC",
-        help="The metric that decides; default: val/loss, else another of validation, else a loss.",
+        help="The metric to compare by; default: val/loss, else another of validation, else a loss.",
     )(function)
 
 

@@ -19,9 +19,11 @@ from castoff.launcher.cli.output import report
     ),
 )
 @click.argument("run", shell_complete=complete_runs, metavar="RUN [-- COMMAND...]")
-@click.option("--rank", type=click.IntRange(min=0), help="Beside this rank, on its host.")
+@click.option("--rank", type=click.IntRange(min=0), help="In this rank's environment, on its host.")
 @click.option("--host", help="On this host of the job; default: the first.")
-@click.option("--member", type=click.IntRange(min=0), help="Of an array; default: the one that runs.")
+@click.option(
+    "--member", type=click.IntRange(min=0), help="The member of an array; default: the one that is running."
+)
 def command(run: str, rank: int | None, host: str | None, member: int | None) -> int:
     """Open a shell beside a rank of a running job, with its environment, or run the command after --.
 

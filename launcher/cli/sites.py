@@ -87,7 +87,7 @@ def _show(name: str, as_json: bool) -> None:
 
 @command.command("check", short_help="Compare a profile with its machine.")
 @click.argument("name", required=False, shell_complete=complete_sites)
-@click.option("--update", is_flag=True, help="Write the differences into the profile, or into one of yours.")
+@click.option("--update", is_flag=True, help="Write the differences into the profile, or into your own one.")
 @json_option
 def _check_one(name: str | None, update: bool, as_json: bool) -> int:
     """Compare a profile's limits and nodes with what the scheduler of this machine reports.

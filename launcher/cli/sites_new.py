@@ -32,9 +32,11 @@ def _probe_options(function: F) -> F:
 
 @click.command("new", short_help="Make a profile of this machine.")
 @click.argument("name")
-@click.option("-o", "output", type=click.Path(), help="Another file for it; - prints it.")
-@click.option("--project", is_flag=True, help="Put it into the project's .castoff/sites, for all who use it.")
-@click.option("--queue", help="The queue whose nodes it is for.  [default: the scheduler's default]")
+@click.option("-o", "output", type=click.Path(), help="Write the profile to this file; - prints it.")
+@click.option(
+    "--project", is_flag=True, help="Write it into the project's .castoff/sites, for all who use the project."
+)
+@click.option("--queue", help="The queue whose nodes it describes.  [default: the scheduler's default]")
 @click.option("--gpu-type", help="The type of GPU that these nodes have, as the scheduler calls it.")
 @click.option(
     "--scheduler",
@@ -56,8 +58,8 @@ def new(
 ) -> None:
     """Make a profile of this machine from what its scheduler reports: queues, limits, nodes, accounts.
 
-    Whatever the scheduler does not report becomes a question in it, a line with `# ?`. The profile is written
-    to your profiles, or with --project to the project's, and never replaces one.
+    Whatever the scheduler does not report becomes a question in the profile, a line with `# ?`. The profile
+    is written to your profiles, or with --project to the project's, and never replaces one.
     """
     # Imported late, since a shell that completes options waits for this module.
     from castoff.launcher.siting.entries import count_questions

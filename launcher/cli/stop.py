@@ -16,11 +16,11 @@ from castoff.launcher.submission.cancel import stop
 
 @click.command("stop", epilog=examples("castoff stop train --wait", "castoff stop --name 'sweep*'"))
 @run_options
-@click.option("--wait", "until_over", is_flag=True, help="Return when they are over.")
+@click.option("--wait", "until_over", is_flag=True, help="Return when the runs are over.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0),
-    help="Wait no longer than so many seconds (exit code 124); means --wait.",
+    help="Wait at most this many seconds (exit code 124); implies --wait.",
 )
 @json_option
 def command(

@@ -146,7 +146,7 @@ def _dry_run(name: str, spec: JobSpec, site: Site, *, as_json: bool) -> int:
         print_json({"plan": plan, "script": would.script, "command": would.command})
         return 0
     print_script(would.script)
-    report(f"would send the code to {name}, as far as it is not there: {code.words}{code.left_out_words}")
+    report(f"would send the code to {name}, except files that are there: {code.words}{code.left_out_words}")
     report("would make a run directory there, CASTOFF_RUN_DIR, with this script as its job.sh, and run:")
     click.echo(would.command, err=True)
     return 0
@@ -155,7 +155,7 @@ def _dry_run(name: str, spec: JobSpec, site: Site, *, as_json: bool) -> int:
 def _print(machine: Machine, result: Submitted, note: str | None, *, follows: bool, as_json: bool) -> None:
     name = machine.entry.name
     if result.was_there:
-        report(f"{name}: {result.run} was submitted by the command before; nothing was submitted again")
+        report(f"{name}: {result.run} was submitted by an earlier command; nothing was submitted again")
     for words in (result.note, note):
         if words:
             report(f"{name}: {words}")

@@ -14,7 +14,7 @@ from castoff.launcher.process.own_program import own_program
 TRAININGS = {
     "dpo": "Tune an inverse folding of proteins by preferences, or train one on structures.",
     "gnn": "Train a network on graphs: causal sets that are read or generated, or your own.",
-    "sedd": "Learn a diffusion of proteins by score entropy, and generate some.",
+    "sedd": "Train a diffusion model of proteins by score entropy, and generate proteins.",
 }
 """The trainings and their summaries; each is a package `castoff.trainers.NAME` that runs as a program."""
 

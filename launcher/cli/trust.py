@@ -21,12 +21,12 @@ from castoff.launcher.trust.paths import weaknesses
     ),
 )
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path), metavar="[FOLDER]...")
-@click.option("--remove", is_flag=True, help="Trust them no longer.")
+@click.option("--remove", is_flag=True, help="Trust these folders no longer.")
 @json_option
 def command(folders: tuple[Path, ...], remove: bool, as_json: bool) -> None:
     """Trust everyone who can write to FOLDER with what castoff runs for you from there.
 
-    Without FOLDER, list those that you trust.
+    Without FOLDER, list the folders that you trust.
     """
     if remove and not folders:
         click.get_current_context().fail("--remove takes the folders to trust no longer")

@@ -30,9 +30,7 @@ _Key = tuple[str, str, str, str]
 
 
 @click.command("usage", epilog=examples("castoff usage --since 30d", "castoff usage --name 'train*' --json"))
-@click.option(
-    "--since", callback=duration, metavar="AGE", help="Only what began so long ago or later, as 30d."
-)
+@click.option("--since", callback=duration, metavar="AGE", help="Only starts within the last AGE, as 30d.")
 @click.option("--name", metavar="NAME", help="Only runs of this name; * matches anything.")
 @json_option
 def command(since: int | None, name: str | None, as_json: bool) -> None:

@@ -23,15 +23,15 @@ from castoff.launcher.status.watch import check_over, poll
 )
 @run_options
 @click.option(
-    "--timeout", type=click.FloatRange(min=0), help="Give up after so many seconds (exit code 124)."
+    "--timeout", type=click.FloatRange(min=0), help="Give up after this many seconds (exit code 124)."
 )
 @json_option
 def command(runs: tuple[str, ...], names: tuple[str, ...], timeout: float | None, as_json: bool) -> int:
     """Wait until runs are over, and exit with their code: the first that is not 0, in the order given.
 
-    Without RUNS, the newest run is meant. A run whose ending is unknown counts as 1, and so does one that
-    never begins, since what it waits for can never happen. With --name, the newest run of each such name
-    counts also if it is over.
+    Without RUNS, the newest run is meant. A run whose ending is unknown counts as 1, and so does a run that
+    can never begin because of its dependency. With --name, the newest run of each such name counts also if it
+    is over.
     """
     shown_last: dict[str, str] = {}  # the last line printed for each run
     meant = runs_meant(runs, names, newest_too=True) if runs or names else [run_meant(None)]

@@ -201,7 +201,7 @@ requeue: {{max: 2}}
     ended = shell.run(*words, env={"A_SECRET": "s3cret", "SLURM_RESTART_COUNT": "2", "CASTOFF_ATTEMPT": "4"})
     assert ended.code == 0, ended.errors
     assert ended.output == f"yes it's mine s3cret 2 {shell.folder}/work 1\n"
-    left_out = "castoff: launch ignores account, queue, array, requeue: for castoff submit alone\n"
+    left_out = "castoff: launch ignores account, queue, array, requeue, which only castoff submit uses\n"
     assert left_out in ended.errors
     (run,) = (shell.folder / "there").glob("filed-*")
     assert {path.name for path in run.iterdir()} >= {"job.yaml", "plan.json", "job.sh", "submission.json"}

@@ -112,15 +112,15 @@ def test_a_link_that_breaks_at_each_stage(laptop: Laptop, kind: str) -> None:
     laptop.a_job()
     first, second = submit_until_answered(laptop, "job.yaml")
     what = {
-        "Hello": "castoff was beginning there",
-        "Lacking": "the list of files was sent",
-        "Stored": "code was sent; what has arrived is kept there",
+        "Hello": "castoff was starting there",
+        "Lacking": "castoff sent the list of files",
+        "Stored": "castoff sent the code; the files that arrived stay there",
         "Submitted": "was submitted, which may have arrived",
     }
     assert "far: the connection to sh broke while" in first and what[kind] in first, first
     was_there = kind == "Submitted"
-    assert ("was submitted by the command before; nothing was submitted again" in second) == was_there
-    assert ("all of it is there already" in second) == (kind in ("Stored", "Submitted")), second
+    assert ("was submitted by an earlier command; nothing was submitted again" in second) == was_there
+    assert ("the machine has all of it already" in second) == (kind in ("Stored", "Submitted")), second
     one_job_and_nothing_else(laptop)
 
 
@@ -146,7 +146,9 @@ def test_another_job_learns_what_became_of_one_that_was_not_answered(laptop: Lap
     laptop.machine.order_link("")
     other = laptop("--on", "far", "submit", "--name", "other", "job.yaml")
     assert other.returncode == 0
-    assert len(laptop.runs()) == 1 + (first.returncode == 0 or "was submitted after all" in other.stderr)
+    assert len(laptop.runs()) == 1 + (
+        first.returncode == 0 or "although its command got no answer" in other.stderr
+    )
     assert not [*(laptop.home / ".local/state/castoff/on/pending").glob("*")]
 
 
@@ -208,7 +210,7 @@ def test_following_logs_says_how_to_follow_again(laptop: Laptop) -> None:
     cut_link(laptop)
     _, errors = following.communicate(timeout=patience.SECONDS)
     assert following.returncode == 1
-    assert "broke while the logs were shown; the run is unaffected" in errors
+    assert "broke while it printed the logs; the run is unaffected" in errors
     assert f"`castoff --on far logs -f {run}` continues" in errors
     assert laptop("--on", "far", "cancel", run).returncode == 0
 

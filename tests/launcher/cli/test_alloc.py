@@ -122,7 +122,7 @@ def test_what_is_asked_of_each_scheduler(
     answer = castoff("alloc", job, "--site", site, "--dry-run", *batch)
     assert answer.returncode == 0
     assert answer.stderr.splitlines() == [
-        "castoff: alloc ignores after, requeue: for the ranks that are started in it, or castoff submit",
+        "castoff: alloc ignores after, requeue, which only castoff submit and ranks in the allocation use",
         "castoff: would make a folder, CASTOFF_ALLOC_DIR, with this script as its enter.sh, and run:",
         line,
     ]

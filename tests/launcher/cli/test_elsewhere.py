@@ -68,7 +68,7 @@ def test_machines_are_added_listed_and_removed(castoff: Castoff, fresh_home: Pat
     (first, _) = map(json.loads, castoff("on", "--json").stdout.splitlines())
     assert first["name"] == "lab" and first["site"] == "slurm" and first["setup"] == []
     refused = castoff("on", "add", "lab", "me@lab", "--dir", "$SCRATCH")
-    assert refused.returncode == 2 and "nothing expands variables" in refused.stderr
+    assert refused.returncode == 2 and "variables are not expanded" in refused.stderr
     assert castoff("on", "remove", "lab", env={"PATH": "/usr/bin:/bin"}).returncode == 0
     unknown = castoff("on", "remove", "lab")
     assert unknown.returncode == 1 and "'lab' is not an entry of" in unknown.stderr

@@ -51,7 +51,7 @@ def test_a_file_that_is_there_is_kept(castoff: Castoff, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("mine")
     answer = castoff("import", "train.sbatch", "-o", "job.yaml")
     assert answer.returncode == 1
-    assert answer.stderr == "castoff: job.yaml: is there already; name another file, or remove it\n"
+    assert answer.stderr == "castoff: job.yaml: exists already; name another file, or remove it\n"
     assert (tmp_path / "job.yaml").read_text() == "mine"
 
 

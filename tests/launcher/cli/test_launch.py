@@ -110,7 +110,7 @@ def test_ignored_fields_are_reported(castoff: Castoff, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("command: [true]\nsetup: [false]\narray: {count: 2}\n")
     answer = castoff("launch", "job.yaml")
     assert answer.returncode == 0
-    first = "castoff: launch ignores setup, array: for castoff submit alone"
+    first = "castoff: launch ignores setup, array, which only castoff submit uses"
     assert answer.stderr.splitlines()[0] == first
 
 
@@ -124,7 +124,7 @@ def test_it_does_not_run_a_job_outside_of_its_container(castoff: Castoff, tmp_pa
     assert answer.stderr.startswith(
         "castoff: job.yaml: launch starts the program as it is, without container and stage"
     )
-    assert answer.stderr.endswith("clear it: --set container=null --set stage=null\n")
+    assert answer.stderr.endswith("add --set container=null --set stage=null\n")
     assert not (tmp_path / "ran").exists()
     alone = castoff("launch", "job.yaml", "--set", "stage=[]", "--", "touch", "ran")
     assert alone.returncode == 1 and "without container; use castoff submit --site local" in alone.stderr
@@ -221,18 +221,21 @@ def test_the_port_must_be_free_where_ranks_meet(castoff: Castoff) -> None:
             ["--node-rank", "1"],
             "--node-rank 1 is the number of this host; give with --nodes how many hosts there are",
         ),
-        (["--node-rank", "1", "--nodes", "2", "-n", "3"], "--ranks 3 are no equal shares of 2 hosts"),
+        (
+            ["--node-rank", "1", "--nodes", "2", "-n", "3"],
+            "--ranks 3 cannot be divided equally among 2 hosts",
+        ),
         (
             ["--node-rank", "2", "--nodes", "2", "--master-addr", "h"],
-            "--node-rank 2 is not the number of one of --nodes 2",
+            "--node-rank is 2, but with --nodes 2 the hosts are numbered 0 to 1",
         ),
         (
             ["--node-rank", "0", "--nodes", "2"],
             "--master-addr is missing: name the host whose",
         ),
         (["--node-rank", "0", "--nodes", "2", "--master-addr", ""], "--master-addr is missing"),
-        (["--master-addr", "h"], "--master-addr goes with --node-rank and --nodes"),
-        (["--master-port", "4000"], "--master-port goes with --node-rank and --nodes"),
+        (["--master-addr", "h"], "--master-addr needs --node-rank and --nodes"),
+        (["--master-port", "4000"], "--master-port needs --node-rank and --nodes"),
         (["--node-rank", "0", "--nodes", "1", "--master-port", "80"], "1024<=x<=65535"),
         (["--node-rank", "0", "--nodes", "1", "--set", "ranks=3"], "--node-rank is for a program after --"),
     ],

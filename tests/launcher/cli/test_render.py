@@ -215,7 +215,7 @@ queues:
         for name in ("job.yaml", "dangling.yaml", "folder"):
             answer = castoff("init", name, "--site", "local")
             assert answer.returncode == 1
-            assert answer.stderr == f"castoff: {name}: is there already; name another file, or remove it\n"
+            assert answer.stderr == f"castoff: {name}: exists already; name another file, or remove it\n"
         assert (tmp_path / "job.yaml").read_text() == "mine"
         assert {entry.name for entry in tmp_path.iterdir()} == {"job.yaml", "dangling.yaml", "folder"}
 

@@ -85,7 +85,7 @@ class TestGoingOn:
         (run.path / "set-aside" / "n2.json").write_text(json.dumps(record))
         answer = jobs.castoff("resubmit", run.path)
         assert answer.stderr.startswith(
-            "castoff: castoff's own scheduler excludes no hosts: the job may get n2 "
+            "castoff: castoff's own scheduler cannot exclude hosts: the job may get n2, "
         )
         jobs.wait(run)
         assert json.loads(again(jobs, run, "--all-hosts", "--json"))["excluded"] == []

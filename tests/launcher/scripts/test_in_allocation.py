@@ -134,10 +134,10 @@ def test_which_site(bench: Benches) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--here", "--site", "slurm"], "--site names an allocation's site, and --here is this host alone"),
+        (["--here", "--site", "slurm"], "--site names an allocation's site, but --here uses this host alone"),
         (
             ["--log-dir", "logs"],
-            "--log-dir is for ranks on this host alone (--here), and this is Slurm job 12",
+            "--log-dir is for ranks on this host alone (--here), but this shell is in Slurm job 12",
         ),
         (["--here", "--runs-dir", "runs"], "--runs-dir applies to runs in an allocation"),
         (["--here", "--nodes", "2"], "--nodes: is 2, but this machine is one node"),
@@ -159,7 +159,7 @@ def test_a_site_outside_of_its_allocation(site: str, get: str, bench: Benches) -
     words = [CASTOFF, "launch", "--site", site, "--", "true"]
     answer = subprocess.run(words, cwd=here.folder, capture_output=True, text=True, check=False)
     assert answer.returncode == 1
-    assert f"but this shell is in no allocation of it: get one with {get}, or use castoff" in answer.stderr
+    assert f"but this shell is not in an allocation: get one with {get}, or use castoff" in answer.stderr
 
 
 @pytest.mark.long

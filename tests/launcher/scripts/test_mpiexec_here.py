@@ -119,7 +119,7 @@ def test_a_rank_keeps_the_file_by_which_its_mpiexec_talks_to_it(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--log-dir", "logs"], "--log-dir is for castoff's own launcher, and hydra starts this job"),
+        (["--log-dir", "logs"], "--log-dir is for castoff's own launcher, but hydra starts this job"),
         (["--nodes", "2"], "--nodes: is 2, but this machine is one node"),
     ],
 )
