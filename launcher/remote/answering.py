@@ -1,4 +1,4 @@
-"""`castoff on serve`: answer the messages of a laptop. Store code, submit a job once, list a run's
+"""`castoff on serve`: do what a laptop's messages ask for: store code, submit a job once, list a run's
 variables.
 """
 
@@ -54,7 +54,7 @@ _PATIENCE = 120.0
 
 
 class StillUnderWay(CastoffError):
-    """The submission that an earlier command began is still running."""
+    """An earlier command has begun to submit the run, and still does."""
 
 
 def serve(source: BinaryIO, sink: BinaryIO, rewrite: Callable[[str], str], site: str | None = None) -> int:
@@ -81,7 +81,7 @@ def serve(source: BinaryIO, sink: BinaryIO, rewrite: Callable[[str], str], site:
                     path = error.filename or answers.entry_folder
                     answer = Failed(f"{path}: {error.strerror or error}", 1)
                 messages.write(sink, answer)
-    except messages.ConnectionLost as error:  # raised also for unknown messages of a newer castoff
+    except messages.ConnectionLost as error:  # also for a message that only newer versions know
         with contextlib.suppress(OSError):
             messages.write(sink, Failed(f"castoff there: {error}", 1, is_final=False))
         return 1
@@ -113,7 +113,7 @@ def _hello(rewrite: Callable[[str], str], wanted: str | None) -> Hello:
 
 
 def plain(site: Site) -> dict[str, Any]:
-    """A profile as plain data; `Site(**data)` makes the same profile."""
+    """A profile as plain data, from which `Site(**data)` makes the same profile."""
     data: dict[str, Any] = msgspec.to_builtins(site)
     return data
 
@@ -139,7 +139,7 @@ class _Answers:
         if isinstance(message, NamesOf):
             spec = JobSpec.load(Index.of(os.environ).find(message.run).path / "job.yaml")
             return Names(list(spec.env_from))
-        raise CastoffError(f"castoff: {type(message).__name__} is not something that can be asked")
+        raise CastoffError(f"castoff: {type(message).__name__} is not a request")
 
     def _store(self, code: Code) -> Stored:
         store = Store(self.entry_folder, code, self._held)
@@ -160,14 +160,14 @@ class _Answers:
                     store.take(number, content)
             except (OSError, CastoffError) as error:
                 problem = error
-            for _ in content:  # read the rest, which would otherwise be taken for a message
+            for _ in content:  # skip the rest of the file, which would otherwise be read as a message
                 pass
         if problem is not None:
             raise problem
 
     def _submit(self, order: Order) -> Submitted:
         if self._code is None or _RUN_ID.fullmatch(order.run) is None:
-            raise CastoffError("castoff: a job came without its code, or with an id that cannot be one")
+            raise CastoffError("castoff: a job arrived without its code, or with an invalid run id")
         path = self._runs(order.runs_dir) / order.run
         _await_other_submission(path)
         if is_run_directory(path):
@@ -214,7 +214,9 @@ def _await_other_submission(path: Path) -> None:
         StillUnderWay: the submission has not ended within the time limit.
     """
     if not clock.until(lambda: not _is_being_submitted(path), 0.1, _PATIENCE):
-        raise StillUnderWay(f"{path.name}: its submission is still under way; call the same command again")
+        raise StillUnderWay(
+            f"{path.name}: an earlier command is still submitting it; call the same command again"
+        )
 
 
 def _is_being_submitted(path: Path) -> bool:
@@ -228,7 +230,7 @@ def _is_being_submitted(path: Path) -> bool:
 
 
 def _difference(spec: JobSpec, site: Site, digest: str) -> str | None:
-    """A note if this castoff renders another script than the laptop's.
+    """Return a note if this castoff and the laptop's render different scripts for the job.
 
     Raises:
         InvalidInput: this castoff rejects the job for this site.
@@ -236,11 +238,11 @@ def _difference(spec: JobSpec, site: Site, digest: str) -> str | None:
     script = dry_run(spec, site).script
     if hashlib.sha256(script.encode(errors="surrogateescape")).hexdigest() == digest:
         return None
-    return "the script differs from what `castoff render` shows here, as the two castoffs differ"
+    return "the script differs from that of `castoff render` here, as the two versions differ"
 
 
 def _describe_code(draft: Path, order: Order) -> None:
-    """Replace the run's record of its code by the laptop's: the folder on this machine is not a git
+    """Replace the run's record of its code by the laptop's, since the code's folder here is not a git
     repository.
     """
     code = decode(order.about_code, provenance.Code) or provenance.Code()
@@ -258,7 +260,7 @@ def _result(run: RunDirectory, *, was_there: bool) -> Submitted:
     if was_there and record is not None and record.job is None:
         why = f": {record.error}" if record.error else ""
         raise CastoffError(
-            f"{run.id}: an earlier command made its directory, but its job is not known{why}\n"
+            f"{run.id}: an earlier command made its directory, but its job's id is not known{why}\n"
             f"`castoff status {run.id}` asks the scheduler; if it reports that the run never began, "
             f"`castoff resubmit {run.id}` submits it"
         )

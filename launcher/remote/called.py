@@ -1,4 +1,4 @@
-"""Processes that run a verb for a caller on another machine: how they begin and end."""
+"""Set up and end a process that runs a verb for a caller on another machine."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ from castoff.launcher import clock
 from castoff.launcher.trust.decision import check
 
 _PATIENCE = 15.0
-"""Seconds between the signals that end a verb whose caller is gone; a submission has finished by then."""
+"""Seconds between the signals that end a verb whose caller is gone; long enough for a submission to finish.
+"""
 
 
 def check_own_folder() -> None:
-    """Check that nobody else could have replaced the working directory, which is the entry's folder.
+    """Check that no other user could have replaced the working directory, which is the machine's `dir`.
 
     Raises:
-        CastoffError: somebody could whom the user does not trust on this machine.
+        CastoffError: a user whom this user does not trust could have replaced it.
     """
     check(Path.cwd(), otherwise="or use another folder there, with --dir of `castoff on add`")
 
 
 def mark_used() -> None:
-    """Record the time of this call, by which `unneeded` finds castoff installations that nobody calls."""
+    """Record that this castoff installation is in use: `unneeded` finds those that nobody calls."""
     with contextlib.suppress(OSError):
         os.utime(Path(sys.prefix, "complete"))
 
 
 def rewriting(machine: str, *, named: bool) -> Callable[[str], str]:
-    """A function that rewrites castoff commands in messages to what the caller has to type."""
+    """Return a function that changes castoff commands in messages to those that the caller must type."""
     # `castoff trust` never follows CASTOFF_ON or the project's machine, so it always needs --on.
     command = re.compile(r"(?<=`)castoff (?=[a-z])(?!on )" if named else "(?!)")
     trust = re.compile(r"(?<=: )castoff (?=trust )")
@@ -54,7 +55,8 @@ def rewriting(machine: str, *, named: bool) -> Callable[[str], str]:
 
 
 class _Stream(io.TextIOWrapper):
-    """A text stream that rewrites castoff commands, and can report that the caller's stream is a terminal.
+    """A text stream that rewrites castoff commands, and claims to be a terminal if the caller's stream is
+    one.
 
     Bytes written to its `buffer`, such as logs, are not rewritten.
     """

@@ -1,6 +1,4 @@
-"""The code of a submission, on the laptop: list its files, name it, ask whether it may be sent, and
-send it.
-"""
+"""The code of a submission, on the laptop: list its files, name its folder, ask for agreement, send."""
 
 from __future__ import annotations
 
@@ -27,8 +25,7 @@ if TYPE_CHECKING:
     from castoff.launcher.config.job_fields import Snapshot
 
 UNASKED = 64 << 20
-"""Limit in bytes up to which code is sent without asking again: of a repository, or of a folder agreed to
-before.
+"""Limit in bytes for code of a repository, or of a folder agreed to before, that is sent without asking.
 """
 
 _LISTED = 20
@@ -57,7 +54,9 @@ class Travelling(NamedTuple):
 
     @property
     def left_out_words(self) -> str:
-        """The parts of the folder that are not sent: `; not in it: data/`; empty if all of it is sent."""
+        """The parts of the folder that are not sent, such as `; not in it: data/`; empty if all parts are
+        sent.
+        """
         left_out, withheld = Names(), Names()
         left_out.add(*self.tree.left_out)
         withheld.add(*self.tree.withheld)
@@ -67,7 +66,8 @@ class Travelling(NamedTuple):
 def travelling(
     directory: Path, asked: Snapshot, environ: Mapping[str, str], secrets: list[str]
 ) -> Travelling:
-    """List the code around a folder. `secrets`: names of variables whose values must not appear in records.
+    """List the files of the project that a folder belongs to. `secrets`: names of variables whose values must
+    not appear in records.
 
     Raises:
         CastoffError: there is too much code, or a file cannot be read.
@@ -76,8 +76,8 @@ def travelling(
 
     if asked.link:
         raise CastoffError(
-            f"snapshot.link: {asked.link[0]}: leads to an original on this machine, which the other does not "
-            "have: copy it there once, and name its path in the job"
+            f"snapshot.link: {asked.link[0]}: links to data on this machine, which the other machine "
+            "does not have: copy it there once, and name its path in the job"
         )
     tree = tree_around(directory, asked, environ)
     files = [_file(tree.top, name, about) for name, about in sorted(tree.files.items())]
@@ -91,7 +91,7 @@ def travelling(
 
 
 def _name(about: bytes, files: list[File], asked: Snapshot) -> str:
-    """Name the code's folder after the commit, with a digest of all files if they differ from the commit."""
+    """Return a name for the code's folder: the commit, and a digest of all files if they differ from it."""
     code = decode(about, provenance.Code) or provenance.Code()
     digest = hashlib.sha256(msgspec.msgpack.encode(files)).hexdigest()[:10]
     if code.commit is None:
@@ -117,7 +117,9 @@ def _file(top: Path, name: str, about: os.stat_result) -> File:
 
 
 def _target(top: Path, link: Path) -> bytes:
-    """The target of a link's copy: relative if the link names a file of the code by an absolute path."""
+    """The target that a link gets in the copy: a relative one if the link points into the code by an absolute
+    path.
+    """
     target = os.readlink(link)  # noqa: PTH115 - Path.readlink would normalize it
     if target.startswith("/"):
         inside = os.path.relpath(os.path.normpath(target), top)
@@ -126,20 +128,20 @@ def _target(top: Path, link: Path) -> bytes:
     return os.fsencode(target)
 
 
-# Agreement: a repository lists what is code; without one, everything in the folder would be sent
+# Agreement: git tells code from other files; without a repository, everything in the folder would be sent
 
 
 def needs_agreement(code: Travelling, agreed: int | None, *, selected: bool) -> str | None:
-    """The reason why the user must agree before code is sent; None if it may be sent at once.
+    """The reason why the user must agree before code is sent; None if no agreement is needed.
 
     `agreed`: the bytes of this folder that the user has agreed to send before; None: never asked. `selected`:
     whether the job lists the paths of its code.
     """
     if agreed is None and not code.tree.in_git and not selected:
         top = printable(str(code.tree.top))
-        return f"{top} is not in a git repository, so all that is in it would be sent"
+        return f"{top} is not in a git repository, so all its files would be sent"
     if code.tree.bytes > max(UNASKED, 2 * (agreed or 0)):
-        return f"{size_words(code.tree.bytes)} is much for code"
+        return f"{size_words(code.tree.bytes)} is a lot for code"
     return None
 
 
@@ -165,7 +167,7 @@ def top_level_words(code: Travelling) -> list[str]:
 def to_send_words(code: Travelling, numbers: list[int]) -> str:
     """The amount of code to send: `code: 214 files, 1.2 MiB; 3 files, 12 KiB, to send`."""
     if not numbers:
-        return f"code: {code.words}; all of it is there already{code.left_out_words}"
+        return f"code: {code.words}; the machine has all of it already{code.left_out_words}"
     to_send = size_words(sum(code.code.files[number].size for number in numbers))
     return f"code: {code.words}; {files_words(len(numbers))}, {to_send}, to send{code.left_out_words}"
 

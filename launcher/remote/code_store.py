@@ -1,13 +1,14 @@
-"""The code of submissions as the machine stores it: each in its own folder, which appears only when complete.
+"""The machine's store of submitted code: a folder for each state of the code, which appears only when
+complete.
 
-FOLDER/code/PROJECT/NAME/           the files, as they were sent
+FOLDER/code/PROJECT/NAME/           the files, unchanged since they were sent
 FOLDER/code/PROJECT/.NAME.files     the list of these files
 FOLDER/code/PROJECT/.NAME.partial/  the files that have arrived so far, each complete
 FOLDER/code/PROJECT/.WORD.draft     a file that is arriving
-FOLDER/code/PROJECT/.lock           locked while code is sent and submitted, so that none is removed meanwhile
+FOLDER/code/PROJECT/.lock           locked during a submission, so that no code is removed meanwhile
 
-castoff does not use rsync, which fails if the login shell prints anything, has to be installed on both
-machines, sends renamed files again, and would still need the list, the lock and the renaming.
+Why not rsync: it fails if the login shell prints anything, must be installed on both machines, sends renamed
+files again, and would still need the list, the lock and the renaming.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ _ABANDONED = 14 * 24 * 3600.0
 """Seconds after which an interrupted transfer is removed."""
 
 _LOCK_PATIENCE = 60.0
-"""Seconds to wait while code is being removed, which holds the lock only to rename folders."""
+"""Seconds to wait for a removal of code, which holds the lock only while it renames folders."""
 
 
 class Store:
     """Receives the code of one submission, and puts it into its folder."""
 
     def __init__(self, entry_folder: Path, code: Code, held: ExitStack):
-        """Choose the folder, and protect all code of the project from removal until `held` is closed.
+        """Choose the folder for the code. Until `held` is closed, no code of the project is removed.
 
         Raises:
             CastoffError: the list names a file outside the code's folder, or a name is invalid.
@@ -59,7 +60,7 @@ class Store:
         self._code = code
         self._project = entry_folder / CODE / code.project
         self.note: str | None = None
-        """A note for the user if the code could not get the folder of its name."""
+        """A note for the user if the folder with the code's name was already taken."""
         make_folders(self._project, 0o755)
         held.enter_context(in_use(self._project))
         self.folder = self._choose_folder()
@@ -101,7 +102,7 @@ class Store:
         return list(lacking.values())
 
     def take(self, number: int, content: Iterator[bytes]) -> None:
-        """Receive a file, and put it into its place once it has arrived completely.
+        """Receive a file, and rename it to its final name once it is complete.
 
         Raises:
             CastoffError: the content does not match the list.
@@ -152,7 +153,7 @@ class Store:
 
     @contextlib.contextmanager
     def _unless_complete(self) -> Iterator[None]:
-        """Ignore an OSError if another transfer of the same code has completed the folder meanwhile."""
+        """Ignore an OSError if another transfer has meanwhile completed the folder of the same code."""
         try:
             yield
         except OSError:
@@ -162,9 +163,7 @@ class Store:
     # Folders
 
     def _choose_folder(self) -> Path:
-        """The first folder of the code's name, numbered if necessary, that is free or holds exactly these
-        files.
-        """
+        """The first of the folders NAME, NAME.1, … that does not exist yet or holds exactly these files."""
         wanted = {file.name: file for file in self._code.files}
         number = 1
         while True:
@@ -179,7 +178,8 @@ class Store:
             number += 1
             if changed is not None:
                 self.note = (
-                    f"{printable(str(folder))}: {printable(changed)} was changed there since it was sent, so "
+                    f"{printable(str(folder))}: {printable(changed)} was changed "
+                    "on the machine since it was sent, so "
                     f"the code is in another folder, {self._code.name}.{number}; that one stays as it is"
                 )
 
@@ -237,9 +237,7 @@ class Store:
             return self._write(file, iter(lambda: opened.read(CHUNK), b""))
 
     def _write(self, file: File, content: Iterator[bytes]) -> bool:
-        """Write a file into its place. If the content does not match its digest, leave nothing and return
-        False.
-        """
+        """Write a file. If the content does not match the file's digest, remove it again and return False."""
         path = self._place(file)
         make_folders(path.parent)
         draft = self._project / f".{os.urandom(8).hex()}.draft"
@@ -305,7 +303,7 @@ def _check_names(code: Code) -> None:
 
 
 class Placed(msgspec.Struct, array_like=True):
-    """A file of the code, and its mtime in ns when it was stored: if that is unchanged, so is the file."""
+    """A file of the code, and its mtime (ns) when it was stored, by which changes are detected."""
 
     file: File
     mtime: int
@@ -384,12 +382,13 @@ def in_use(project: Path) -> Iterator[None]:
         CastoffError: a removal has held the lock for too long.
     """
     with _lock_file(project) as file:
-        with contextlib.suppress(NoLocks):  # without locks, no code is ever removed: see `alone`
+        with contextlib.suppress(NoLocks):  # without locks, code is never removed: see `alone`
             try:
                 take(file.fileno(), _LOCK_PATIENCE, inherited=False, shared=True)
             except BlockingIOError:
                 raise CastoffError(
-                    f"{printable(str(project))}: castoff removes code there; call the same command again"
+                    f"{printable(str(project))}: another command is removing code "
+                    "there; call the same command again"
                 ) from None
         yield
 

@@ -101,7 +101,8 @@ def entries(environ: Mapping[str, str]) -> dict[str, Entry]:
 
 
 def entry_named(name: str, environ: Mapping[str, str], why: str) -> Entry:
-    """The entry with that name. `why`: what named it, for the error: `--on`, `CASTOFF_ON` or a file.
+    """The entry with this name. `why`: where the name comes from, for the error: `--on`, `CASTOFF_ON` or a
+    file.
 
     Raises:
         CastoffError: there is no such entry; the message has the command that adds one.
@@ -109,7 +110,7 @@ def entry_named(name: str, environ: Mapping[str, str], why: str) -> Entry:
     existing = entries(environ)
     if name in existing:
         return existing[name]
-    others = f"there are: {', '.join(existing)} (`castoff on list`)\n" if existing else ""
+    others = f"known machines: {', '.join(existing)} (`castoff on list`)\n" if existing else ""
     guess = did_you_mean(name, existing)
     add = f"castoff on add {name if _NAME.fullmatch(name) else 'NAME'} USER@HOST --dir FOLDER"
     raise CastoffError(
@@ -163,7 +164,7 @@ def _edited(environ: Mapping[str, str], edit: Any) -> Path:
 
 def _wrong_name(name: str) -> str:
     if name in HERE:
-        return f"is {name!r}, which is this machine; choose another name"
+        return f"is {name!r}, which means this machine; choose another name"
     if _NAME.fullmatch(name) is None or len(name) > 40:
         return f"is {name!r}, but takes letters, digits, `.`, `_` and `-`, at most 40, as in aurora"
     return ""
@@ -180,9 +181,9 @@ def _wrong(entry: Entry) -> list[tuple[str, str]]:
     for field, value in (("dir", entry.dir), ("castoff", entry.castoff or "")):
         if "$" in value:
             fix = f"`ssh {visible_word(entry.host)} 'echo {value}'` shows what it is there"
-            wrong.append((field, f"is {value!r}, in which nothing expands variables: write the path; {fix}"))
-        elif value.startswith("~") and not re.match(r"~(/|$)", value):
             wrong.append(
-                (field, f"is {value!r}, but of ~ only your own home is known: write ~/… or the path")
+                (field, f"is {value!r}, but variables are not expanded in it: write the path; {fix}")
             )
+        elif value.startswith("~") and not re.match(r"~(/|$)", value):
+            wrong.append((field, f"is {value!r}, but ~ works only for your own home: write ~/… or the path"))
     return wrong

@@ -30,7 +30,7 @@ _OLDEST_GLIBC = 5
 """The oldest platform of wheels is manylinux_2_5 (PEP 600)."""
 
 _LONGEST_ANSWER = 1 << 20
-"""Limit of an answer that is kept, in bytes."""
+"""Limit of the answer's size, in bytes."""
 
 _PROGRAM = Path(__file__).with_name("installer.py")
 
@@ -81,7 +81,7 @@ def install_castoff(
     """
     if machine.entry.castoff is not None:
         raise CastoffError(
-            f"{machine.entry.name}: its entry names {machine.entry.castoff}, so castoff installs none there; "
+            f"{machine.entry.name}: its entry names {machine.entry.castoff}, so castoff installs no other; "
             f"take `castoff:` out of {entries_file(environ)} first"
         )
     installation = Installation(machine, environ, say)
@@ -95,7 +95,7 @@ class Installation:
     """An installation on one machine. Making one changes nothing on the machine."""
 
     def __init__(self, machine: Machine, environ: Mapping[str, str], say: Callable[[str], object]):
-        """Find out which Python the machine has, and whether the user may write to the folders.
+        """Query which Python the machine has, and whether the user may write to the folders.
 
         Raises:
             ConnectionBroken: the connection cannot be made, or broke.
@@ -112,8 +112,9 @@ class Installation:
             )
         if not self._found.home_writable:
             raise CastoffError(
-                f"{machine.entry.name}: you cannot put castoff into {printable(self._found.home)} there; "
-                "install it elsewhere, and name it with --castoff of `castoff on add`"
+                f"{machine.entry.name}: you cannot write to {printable(self._found.home)} there, "
+                "where castoff would be installed; install it elsewhere, and name it with --castoff of "
+                "`castoff on add`"
             )
         if not self._found.has_venv:
             raise CastoffError(
@@ -123,11 +124,11 @@ class Installation:
 
     @property
     def is_there(self) -> bool:
-        """Whether exactly this castoff is installed already."""
+        """Whether the machine already has exactly this version of castoff."""
         return self._wheel.version in self._found.versions
 
     def question(self) -> str:
-        """The question to the user: which castoff would be installed, where, with which Python."""
+        """The question whether to install castoff, with its version, the folder and the Python."""
         python = ".".join(map(str, self._found.version))
         place_words = f"{self._found.home} on {self._machine.entry.name}"
         if not self._found.folder_is_there:
@@ -160,23 +161,27 @@ class Installation:
                 total = size_words(sum(len(content) for _, content in files))
                 self._say(f"{name}: sends {count}, {total}, and installs them there")
             sent = [json.dumps(about).encode() + b"\n", *(content for _, content in files)]
-            answer = self._call("install", sent, "castoff was installed, which begins anew")
+            answer = self._call(
+                "install", sent, "castoff was installed; the next attempt starts from the beginning"
+            )
         installed = printable(self._decoded(answer, _Installed).folder)
         already = "is there already" if self.is_there else "is installed"
         self._say(f"{name}: castoff {self._wheel.version} {already}, in {installed}")
 
     def _probe(self) -> _Found:
-        return self._decoded(self._call("probe", [], "castoff looked for a Python there"), _Found)
+        return self._decoded(self._call("probe", [], "castoff looked for a Python on the machine"), _Found)
 
     def _decoded(self, answer: bytes, kind: type[_Answer]) -> _Answer:
         try:
             return msgspec.json.decode(answer, type=kind)
         except msgspec.MsgspecError as error:
             text = printable(answer.decode(errors="replace")[:200])
-            raise CastoffError(f"{self._machine.entry.name}: the Python there answered {text!r}") from error
+            raise CastoffError(
+                f"{self._machine.entry.name}: the Python there printed {text!r} instead of JSON"
+            ) from error
 
     def _call(self, what: str, sent: list[bytes], doing: str) -> bytes:
-        """Run a task of `installer` on the machine, and return what it prints."""
+        """Run a task of `installer` on the machine, and return its output."""
         entry = self._machine.entry
         again = ["castoff", "on", "install", entry.name]
         marks = Marks(os.urandom(8).hex())
@@ -192,7 +197,7 @@ class Installation:
         answer = bytearray()
         with self._machine.begun(script, marks) as (process, output):
             assert process.stdin is not None
-            with contextlib.suppress(OSError):  # the exit code explains more than a broken pipe
+            with contextlib.suppress(OSError):  # the exit code says more than a broken pipe
                 for part in sent:
                     process.stdin.write(part)
                 process.stdin.close()
@@ -243,9 +248,11 @@ class Installation:
         if not self._found.has_pip:
             raise CastoffError(
                 f"{name}: the wheels cannot be downloaded here ({printable(why)}), and "
-                f"{self._found.executable} there has no module ensurepip, so it cannot do it either"
+                f"{self._found.executable} there has no module ensurepip, so pip cannot do it there either"
             )
-        self._say(f"{name}: no wheels from here ({printable(why)}); pip there downloads them")
+        self._say(
+            f"{name}: the wheels cannot be downloaded here ({printable(why)}); pip there downloads them"
+        )
         return []
 
 

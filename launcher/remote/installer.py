@@ -67,7 +67,7 @@ def install(folder: Path, home: Path) -> None:
             _remove_incomplete(home)
             try:
                 _fill(target, source, about)
-            except BaseException:  # the disk or the quota may be full, so free the space
+            except BaseException:  # free the space, since the disk or the quota may be full
                 shutil.rmtree(target, ignore_errors=True)
                 raise
         _point_to(home, about["version"])
@@ -101,7 +101,7 @@ def _receive(source: BinaryIO, path: Path, size: int) -> None:
         while size:
             data = source.read(min(size, 1 << 20))
             if not data:
-                sys.exit(f"castoff: {path.name} did not arrive whole; nothing was installed")
+                sys.exit(f"castoff: {path.name} did not arrive completely; nothing was installed")
             file.write(data)
             size -= len(data)
 

@@ -1,6 +1,6 @@
-"""Command lines for a login shell, which sh, bash, csh, tcsh and fish read alike. Pure functions.
+"""Command lines for a login shell: sh, bash, csh, tcsh and fish read them alike. Pure functions.
 
-sshd passes the command line as text to the user's login shell, whichever that is. So castoff's script is
+sshd passes the command line as text to the user's login shell, which may be any. So castoff's script is
 encoded in base64, and the only quotes are single quotes around text without quotes.
 """
 
@@ -42,7 +42,7 @@ class Marks(NamedTuple):
 
     @property
     def failed(self) -> str:
-        """The word that replaces `begin` if the command cannot start; the obstacle follows it."""
+        """The word that replaces `begin` if the command cannot start; the reason follows it."""
         return f"castoff-{self.nonce}-failed"
 
 
@@ -131,8 +131,8 @@ def login_command(script: str) -> str:
     command = " ".join(["exec /bin/sh -c", _DECODE, "castoff", *pieces])
     if len(command) > _LONGEST:
         raise CastoffError(
-            f"the command line is too long to be sent ({len(encoded) * 3 // 4:,} bytes): write what is long "
-            "into a file that travels along, and name that"
+            f"the command line is too long to be sent ({len(encoded) * 3 // 4:,} bytes): write long "
+            "arguments into a file of the code, and name that file"
         )
     return command
 

@@ -1,4 +1,4 @@
-"""Run commands of the castoff on a machine, explain why one does not start, and exchange messages with it."""
+"""Run castoff on another machine, explain why it does not start, and exchange messages with it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NotInstalled(CastoffError):
 
 
 class RefusedByMachine(CastoffError):
-    """An error that the machine's castoff answered with."""
+    """An error that the machine's castoff sent as its answer."""
 
     def __init__(self, machine: str, failed: Failed):
         super().__init__(f"{machine}: {failed.message}")
@@ -137,7 +137,7 @@ class Machine:
         if obstacle == NO_PYTHON:
             wanted = entry.python or "python3.10 to python3.14, python3"
             return CastoffError(
-                f"{name}: no Python 3.10 or newer is there under the names {wanted}: name one by "
+                f"{name}: there is no Python 3.10 or newer among {wanted}: name one with "
                 "--python of `castoff on add`, or load a module with its --setup"
             )
         if obstacle == NO_CASTOFF and entry.castoff is None:
@@ -149,7 +149,7 @@ class Machine:
         lines = {f"{SETUP} {number}": line for number, line in enumerate(entry.setup)}
         if (line := lines.get(obstacle)) is not None:
             return CastoffError(f"{name}: setup: this line failed there: {printable(line)}")
-        return CastoffError(f"{name}: castoff could not begin there: {printable(obstacle)}")
+        return CastoffError(f"{name}: castoff could not start there: {printable(obstacle)}")
 
     @contextlib.contextmanager
     def session(self, again: Sequence[str], *, site: str | None = None) -> Iterator[Session]:
@@ -186,8 +186,8 @@ def _open_to_others(entry: Entry, about: Sequence[str]) -> CastoffError:
     else:
         others, bits, other = "everybody", "o-w", "name another"
     return CastoffError(
-        f"{entry.name}: castoff there is not run, since {others} can change {printable(path)} on the way to "
-        f"it (mode {printable(mode)}, owner {printable(owner)})\n"
+        f"{entry.name}: castoff there is not run, because {others} can change {printable(path)} on the "
+        f"path to it (mode {printable(mode)}, owner {printable(owner)})\n"
         f"if it is yours, shut them out: ssh {host} chmod {bits} {path_word}\n"
         f"or {other} with --castoff of `castoff on add`"
     )
@@ -202,8 +202,8 @@ class Session:
         assert process.stdout is not None
         self._to: BinaryIO = process.stdin  # type: ignore[assignment]
         self._from: BinaryIO = process.stdout  # type: ignore[assignment]
-        self.doing = "castoff was beginning there"
-        """What was happening, for the error if the connection breaks."""
+        self.doing = "castoff was starting there"
+        """The current action, for the error if the connection breaks."""
         self.hello: Hello
         """The greeting of the machine's castoff."""
 
@@ -216,7 +216,7 @@ class Session:
         """
         hello = self.answer()
         if not isinstance(hello, Hello):
-            raise UnexpectedMessage("it did not greet")
+            raise UnexpectedMessage("its first message was not a greeting")
         self.hello = hello
         self._check_protocol(hello)
         self._machine.greeted = hello.version
@@ -258,7 +258,7 @@ class Session:
         return message
 
     def broken(self, error: Exception) -> CastoffError:
-        """The error for the user after `ConnectionLost` or an OSError of the connection."""
+        """The error that the user gets after `ConnectionLost` or an OSError of the connection."""
         code, name = ended(self._process), self._machine.entry.name
         if isinstance(error, UnexpectedMessage):
             return CastoffError(

@@ -13,8 +13,7 @@ from typing import Any, BinaryIO, TypeAlias
 import msgspec
 
 PROTOCOL = 2
-"""The protocol's version; increase it with every change after which the two sides would misunderstand each
-other.
+"""The protocol's version; increase it with every change that makes old and new sides incompatible.
 """
 
 CHUNK = 1 << 18
@@ -102,7 +101,7 @@ class Order(msgspec.Struct, tag=True):
     """The run's code.diff."""
     runs_dir: str | None = None
     earlier: list[str] = []
-    """Ids of runs whose submission was not answered; the machine reports which of them exist."""
+    """Ids of runs whose submission the machine did not confirm; the answer lists those that exist."""
 
 
 class Submitted(msgspec.Struct, tag=True):
@@ -180,14 +179,14 @@ def read(stream: BinaryIO, longest: int = _LONGEST) -> Message | None:
         return None
     length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else 0
     if length > longest:
-        raise UnexpectedMessage("what arrived is not a message of castoff's")
+        raise UnexpectedMessage("the data is not a message of castoff")
     text = b"".join(_at_most(stream, length))
     if len(head) < _LENGTH.size or len(text) < length:
-        raise ConnectionLost("the last message did not arrive whole")
+        raise ConnectionLost("the last message is incomplete")
     try:
         return _decoder.decode(text)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise UnexpectedMessage(f"what arrived is not a message that this castoff knows: {error}") from error
+        raise UnexpectedMessage(f"this castoff does not know the message: {error}") from error
 
 
 def read_content(stream: BinaryIO, size: int) -> Iterator[bytes]:
@@ -200,7 +199,7 @@ def read_content(stream: BinaryIO, size: int) -> Iterator[bytes]:
         size -= len(part)
         yield part
     if size:
-        raise ConnectionLost("the code did not arrive whole")
+        raise ConnectionLost("the code did not arrive completely")
 
 
 def _at_most(stream: BinaryIO, size: int) -> Iterator[bytes]:

@@ -23,7 +23,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
 """Seconds before the first attempt to reconnect, and the longest pause between attempts."""
 
 _LARGEST_KEPT = 1 << 22
-"""Limit of the lines kept to recognize repeated ones, in bytes."""
+"""Limit of the size of the lines kept to recognize repeated lines, in bytes."""
 
 _MAY_BE_SILENT = ("wait", "logs", "shell", "alloc", "top")
 """Verbs that may print nothing for a long time."""
@@ -50,13 +50,13 @@ class Passed:
         self.typed = machine.command(verb, *words, *self._after) if typed is None else list(typed)
 
     def broken(self) -> ConnectionBroken:
-        """The error that the connection broke while the verb ran."""
+        """The error for the user if the connection broke while the verb ran."""
         entry, doing = self.machine.entry, f"castoff {self.verb} ran there"
         if self.verb == "logs":
-            return broken(entry, "the logs were shown; the run is unaffected", self.typed)
-        if self.verb == "resubmit":  # do not suggest to call it twice
+            return broken(entry, "it printed the logs; the run is unaffected", self.typed)
+        if self.verb == "resubmit":  # a second call could submit the run twice
             shown = self.machine.command("list")
-            return broken(entry, f"{doing}, which may have submitted the run", shown, "shows whether it has")
+            return broken(entry, f"{doing}, which may have submitted the run", shown, "shows whether it did")
         if self.verb in ("stop", "cancel", "clean"):
             doing += ", which may have done all or part of it"
         return broken(entry, doing, self.typed)
@@ -79,7 +79,10 @@ def run_on_terminal(passed: Passed, environ: Mapping[str, str]) -> int:
     process = passed.machine.ssh.start(login_command(script), terminal=True, stdin=None, stdout=None)
     code = process.wait()
     if code == FAILED:
-        report(f"{passed.machine.entry.name}: code 255 is that of the command there, or the connection broke")
+        report(
+            f"{passed.machine.entry.name}: exit code 255: "
+            "either the command there returned it, or the connection broke"
+        )
     return code
 
 
@@ -151,7 +154,7 @@ def wait_through(
 
 
 class _Once:
-    """Writes each line once, although every new connection prints it again."""
+    """Writes each line once: after reconnecting, the command prints its earlier lines again."""
 
     def __init__(self, name: str) -> None:
         self._answer = Bounded(f"{name}: what `castoff wait` prints there", _LARGEST_KEPT)
@@ -178,7 +181,7 @@ def _with_time_left(passed: Passed, spent: float) -> Passed:
             continue
         try:
             left = max(float(value if equals else words[position]) - spent, 0.0)
-        except ValueError:  # the machine's castoff reports it
+        except ValueError:  # the machine's castoff reports the invalid value
             break
         words[position] = f"--timeout={left:.1f}" if equals else f"{left:.1f}"
     return Passed(passed.machine, passed.verb, words, passed.program)

@@ -5,9 +5,9 @@ sites/NAME.json      the profile that a machine's castoff has reported
 code.json            the folders of code that the user has agreed to send, and their bytes
 variables.json       the names of variables that were sent to a machine
 
-An id is recorded before the job is sent. Until an answer arrives, the same submission gets the same id, so
-that the machine can recognize a job that it has already. The file in `pending` is locked during its
-submission, so that two submissions at the same time are two runs.
+An id is recorded before the job is sent. Until an answer arrives, the same submission gets the same id, by
+which the machine recognizes a job that it already has. The file in `pending` is locked during the submission,
+so that a simultaneous submission of the same job is another run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _folder(environ: Mapping[str, str]) -> Path:
     return Index.of(environ).path.parent / "on"
 
 
-# Facts; if they are lost, castoff asks once more
+# Records that castoff can get again by asking once more
 
 
 def site_fields(entry: Entry, environ: Mapping[str, str]) -> dict[str, Any] | None:
@@ -75,7 +75,8 @@ def variables_given(entry: Entry, environ: Mapping[str, str]) -> set[str]:
     """The names of the variables that were sent to this host before.
 
     When a run is resubmitted, the machine names the variables that it needs, and could name any variable. So
-    castoff asks the user before it sends one that no job from this laptop has sent to that host before.
+    castoff asks the user before it sends a variable that no job from this laptop has sent to that host
+    before.
     """
     return {*_read(environ, "variables.json", dict[str, list[str]], {}).get(entry.host, [])}
 
@@ -125,11 +126,11 @@ class Pending:
 
     run: str
     is_old: bool
-    """Whether an earlier command has chosen the id, and its submission was not answered."""
+    """Whether an earlier command chose the id, and got no answer to its submission."""
     path: Path
 
     def answered(self) -> None:
-        """Delete the id's file: the next submission of the same job is a new run."""
+        """Delete the id's file, so that the next submission of the same job is a new run."""
         with contextlib.suppress(OSError):
             self.path.unlink()
 
@@ -153,7 +154,7 @@ def pending(entry: Entry, submission: bytes, name: str, environ: Mapping[str, st
             raise
     except OSError as error:
         raise CastoffError(
-            f"{folder}: the run's id cannot be written down there ({error.strerror}), and without it a "
+            f"{folder}: the run's id cannot be recorded there ({error.strerror}), and without it a "
             "broken connection could lead to a second job; nothing was submitted"
         ) from error
     try:

@@ -31,7 +31,8 @@ FAILED = 255
 _KEPT = "10m"
 
 _ALIVE = 15
-"""Seconds between ssh's checks that the other side is alive; after three without an answer ssh ends."""
+"""Seconds between ssh's checks that the other side is alive; ssh ends after three checks without an answer.
+"""
 
 _CONNECT = 60
 """Limit for making the connection, in seconds."""
@@ -71,7 +72,8 @@ class Ssh:
         Raises:
             CastoffError: ssh is not installed, or cannot use the host.
         """
-        # With a terminal, ssh would report that the shared connection is closed, although it stays open.
+        # On a terminal, ssh would otherwise report that the shared connection is closed, although it stays
+        # open.
         how = ["-tt", *_o("LogLevel=ERROR")] if terminal else ["-T"]
         words = [*self._words(), *how, "--", self.entry.host, command]
         try:
@@ -180,20 +182,20 @@ def ended(process: subprocess.Popen[bytes]) -> int:
 
 
 def broken(entry: Entry, doing: str, next_: Sequence[str], then: str = "continues") -> ConnectionBroken:
-    """The error that the connection broke while `doing`; `next_` is the command that continues."""
+    """The error for the user if the connection broke while `doing`; `next_`: the command to call next."""
     command = " ".join(map(visible_word, next_))
     message = f"the connection to {entry.host} broke while {doing}\nnothing is lost: `{command}` {then}"
     return ConnectionBroken(entry, message, begun=True)
 
 
 def not_connected(entry: Entry, code: int) -> ConnectionBroken:
-    """The error that castoff did not start on the machine; `code` is ssh's exit code."""
+    """The error for the user if castoff did not start on the machine; `code` is ssh's exit code."""
     if code == FAILED:
         message = f"{entry.host} was not reached, so nothing was done there; ssh's message is above"
     else:
         message = (
             f"the login shell of {entry.host} ended with code {code} before castoff began: perhaps a "
-            "startup file there exits or starts another shell, also where nobody types; "
+            "startup file there exits or starts another shell, also in non-interactive shells; "
             f"`ssh {visible_word(entry.host)} true` shows what it prints"
         )
     return ConnectionBroken(entry, message, begun=False)
@@ -219,7 +221,9 @@ class Output:
         self._marks = marks
 
     def begins(self) -> bool:
-        """Discard everything before the first mark; returns whether the command starts after it."""
+        """Discard everything before the first mark; return whether that mark says that the command has
+        started.
+        """
         begin, failed = (f"{MARK}{mark}".encode() for mark in (self._marks.begin, self._marks.failed))
         line = b""
         while part := self.stream.readline(_READ):
@@ -275,7 +279,7 @@ class Bounded:
         self._left -= len(data)
         if self._left < 0:
             raise CastoffError(
-                f"{self._what} is larger than {size_words(self._most)}, so castoff reads no more"
+                f"{self._what} is larger than {size_words(self._most)}, the most that castoff accepts"
             )
         return data
 

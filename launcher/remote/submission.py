@@ -110,12 +110,12 @@ def reported_site(session: Session, entry: Entry, environ: Mapping[str, str]) ->
 
 
 _ABOUT_HERE = ("env_from", "snapshot", "templates")
-"""Fields of a job that select what is read on this machine, so a profile from another machine may not set
-them.
+"""Fields of a job by which files or variables of this machine are read: a profile from another machine may
+not set them.
 """
 
 _MAX_VALUES = 3_000
-"""Limit of the values in a profile from another machine; the longest profile of castoff has 950."""
+"""The largest number of values in a profile from another machine; castoff's longest own profile has 950."""
 
 _LONGEST_ERROR = 2_000
 """Limit of the characters shown of an error about such a profile."""
@@ -142,7 +142,7 @@ def _site_of(fields: dict[str, Any], entry: Entry) -> Site:
     """
     if _count_values(fields) > _MAX_VALUES:
         raise CastoffError(
-            f"{entry.name}: the profile that castoff there reports holds more than {_MAX_VALUES:,} values, "
+            f"{entry.name}: the profile that castoff there reports has more than {_MAX_VALUES:,} values, "
             "so it is not used; name one of your own with --site of `castoff on add`"
         )
     try:
@@ -155,8 +155,8 @@ def _site_of(fields: dict[str, Any], entry: Entry) -> Site:
     for field in _ABOUT_HERE:
         if getattr(site.defaults, field) != getattr(JobSpec(), field):
             raise CastoffError(
-                f"{entry.name}: site {printable(site.name)}: defaults.{field} would read what is on this "
-                "machine, so it is not taken from a profile there: copy the profile to "
+                f"{entry.name}: site {printable(site.name)}: defaults.{field} would read files or "
+                "variables of this machine, so it is not taken from a profile there: copy the profile to "
                 f"~/.config/castoff/sites here, and name it with --site of `castoff on add`"
             )
     return site
@@ -166,7 +166,7 @@ def _site_of(fields: dict[str, Any], entry: Entry) -> Site:
 
 
 def code_of(job: Planned, directory: Path, environ: Mapping[str, str]) -> Travelling:
-    """The code to submit the job with.
+    """The code that the job runs, ready to be sent.
 
     Raises:
         InvalidInput: the code does not contain the job's program or templates.
@@ -201,8 +201,8 @@ def _check_program(plan: Plan, code: Travelling, directory: Path) -> None:
             fix = f"git add it, or name it in the job: snapshot: {{paths: [., {printable(word)}]}}"
         else:
             why = "git ignores it"
-            fix = f"take it out of .gitignore, or let git know it: git add -f {printable(word)}"
-        message = f"is {word!r}, which does not travel along, as {why}: {fix}"
+            fix = f"remove it from .gitignore, or add it anyway: git add -f {printable(word)}"
+        message = f"is {word!r}, which is not sent, because {why}: {fix}"
     else:
         folder = os.path.normpath(os.path.join(code.tree.here, plan.workdir or "."))  # noqa: PTH118
         near = [os.path.relpath(name, folder) for name in code.tree.files]
@@ -212,9 +212,7 @@ def _check_program(plan: Plan, code: Travelling, directory: Path) -> None:
 
 
 def paths_here(plan: Plan, code: Travelling) -> list[str]:
-    """Notes about words of the command that name files of the code by their absolute paths on this
-    machine.
-    """
+    """Notes about arguments of the command that are absolute paths of the code's files on this machine."""
     notes = []
     for number, word in enumerate(plan.command):
         inside = os.path.relpath(os.path.realpath(word), code.tree.top) if word.startswith("/") else ".."
@@ -238,7 +236,7 @@ def _templates(spec: JobSpec, code: Travelling) -> str | None:
                 Problem(
                     "",
                     "templates",
-                    f"is {spec.templates!r}, which does not travel along: put it beside the code",
+                    f"is {spec.templates!r}, which is not sent: move it into the code's folder",
                 )
             ]
         )
@@ -252,18 +250,18 @@ def send_code(session: Session, code: Travelling, say: Say) -> Stored:
         RefusedByMachine: the machine cannot store the code.
         ConnectionLost: the connection broke; files that have arrived are not sent again.
     """
-    answer = session.ask(code.code, "the list of files was sent")
+    answer = session.ask(code.code, "castoff sent the list of files")
     lacking = answer.numbers if isinstance(answer, Lacking) else []
     if len({*lacking}) < len(lacking) or not {*lacking} <= {*range(len(code.code.files))}:
-        raise UnexpectedMessage("it asked for files that were not listed")
+        raise UnexpectedMessage("it asked for files that are not in the list")
     say(to_send_words(code, lacking))
     if isinstance(answer, Lacking):
-        session.doing = "code was sent; what has arrived is kept there"
+        session.doing = "castoff sent the code; the files that arrived stay there"
         for part in contents(code, lacking, say):
             session.send(part)
         answer = session.answer()
     if not isinstance(answer, Stored):
-        raise UnexpectedMessage("it does not say that it has the code")
+        raise UnexpectedMessage("it did not confirm that it has the code")
     return answer
 
 
@@ -300,7 +298,7 @@ def submit_there(
     submission = json.dumps(identity).encode() + _json(job.spec)
     with pending(entry, submission, job.plan.name, environ) as chosen:
         if chosen.is_old:
-            say(f"{chosen.run}: its submission was not answered before, so it is asked for now")
+            say(f"{chosen.run}: the machine did not confirm its submission; castoff asks for it now")
         others = unanswered(entry, environ)
         order = Order(
             run=chosen.run,
@@ -322,13 +320,13 @@ def submit_there(
                 chosen.answered()
             raise
         if not isinstance(submitted, Submitted):
-            raise UnexpectedMessage("it does not say what became of the job")
+            raise UnexpectedMessage("it did not report what became of the job")
         chosen.answered()
         for other in others:
             if other.run in submitted.earlier:
                 job_id = submitted.earlier[other.run]
-                state = f"was submitted after all (job {job_id})" if job_id else "is there after all"
-                say(f"{other.run}: {state}; its command was not answered before")
+                state = f"was submitted (job {job_id})" if job_id else "does exist"
+                say(f"{other.run}: {state}, although its command got no answer")
             other.answered()
     return submitted
 

@@ -1,8 +1,9 @@
-"""Find and remove folders on a machine that nothing needs: code of runs that are gone, and old castoffs.
+"""Find and remove folders on a machine that nothing needs: code of removed runs, and old castoff
+installations.
 
-In doubt a folder is kept: code whose path appears in a run's records, code in which a file was changed or
-added, the newest code of a project, from which the next submission copies, a castoff that was called in the
-last thirty days, and every castoff while a run is active.
+A folder of code is kept if its path appears in a run's records, if a file in it was added or changed, or if
+it is the newest of its project, from which the next submission copies. An installation is kept if it was
+called in the last thirty days; all are kept while a run is active.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _RECORDS = ("submission.json", "job.yaml", "job.sh", "plan.json")
 _CACHE = "__pycache__"
 
 _UNUSED = 30 * 24 * 3600.0
-"""Seconds without a call after which a castoff is old; another laptop may still use a newer one."""
+"""Seconds without a call after which an installation of castoff is old: another laptop may still use a newer
+one.
+"""
 
 
 class Found(NamedTuple):
@@ -36,7 +39,7 @@ class Found(NamedTuple):
 
     unneeded: list[Path]
     notes: list[str]
-    """Messages about folders of code that no run names but that are kept."""
+    """Messages about folders of code that are kept although no run needs them."""
 
 
 def unneeded(folder: Path, environ: Mapping[str, str]) -> Found:
@@ -55,7 +58,9 @@ def unneeded(folder: Path, environ: Mapping[str, str]) -> Found:
             if (file := _not_sent(listing)) is None:
                 unused.append(code)
             else:
-                notes.append(f"{printable(str(code))} stays: {printable(file)} in it is not as it was sent")
+                notes.append(
+                    f"{printable(str(code))} stays: {printable(file)} in it was added or changed since"
+                )
     return Found([*unused, *_castoffs(environ)], notes)
 
 
@@ -72,7 +77,7 @@ def remove(folder: Path, meant: list[Path], environ: Mapping[str, str]) -> list[
                 removed += _remove_code(project, wanted, lambda: _Named(folder, environ))
         for path in _castoffs(environ):
             if path in meant:
-                (path / "complete").unlink()  # so that a partly removed castoff is not used
+                (path / "complete").unlink()  # so that a partly removed installation is not used
                 empty(path)
                 removed.append(path)
     except OSError as error:
@@ -111,7 +116,7 @@ class _Named:
             self._texts = [text for runs in folders for text in _records(runs)]
         except OSError as error:
             raise CastoffError(
-                f"{error.filename}: cannot be read ({error.strerror}), so it may need any code; "
+                f"{error.filename}: cannot be read ({error.strerror}), so its run may need any code; "
                 "nothing is removed"
             ) from error
 
@@ -147,7 +152,7 @@ def _earlier(project: Path) -> list[Path]:
 
 
 def _not_sent(listing: Listing) -> str | None:
-    """A file in a folder of code that was changed or added since the code was sent; None if there is none."""
+    """The name of a file that was changed or added since the code was sent; None if there is none."""
     if (changed := listing.first_changed()) is not None:
         return changed
     sent = {os.fsdecode(file.file.name) for file in listing.files}
@@ -176,7 +181,7 @@ def _remove_code(project: Path, wanted: list[Path], records: Callable[[], _Named
             if listing is None or _not_sent(listing) is not None:
                 continue
             aside.append(path.with_name(f".{path.name[:200]}.{os.urandom(4).hex()}.partial"))
-            path.rename(aside[-1])  # if this is interrupted, a later transfer removes the rest
+            path.rename(aside[-1])  # after an interruption, a later transfer removes the rest
             list_path(path).unlink()
             removed.append(path)
     for path in aside:
@@ -184,11 +189,11 @@ def _remove_code(project: Path, wanted: list[Path], records: Callable[[], _Named
     return removed
 
 
-# castoffs
+# Installations of castoff
 
 
 def _castoffs(environ: Mapping[str, str]) -> list[Path]:
-    """Old castoffs installed next to this one; empty unless `castoff on install` installed this one."""
+    """Old installations next to this one; empty unless `castoff on install` made this one."""
     running = Path(sys.prefix).resolve()
     if not VERSION.fullmatch(running.name):
         return []

@@ -1,8 +1,8 @@
 """Build a wheel of the running castoff, whether it is installed or a checkout.
 
-`pip wheel` would need a checkout and a network, and its version would not distinguish two states of a
-checkout. This wheel's version ends in a digest of its content, as in 0.1.0+g3f2a1bc94d0e. The same content
-always gives the same bytes.
+Not by `pip wheel`, which needs a checkout and a network, and gives all states of a checkout the same version.
+This wheel's version ends in a digest of its content, as in 0.1.0+g3f2a1bc94d0e. The same content always gives
+the same bytes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def own_version() -> str:
 
 
 def public(version: str) -> str:
-    """A version without the digest."""
+    """The version without its digest."""
     return version.partition("+")[0]
 
 
@@ -91,7 +91,7 @@ def _distribution() -> Distribution:
         return distribution("castoff")
     except PackageNotFoundError:
         raise CastoffError(
-            "castoff is not installed in this Python, only its files are found: install it "
+            "castoff's files are here, but it is not installed in this Python: install it "
             "(pip install -e . in a checkout), so that its requirements are known"
         ) from None
 

@@ -41,7 +41,9 @@ def test_it_installs_itself_whole_or_not_at_all(laptop: Laptop) -> None:
     share.chmod(0o777)
     refused = laptop("--on", "far", "list")
     assert refused.returncode == 1, refused.stdout
-    assert f"since others can change {share} on the way to it (mode drwxrwxrwx, owner 0)\n" in refused.stderr
+    assert (
+        f"because others can change {share} on the path to it (mode drwxrwxrwx, owner 0)\n" in refused.stderr
+    )
     share.chmod(0o700)
     program = home / "current/bin/castoff"
     called = ["on", "run", "--caller=0.1.0+gother", "--machine=far", "--named"]
@@ -66,4 +68,4 @@ def test_a_machine_without_python_says_what_to_do(laptop: Laptop) -> None:
     laptop.add("far", "csh", castoff="", python="python9.9")
     refused = laptop("on", "install", "far")
     assert refused.returncode == 1
-    assert "far: no Python 3.10 or newer is there under the names python9.9" in refused.stderr
+    assert "far: there is no Python 3.10 or newer among python9.9" in refused.stderr

@@ -170,8 +170,8 @@ def test_what_is_not_a_castoff_is_given_up(laptop: Laptop, program: str) -> None
     laptop.add("far", "sh", castoff=str(other))
     laptop.a_job()
     refused = laptop("--on", "far", "submit", "job.yaml")
-    assert refused.returncode == 1 and "what arrived is not a message of castoff's" in refused.stderr
-    assert "gave no usable answer while castoff was beginning there" in refused.stderr
+    assert refused.returncode == 1 and "the data is not a message of castoff" in refused.stderr
+    assert "gave no usable answer while castoff was starting there" in refused.stderr
 
 
 def test_another_version_there_is_reported_once(laptop: Laptop) -> None:

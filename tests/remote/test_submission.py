@@ -42,7 +42,7 @@ def test_code_and_job_travel(laptop: Laptop) -> None:
     again = laptop("--on", "far", "submit", job, "--set", f"command=[cat, {laptop.project}/train.py, /etc]")
     assert f"command.1: {laptop.project}/train.py is a path on this machine; in" in again.stderr
     assert "sent, it is train.py" in again.stderr and "command.2" not in again.stderr
-    assert "all of it is there already" in again.stderr
+    assert "the machine has all of it already" in again.stderr
     laptop.write("train.py", "print('other')\n")
     laptop.write(os.fsdecode(b"new \xff.txt"), "new\n")
     changed = laptop("--on", "far", "submit", job)
@@ -70,7 +70,7 @@ def test_mistakes_are_reported_before_any_connection(laptop: Laptop) -> None:
     refused("did you mean train.py?", "--", "python3", "trian.py")
     laptop.write(".gitignore", "secret.py\n")
     laptop.write("secret.py", "")
-    refused("does not travel along, as git ignores it", "--", "python3", "secret.py")
+    refused("is not sent, because git ignores it", "--", "python3", "secret.py")
     refused("snapshot.link: data", "job.yaml", "--set", "snapshot={link: [data]}")
     refused("no such file", "jobb.yaml")
     assert laptop("--on", "far", "submit", "--dry-run", "job.yaml").returncode == 0
@@ -116,7 +116,7 @@ def test_outside_of_git_and_below_the_top(laptop: Laptop) -> None:
     laptop.write("train.py", "import os; print('in', os.getcwd())\n")
     laptop.write(".ssh/id_rsa", "mine")
     refused = laptop("--on", "far", "submit", "--", "python3", "train.py")
-    assert refused.returncode == 1 and "is not in a git repository, so all that is in it" in refused.stderr
+    assert refused.returncode == 1 and "is not in a git repository, so all its files" in refused.stderr
     assert "train.py (" in refused.stderr and "may hold secrets: .ssh/" in refused.stderr
     assert "nothing was sent" in refused.stderr and not (laptop.far / "code").exists()
     run = str(laptop.submitted("far", "submit", "--yes", "--", "python3", "train.py")["id"])
@@ -131,7 +131,7 @@ def test_code_that_a_job_has_changed_is_not_used_again(laptop: Laptop) -> None:
     laptop.a_job()
     laptop.write("train.py", "open('train.py', 'a').write('# changed')\n")
     laptop.commit()
-    for expected in ("", "train.py was changed there since it was sent"):
+    for expected in ("", "train.py was changed on the machine since it was sent"):
         answer = laptop("--on", "far", "submit", "job.yaml")
         assert answer.returncode == 0 and expected in answer.stderr, answer.stderr
         assert laptop("--on", "far", "wait", "toy").returncode == 0
@@ -201,7 +201,7 @@ def test_only_listed_files_are_sent_each_once(numbers: list[int], tmp_path: Path
     code = travelling(tmp_path, Snapshot(), {"PATH": os.environ["PATH"]}, [])
     sent: list[object] = []
     session = SimpleNamespace(ask=lambda *_: Lacking(numbers), send=sent.append)
-    with pytest.raises(ConnectionLost, match="asked for files that were not listed"):
+    with pytest.raises(ConnectionLost, match="asked for files that are not in the list"):
         send_code(session, code, print)  # type: ignore[arg-type]
     assert not sent
 

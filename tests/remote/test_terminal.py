@@ -64,7 +64,7 @@ def test_code_that_no_run_needs_is_removed_on_request(laptop: Laptop) -> None:
     cleaned = laptop("on", "clean", "far", "--yes", "--json")
     facts = json.loads(cleaned.stdout)
     assert (facts["folder"], facts["removed"]) == (str(first), True), cleaned.stderr
-    assert "weights.pt in it is not as it was sent" in cleaned.stderr
+    assert "weights.pt in it was added or changed since" in cleaned.stderr
     assert sorted(project.glob("[!.]*")) == sorted([second, third])
 
 

@@ -63,7 +63,7 @@ def test_what_is_large(tmp_path: Path, environ: dict[str, str], monkeypatch: pyt
     repository.write("model.bin", "x" * 1000)
     monkeypatch.setattr(code_module, "UNASKED", 900)
     code = code_in(repository.folder, environ)
-    assert "is much for code" in (question(code, environ, selected=True) or "")
+    assert "is a lot for code" in (question(code, environ, selected=True) or "")
     agree(code, environ)
     repository.write("model.bin", "x" * 1500)
     assert question(code_in(repository.folder, environ), environ) is None

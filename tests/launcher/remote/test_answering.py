@@ -39,7 +39,7 @@ def test_a_message_of_a_newer_castoff_is_answered(tmp_path: Path, monkeypatch: p
     code, (hello, failed) = answers(struct.pack(">I", len(newer)) + newer)
     assert isinstance(hello, Hello) and hello.site_name == "local"
     assert code == 1 and isinstance(failed, Failed) and not failed.is_final
-    assert "not a message that this castoff knows" in failed.message
+    assert "this castoff does not know the message" in failed.message
 
 
 @pytest.mark.parametrize("has_run", [False, True])
@@ -52,7 +52,7 @@ def test_a_submission_that_is_under_way_is_waited_for(
     Clock(monkeypatch)
     with ExitStack() as submits:
         submits.enter_context(locked(folder / LOCK))
-        with pytest.raises(StillUnderWay, match="is still under way; call the same command again"):
+        with pytest.raises(StillUnderWay, match="is still submitting it; call the same command again"):
             answering._await_other_submission(run)
         monkeypatch.setattr(clock, "sleep", lambda _: submits.close())
         answering._await_other_submission(run)

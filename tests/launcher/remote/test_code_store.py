@@ -101,7 +101,7 @@ def test_changed_code_is_left_alone(tmp_path: Path) -> None:
     assert store(tmp_path, wanted, {}) == (first, 0)
     (first / "a").write_bytes(b"2")
     found = a_store(tmp_path, wanted)
-    assert found.folder == first.with_name("abc.2") and "a was changed there" in str(found.note)
+    assert found.folder == first.with_name("abc.2") and "a was changed on the machine" in str(found.note)
     second, _ = store(tmp_path, wanted, digests(b"1"))
     assert (first / "a").read_bytes() == b"2" and (second / "a").read_bytes() == b"1"
 

@@ -44,12 +44,12 @@ def test_what_is_added_is_read_again_and_comments_stay(environ: dict[str, str]) 
     ("fields", "message"),
     [
         ({"name": "a b"}, "NAME: is 'a b', but takes letters"),
-        ({"name": "local"}, "NAME: is 'local', which is this machine"),
+        ({"name": "local"}, "NAME: is 'local', which means this machine"),
         ({"host": "-oProxyCommand=x"}, "host: is '-oProxyCommand=x', but takes USER@HOST"),
         ({"host": "a b"}, "host: is 'a b'"),
         ({"dir": ""}, "dir: is '', but takes one line of text"),
-        ({"dir": "$SCRATCH/x"}, "dir: is '$SCRATCH/x', in which nothing expands variables"),
-        ({"dir": "~you/x"}, "dir: is '~you/x', but of ~ only your own home is known"),
+        ({"dir": "$SCRATCH/x"}, "dir: is '$SCRATCH/x', but variables are not expanded in it"),
+        ({"dir": "~you/x"}, "dir: is '~you/x', but ~ works only for your own home"),
     ],
 )
 def test_what_cannot_be_an_entry_is_not_written(

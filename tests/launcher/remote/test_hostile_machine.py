@@ -88,7 +88,7 @@ def test_a_profile_of_too_many_values_is_refused_unread(far: Far) -> None:
     site = {"name": "far", "env": {f"NAME_{number}": "" for number in range(300_000)}}
     session = SimpleNamespace(hello=SimpleNamespace(site=site))
 
-    with pytest.raises(CastoffError, match="far: the profile that castoff there reports holds more than"):
+    with pytest.raises(CastoffError, match="far: the profile that castoff there reports has more than"):
         reported_site(session, far.running("").entry, far.environ)  # type: ignore[arg-type]
 
 
