@@ -1,7 +1,8 @@
 """submitit's view of a rank in a job: its number, its function and its paths.
 
 submitit finds the class by its entry point in pyproject.toml, and uses it because the script sets
-SUBMITIT_EXECUTOR=castoff. RankEnv finds each rank's number, so one class serves every scheduler and launcher.
+SUBMITIT_EXECUTOR=castoff. One class serves every scheduler and launcher, because RankEnv finds the rank's
+number under each.
 
 functions/M.pkl            the function of member M and its arguments; a checkpoint replaces it
 attempts/M.N/result-*.pkl  what the function returned or its traceback, one file for each rank
@@ -43,12 +44,12 @@ class FunctionPaths(utils.JobPaths):
         self.member = member
         self.attempt = attempt
         self.within = run_path
-        """The run directory as it was opened and checked; the function is read from there."""
+        """The checked path of the run directory, from which the function is read."""
 
     @property
     def folder(self) -> Path:
         """The run directory."""
-        return self._folder  # unchanged: submitit would replace %j in a folder's name by the job's id
+        return self._folder  # submitit would replace %j in a folder's name by the job's id
 
     @property
     def submission_file(self) -> Path:
@@ -67,12 +68,12 @@ class FunctionPaths(utils.JobPaths):
 
     @property
     def result_pickle(self) -> Path:
-        """The file with what the function returned on this rank, or its traceback."""
+        """The file with the function's result on this rank, or its traceback."""
         return self.attempt_folder / f"result-{self.task_id:05d}.pkl"
 
     @property
     def stdout(self) -> Path:
-        """The rank's log; in a job with too many ranks for a log each, the log of its node."""
+        """The rank's log, or its node's log if the job has too many ranks for a log of each."""
         logs = self.folder / "logs" / f"{self.member}.{self.attempt}"
         log_of_rank = logs / f"rank-{self.task_id:05d}.log"
         if log_of_rank.exists() or not (logs / "node-00000.log").exists():
@@ -85,7 +86,7 @@ class FunctionPaths(utils.JobPaths):
 
     @property
     def stderr(self) -> Path:
-        """The path of the same log, which contains both streams."""
+        """The same path as `stdout`, because a rank's log contains both streams."""
         return self.stdout
 
 
@@ -170,15 +171,15 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
         request_resume(Path(os.environ["CASTOFF_OUTCOME_FILE"]))
 
     def _handle_signals(self, paths: JobPaths, submission: DelayedSubmission) -> None:
-        """Install signal handlers that ask the function to stop; only the script starts it again."""
+        """Install signal handlers that ask the function to stop; only the job's script restarts it."""
         pickle = pickle_of(paths.folder, int(os.environ["CASTOFF_ARRAY_INDEX"]))
         Stopping(submission, pickle, self._usr_sig()).begin()
 
 
 @cache
 def held(run_path: Path) -> Path:
-    """Check that a run directory is the user's own, and return a path to it that later replacements do not
-    affect.
+    """Check that a run directory is the user's own; return a path that still leads to it if somebody replaces
+    it.
     """
     with opened(run_path) as directory:
         return Path(f"/proc/self/fd/{os.dup(directory)}")

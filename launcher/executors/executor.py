@@ -2,7 +2,7 @@
 
 Every submission, also of an array, is a run directory made by `submission.submit`, with castoff's script.
 docs/how-to/submitit.md lists the differences from submitit. `PbsExecutor` is for programs that use submitit's
-AutoExecutor, which has no executor for PBS and accepts only one from each distribution.
+AutoExecutor, which has no executor for PBS and accepts only one executor of each installed package.
 
 submitit imports this module in every rank, so modules that only a submission needs are imported late.
 """
@@ -27,7 +27,7 @@ P = ParamSpec("P")
 
 
 class SubmissionError(utils.FailedSubmissionError, CastoffError):
-    """A scheduler refused a job, or did not confirm that it accepted it. The text is the scheduler's."""
+    """A scheduler refused a job, or did not confirm that it accepted the job. The text is the scheduler's."""
 
 
 def executor(
@@ -93,7 +93,7 @@ class CastoffExecutor(core.Executor):
             return choose_site()[0]
         return site_named(site) if isinstance(site, str) else site
 
-    if TYPE_CHECKING:  # submitit's methods, with the type of castoff's jobs
+    if TYPE_CHECKING:  # submitit's methods, annotated with castoff's job type
 
         def submit(  # noqa: D102
             self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs
@@ -157,7 +157,7 @@ class CastoffExecutor(core.Executor):
         except InvalidInput:
             raise
         except Unclear as error:
-            ask = f"do not submit it again before `castoff status {error.run.id}` has found out"
+            ask = f"do not submit it again before `castoff status {error.run.id}` shows if it was submitted"
             raise SubmissionError(f"{error}\n{ask}") from error
         except CastoffError as error:
             raise SubmissionError(str(error)) from error
@@ -226,5 +226,5 @@ class PbsExecutor(CastoffExecutor):
             return chosen
         if site is None:
             return super()._site(self.name())
-        message = f"is {chosen.name}, where the scheduler is {chosen.scheduler}: castoff.executor goes there"
+        message = f"is {chosen.name}, whose scheduler is {chosen.scheduler}: use castoff.executor"
         raise InvalidInput([Problem("executor", "site", message)])

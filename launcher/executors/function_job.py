@@ -37,11 +37,11 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _LATE_FILES = 15.0
 """Seconds that a network file system may take to show a file written on another host."""
 _SETTLING = 60.0
-"""Seconds that a job may take to end after its function has; then the result counts anyway."""
+"""Seconds to wait for a job to end after its function has returned; then the result counts anyway."""
 
 
 class _Planned(msgspec.Struct):
-    """The fields of a plan that are needed in addition to `Facts`."""
+    """The fields of a plan that this module needs and `Facts` lacks."""
 
     restart: dict[str, Any] | None = None
 
@@ -52,7 +52,7 @@ class JobEndedError(utils.UncompletedJobError):
     run: Run
     """The run directory."""
     ending: str
-    """How it ended, in castoff's terms: walltime, cancelled, resume, failed …"""
+    """How the job ended, in castoff's terms: walltime, cancelled, resume, failed …"""
 
 
 class FunctionJob(core.Job[R]):
@@ -77,14 +77,14 @@ class FunctionJob(core.Job[R]):
         if member is None:
             member = next((number for number, job in ids(self.run).items() if job == job_id), None)
         if member is None:
-            raise CastoffError(f"{self.run.path}: no job {shown(job_id)} was submitted from there")
+            raise CastoffError(f"{self.run.path}: no job {shown(job_id)} was submitted from this directory")
         self.member = member
         """The function's number in the run."""
         self._key = key_of(self.run.path, self.member)
         self._attempt = 0
         """The newest attempt seen so far."""
         self._settled = -1
-        """The last attempt whose end `state` has waited for."""
+        """The last attempt for whose end `state` has waited."""
         self._written = 0
         """The mtime (ns) of the submission record when it was last read."""
         super().__init__(self.run.path, job_id, tasks[:1])
@@ -150,9 +150,9 @@ class FunctionJob(core.Job[R]):
 
     @property
     def state(self) -> str:
-        """The last known state in Slurm's terms; it no longer changes once the job is done.
+        """The last known state in Slurm's terms; final once the job is done.
 
-        If the result exists but the script is about to end, this waits once for the end.
+        If the result exists but the script is still running, `state` waits once for its end.
         """
         if self.done() and self._settled != (attempt := self._newest()):
             self._settle(attempt)
@@ -202,7 +202,9 @@ class FunctionJob(core.Job[R]):
             raise self._first_error() or error from None
 
     def exception(self) -> utils.UncompletedJobError | utils.FailedJobError | None:
-        """The reason why there is no result: with several ranks, the error of the rank that failed first."""
+        """The error to raise instead of a result: with several ranks, the error of the rank that failed
+        first.
+        """
         error = super().exception()
         return error and (self._first_error() or error)
 
@@ -219,7 +221,7 @@ class FunctionJob(core.Job[R]):
             if not self._has_result(paths) or _wants_resume(paths):
                 raise self._ended(paths)
             outcome, result = self._unpickled(paths.result_pickle)
-            if outcome != "success":  # after a preemption or a node failure another attempt follows
+            if outcome != "success":  # after a preemption or a node failure, there is another attempt
                 self._settle(paths.attempt)
             if outcome == "success" or self._newest() == paths.attempt:
                 return outcome, result
@@ -235,11 +237,11 @@ class FunctionJob(core.Job[R]):
         who = f"function {self.member} of {members}, rank" if members else "rank"
         known = self.watcher.known.get(self._key)
         never_begins = known is not None and known.member.dependency_never_satisfied
-        how = "will never begin" if never_begins else f"ended without a result: {ending}"
+        how = "can never begin" if never_begins else f"ended without a result: {ending}"
         lines = [f"job {self.job_id} (run {run.id}, {who} {paths.task_id}) {how}"]
         last = known.member.attempts[-1] if known and known.member.attempts else None
         reasons = why(last.failure, last.reason) if last else []
-        # Not both: the reason of a run repeats the failure of its attempt.
+        # Only one of the two: the run's reason repeats its attempt's failure.
         lines += reasons or ([info["Reason"]] if "Reason" in info else [])
         again = f"castoff resubmit {run.id}" + (f" --member {self.member}" if members else "")
         if _wants_resume(paths):
@@ -247,13 +249,11 @@ class FunctionJob(core.Job[R]):
         elif never_begins:
             lines.append(f"`castoff cancel {run.id}` takes it out of the queue")
         elif ending == "done":
-            lines.append(
-                "its ranks exited with 0, but the function did not return: something in it calls exit()"
-            )
+            lines.append("its ranks exited with 0, but the function did not return: perhaps it calls exit()")
         elif ending != "unknown":
             lines.append(f"`{again}` restarts it")
         script = run.script_log(self.member)
-        lines.append(f"logs: {paths.stdout.parent}, and {script} of the script")
+        lines.append(f"logs: {paths.stdout.parent}; the script's output: {script}")
         failed = failed_rank(run, self.member, last) if last else None
         failed_log = failed and (failed.stack or failed.log)
         log = failed_log or (paths.stdout if paths.stdout.exists() else script)
@@ -346,6 +346,6 @@ def _wants_resume(paths: FunctionPaths) -> bool:
 
 
 def _look_anew(folder: Path) -> None:
-    """Make a network file system ask its server for a folder's content again, as submitit does."""
+    """Make a network file system read a folder's content from its server again, as submitit does."""
     with contextlib.suppress(OSError):
         folder.chmod(folder.stat().st_mode)

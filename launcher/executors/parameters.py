@@ -20,15 +20,15 @@ _REQUEUES = 3
 
 
 def job_of(fields: Mapping[str, Any]) -> JobSpec:
-    """The job with an executor's fields; its command is set from the functions later.
+    """The job with an executor's fields; the command follows later from the functions.
 
     Raises:
         InvalidInput: with every invalid field, also those under submitit's names.
     """
     array = fields.get("array")
-    if isinstance(array, Mapping):  # their number is known at submission
+    if isinstance(array, Mapping):  # their number is the number of submitted functions
         if array.get("indices") is not None:
-            message = "is for commands: functions are numbered from 0, as they are submitted; drop it"
+            message = "is for commands: functions are numbered from 0 in the order of submission; drop it"
             raise InvalidInput([Problem("executor", "array.indices", message)])
         array = {"count": 1, **array}
     return JobSpec.of({**fields, "array": array, "command": ["function"]})
@@ -48,7 +48,7 @@ def for_functions(spec: JobSpec, site: Site, functions: list[Callable[..., Any]]
     images = (spec.container.image, site.defaults.container.image)
     activates = any(item.activate for item in spec.stage)
     if sys.executable and not any((spec.python, site.defaults.python, *images, activates)):
-        changes["python"] = sys.executable  # this Python pickles the function
+        changes["python"] = sys.executable  # the Python that unpickles the function must be this one
     if spec.requeue.max is site.defaults.requeue.max is None and any(map(can_resume, functions)):
         changes["requeue"] = msgspec.structs.replace(spec.requeue, max=_REQUEUES)
     return spec.changed(**changes)
@@ -68,8 +68,8 @@ def _name(function: Any) -> str:
 
 
 class AnyName(set[str]):
-    """A set that contains every name, so that AutoExecutor passes all parameters on and the executor reports
-    errors.
+    """A set that contains every name, so that AutoExecutor passes all parameters to the executor, which
+    checks them.
 
     Iterating over it yields nothing: AutoExecutor takes a name without a prefix, such as `account`, for a
     parameter of the last executor that lists it, which must remain Slurm's.
@@ -80,7 +80,7 @@ class AnyName(set[str]):
 
 
 def translated(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The job's fields for parameters under the names that all of submitit's executors share."""
+    """The job's fields for parameters that are named as in all of submitit's executors."""
     renamed = {"tasks_per_node": "ranks_per_node", "cpus_per_task": "cores_per_rank"}
     fields = {renamed.get(name, name): value for name, value in parameters.items()}
     fields.pop("stderr_to_stdout", None)  # a rank's log always holds both streams
@@ -97,14 +97,15 @@ def with_tasks(spec: JobSpec, gpus_per_node: int | None) -> JobSpec:
     devices = spec.devices_per_rank
     if gpus_per_node is not None and devices is None:
         if tasks is None or gpus_per_node % tasks:
-            message = f"is {gpus_per_node}, for {tasks or 'some'} tasks: it must be a multiple of these"
+            number = tasks or "which is not set"
+            message = f"is {gpus_per_node}, but must be a multiple of the tasks per node, {number}"
             raise InvalidInput([Problem("executor", "gpus_per_node", message)])
         devices = gpus_per_node // tasks
     return spec.changed(ranks_per_node=tasks, devices_per_rank=devices)
 
 
 def check_arguments(spec: object, site: object, folder: object) -> None:
-    """Check the arguments of `executor`, which are often confused with those of submitit's executors.
+    """Check the arguments of `executor`, since users often pass those of submitit's executors.
 
     Raises:
         CastoffError: an argument has the wrong type: submitit's executors take a folder first.

@@ -41,7 +41,7 @@ _LOOKS_PER_SECOND = 256
 """Limit of all ranks' file system queries per second, whatever their number."""
 
 _UNWINDING = 10.0
-"""Seconds in which a job of one rank has to leave its `finally` and `with` blocks."""
+"""Limit in seconds for the `finally` and `with` blocks of a job of one rank."""
 
 
 def can_resume(function: Callable[..., Any]) -> bool:
@@ -77,7 +77,7 @@ class Stopping:
         """Start watching for requests to stop. Must be called in the main thread."""
         signals = [self._signal]
         if can_resume(self._submission.function):
-            signals.append(signal.SIGTERM)  # so that it can save its state; other functions end at once
+            signals.append(signal.SIGTERM)  # a resumable function saves its state; others end at once
             call = self._submission.result
             self._submission.result = functools.partial(self._result, call)  # type: ignore[method-assign]
             look = self._look_for_stop if self._env.rank == 0 else self._look_for_exit
@@ -93,7 +93,7 @@ class Stopping:
             if not self._over.is_set():
                 self._checkpoint()
             return
-        with contextlib.suppress(OSError):  # without the file, the function just continues
+        with contextlib.suppress(OSError):  # without the stop file, the function continues
             self._stop.touch(mode=0o600)
 
     def _hold(self) -> None:
@@ -110,7 +110,9 @@ class Stopping:
         self._let_go()
 
     def _result(self, call: Callable[[], Any]) -> Any:
-        """Return the function's result; if it failed only because other ranks are exiting, exit with them."""
+        """Return the function's result. If it failed only because other ranks are exiting, exit at the same
+        time.
+        """
         try:
             return call()
         except Exception:
@@ -128,7 +130,7 @@ class Stopping:
                 self._due = True
                 main = threading.main_thread().ident
                 assert main is not None  # the main thread is running
-                signal.pthread_kill(main, self._signal)  # this also interrupts a blocking call
+                signal.pthread_kill(main, self._signal)  # a signal also interrupts a blocking call
                 return
 
     def _checkpoint(self) -> None:
@@ -141,7 +143,7 @@ class Stopping:
         with files.replacing(self._pickle) as file:
             cloudpickle.dump(resumed, file)
         request_resume(self._outcome)
-        log.info("saved; the script decides when this resumes")
+        log.info("state saved; the job's script decides when the function resumes")
         if self._env.world_size == 1:
             timer = threading.Timer(_UNWINDING, os._exit, [0])
             timer.daemon = True
@@ -159,13 +161,13 @@ class Stopping:
                 _exit_at(exit_time)
 
     def _exit_time(self) -> float | None:
-        """The time at which to exit; None until rank 0 has announced it."""
+        """The time at which all ranks exit; None until rank 0 has announced it."""
         try:
-            # O_CREAT: network file systems do not answer this from their cache.
+            # O_CREAT, because network file systems then do not answer from their cache.
             descriptor = os.open(self._leaving, os.O_RDONLY | os.O_CREAT, 0o600)
             with os.fdopen(descriptor, encoding="utf-8") as file:
                 return float(file.read() or 0) or None
-        except OSError:  # such as a full disk; the next look tries again
+        except OSError:  # such as a full disk; the next call tries again
             return None
 
 

@@ -60,8 +60,8 @@ class RunWatcher(core.InfoWatcher):
         self._poller = Poller()
 
     def update_if_long_enough(self, mode: str) -> None:
-        """Query if enough time has passed. The mode `soon`, for a job that seems to be over, is castoff's
-        addition.
+        """Query if enough time has passed. The mode `soon` (not in submitit) is for a job that seems to be
+        over.
         """
         if mode == "force":
             self._poller = Poller()  # a new poller queries at once, and then less and less often
@@ -71,7 +71,7 @@ class RunWatcher(core.InfoWatcher):
             self.update()
 
     def update(self) -> None:
-        """Query every run with a job that is not over."""
+        """Query every run that has a job that is not over."""
         waiting = self._registered - self._finished
         runs = {key.rpartition(":")[0] for key in waiting}
         if not runs:
@@ -91,9 +91,11 @@ class RunWatcher(core.InfoWatcher):
         try:
             return statuses([RunDirectory(path) for path in paths], self._poller)
         except CastoffError as error:
-            if len(paths) > 1:  # query each run alone, since one that cannot be read must not hide the others
+            if len(paths) > 1:  # query each run alone, since an unreadable run must not hide the others
                 return [status for path in paths for status in self._look([path])]
-            logger.get_logger().warning(f"castoff: {paths[0].name} is as it was last seen: {error}")
+            logger.get_logger().warning(
+                f"castoff: {paths[0].name} could not be queried; its last known state is used: {error}"
+            )
             return []
 
     def get_state(self, job_id: str, mode: str = "standard") -> str:

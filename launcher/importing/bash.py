@@ -26,7 +26,7 @@ _KINDS = {
     "test_command": "is a condition",
     "subshell": "is a subshell",
     "compound_statement": "is a group",
-    "negated_command": "turns an exit code round",
+    "negated_command": "negates an exit code",
 }
 
 _PIECE = re.compile(
@@ -77,13 +77,13 @@ class Statement(NamedTuple):
     line: int
     """Line number in the script, from 1."""
     start: int
-    """Offset of its beginning in the script, in bytes."""
+    """Offset of the statement's beginning in the script, in bytes."""
     sets: list[tuple[str, Word]]
-    """Variables that it sets: in the shell, or before a command for this command only."""
+    """Variables that the statement sets: in the shell, or before a command for this command only."""
     words: list[Word]
-    """The command's words; empty if it only sets variables."""
+    """The command's words; empty if the statement only sets variables."""
     problem: str = ""
-    """The reason why it is not a simple command, as a predicate: "has a pipe"."""
+    """The reason why the statement is not a simple command, as a predicate: "has a pipe"."""
 
 
 def statements(script: str) -> list[Statement]:
@@ -93,7 +93,7 @@ def statements(script: str) -> list[Statement]:
         ImportError: tree-sitter is not installed.
         Unparsed: the script cannot be read as bash.
     """
-    import tree_sitter_bash  # of the extra `import`
+    import tree_sitter_bash  # installed by the extra `import`
     from tree_sitter import Language, Parser
 
     source = script.encode()
@@ -106,7 +106,7 @@ def statements(script: str) -> list[Statement]:
         if node.type == "&":
             parsed[-1] = parsed[-1]._replace(problem="starts a program in the background")
         elif node.type == "heredoc_body":
-            raise Unparsed(f"line {node.start_point[0] + 1} holds a here-document")
+            raise Unparsed(f"line {node.start_point[0] + 1} contains a here-document")
         elif node.is_named and node.type != "comment":
             parsed += _statements_of(node, source)
     return parsed
@@ -120,7 +120,7 @@ def _wrong(node: Node) -> Iterator[Node]:
 
 
 def _statements_of(node: Node, source: bytes) -> list[Statement]:
-    """The statements of a node, which may be several: the grammar takes a line of assignments for the
+    """The statements of a node. They may be several, because the grammar takes a line of assignments for the
     beginning of the next command.
     """
     line, start = node.start_point[0] + 1, node.start_byte
@@ -153,7 +153,7 @@ def _statements_of(node: Node, source: bytes) -> list[Statement]:
 
 
 def _declared(statement: Statement) -> Statement:
-    """Move the assignments of `export A=1` from the words to `sets`, if the parser took it for a command."""
+    """If the parser took `export A=1` for a command, move its assignments from the words to `sets`."""
     words = statement.words
     if not words or words[0].source not in ("export", "declare", "typeset", "readonly"):
         return statement
@@ -201,7 +201,7 @@ def word_of(source: str) -> Word:
 
 
 def _quoted(text: str) -> list[tuple[str, str]]:
-    """The parts of the text between double quotes, where a backslash escapes only few characters."""
+    """The parts of a text in double quotes, in which a backslash escapes only few characters."""
     parts: list[tuple[str, str]] = []
     end = 0
     for special in _IN_QUOTES.finditer(text):

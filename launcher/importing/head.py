@@ -17,7 +17,7 @@ class Head(NamedTuple):
     """The reader for the scheduler of most directives; None if there are no directives."""
     asked: Asked
     directives: frozenset[int]
-    """Numbers of the lines that are directives, not the script's own."""
+    """Numbers of the script's lines that are directives."""
     refused: list[Entry]
     left_out: list[Entry]
     notes: list[str]
@@ -42,7 +42,7 @@ def read_head(lines: list[str], readers: list[ScriptReader]) -> Head:
     _remember(asked, before, 0, "", head)
     others = {n for n in range(1, above + 1) if n not in of_scheduler and [*directive_lines(lines[n - 1])]}
     for number in sorted(others):
-        why = f"{reader.title} takes it for a comment"
+        why = f"{reader.title} reads it as a comment"
         head.left_out.append(Entry(number, brief(lines[number - 1]), why))
     for number, line in enumerate(lines[:above], 1):
         if reader.mistaken.match(line):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Entry(NamedTuple):
-    """A part of the script that is missing in the job file, and why."""
+    """A part of the script that is missing in the job file, with the reason."""
 
     line: int
     """Line number in the script; 0 if the entry does not come from a line."""
@@ -35,7 +35,7 @@ class Imported:
     left_out: list[Entry] = field(default_factory=list)
     """Directives that have no meaning in a job file."""
     surprises: list[str] = field(default_factory=list)
-    """Notes about lines that the scheduler reads differently than they look."""
+    """Notes about lines that look like directives but that the scheduler reads differently."""
     notes: list[str] = field(default_factory=list)
     """Notes for the reader of the job file."""
     remarks: dict[str, str] = field(default_factory=dict)

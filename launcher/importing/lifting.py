@@ -50,7 +50,7 @@ _OTHERS_IN_RANKS = re.compile(
     rf"{_BY_CASTOFF.pattern}|MASTER_\w+|(?:{'|'.join(job_prefixes())}|PALS|MPI)\w*|HOSTNAME|HOST|PWD|OLDPWD"
     r"|S?RANDOM|SECONDS|EPOCH\w+|BASH\w*|LINENO|PPID|SHLVL|IFS|_"
 )
-"""Variables whose values in a rank differ from those in the script."""
+"""Variables that have other values in a rank than in the script."""
 
 _SETS_OTHERS = {"module", "ml", "source", ".", "deactivate", *_ENVIRONMENTS}
 """Commands that may set any variable."""
@@ -59,7 +59,7 @@ _SETS = re.compile(rf"\$\{{{NAME}:?=|\$\(\(.*(?:=|\+\+|--)")
 """Words whose expansion sets a variable."""
 
 _OF_THE_FILE = re.compile(r"\$\{?(?:[0-9@*#]|BASH_(?:SOURCE|ARG)|LINENO)")
-"""Words about the script's file name and arguments, which differ in castoff's job."""
+"""Shell expansions of the script's file name and arguments, which differ in castoff's job."""
 
 _ENVIRONMENT = re.compile(r"HOME|USER|LOGNAME|PATH|LANG|SCRATCH|WORK|PROJECT|TMPDIR")
 """Variables that are exported even if a sourced file sets them."""
@@ -117,7 +117,7 @@ def lifted(head: Head, script: str) -> Lifted:
 
 
 class _Lifting:
-    """The analysis of one script, whose last line becomes the job's command."""
+    """Analyses one script; its last line becomes the job's command."""
 
     def __init__(
         self, head: Head, reader: ScriptReader, parsed: list[Statement], script: str, *, ends_at_failure: bool
@@ -204,9 +204,11 @@ class _Lifting:
             raise Unproven(f"{where} sets variables for one command")
 
     def _check_sizes(self, fields: dict[str, Any]) -> None:
-        """Check that the lines before use no variable about sizes whose value differs in castoff's job."""
+        """Check that the lines before the launch line use no variable about sizes that differs in castoff's
+        job.
+        """
         per_node, cores = fields["ranks_per_node"], fields.get("cores_per_rank")
-        by_torch = "launcher.torchrun" in fields  # castoff then starts one torchrun on each node
+        by_torch = "launcher.torchrun" in fields  # then castoff starts one torchrun per node
         after = Asked(nodes=fields["nodes"], ranks_per_node=1 if by_torch else per_node)
         after.cpus_per_rank = cores and cores * (per_node if by_torch else 1)
         old, new = self.reader.variables(self.asked), self.reader.variables(after)
@@ -214,7 +216,7 @@ class _Lifting:
             sources = [word.source for word in (*statement.words, *(word for _, word in statement.sets))]
             for name in self.reader.sizes.findall(" ".join(sources)):
                 if name not in old or old[name] != new[name]:
-                    raise Unproven(f"line {statement.line} uses {name}, which is another in castoff's job")
+                    raise Unproven(f"line {statement.line} uses {name}, which differs in castoff's job")
 
     def _sets(self, statement: Statement) -> None:
         for name, value in statement.sets:
@@ -225,7 +227,7 @@ class _Lifting:
             self.plain[name] = statement
 
     def _value(self, name: str, value: Word, statement: Statement) -> None:
-        """Record a variable's value; if it is set more than once, no value is certain."""
+        """Record a variable's value. A variable that is set more than once has no certain value."""
         self.values[name] = Word(value.source, None) if name in self.values else value
         self.set_last[name] = statement.start
 
@@ -255,7 +257,9 @@ class _Lifting:
             raise Unproven(f"line {statement.line} sets {name}, which castoff sets itself")
 
     def _product(self, name: str) -> int | None:
-        """The number that a variable is set to, as in `$((SLURM_NNODES * 4))`; None if it is not certain."""
+        """The number that a variable certainly has, also if it is set to a product such as `$((SLURM_NNODES *
+        4))`; else None.
+        """
         known = self._known()
         text = self.values[name].source.strip('"') if name in self.values else ""
         inner = re.fullmatch(r"\$\(\((.*)\)\)", text)
@@ -269,7 +273,7 @@ class _Lifting:
         return product
 
     def _enters_folder(self, statement: Statement) -> bool:
-        """Whether a statement enters the folder of submission, where castoff's jobs start."""
+        """Whether a statement only changes to the folder of submission, where castoff's jobs start anyway."""
         words = [word.source.strip('"') for word in statement.words]
         target = self.reader.submit_dir
         return bool(target) and words in ([["cd", f"${target}"], ["cd", f"${{{target}}}"]])
@@ -362,7 +366,7 @@ class _Lifting:
             loaded = mpi_modules.loaded(self._setup().get("setup", []))
             mpi = loaded and loaded.launcher(launchers)
             if mpi is None:
-                raise Unproven(f"{where}: nothing says whose {launch.launcher} it is")
+                raise Unproven(f"{where}: the script does not show whose {launch.launcher} it is")
             fields["launcher.name"] = mpi
         if asked.env:
             fields["env"] = self._env(asked.env)
@@ -382,7 +386,7 @@ class _Lifting:
         needed: dict[str, Statement] = {}
         for word in words:
             if word.parts is None:
-                raise Unproven(f"{where} has {word.source}, which the shell works out")
+                raise Unproven(f"{where} has {word.source}, which the shell expands")
             for name in word.variables:
                 self._needs(name, needed)
         sets = [f"{name}={self.values[name].source}; " for name in self.plain if name in needed]
@@ -392,7 +396,7 @@ class _Lifting:
         """Check that a variable in the program's words has the same value in a rank."""
         where = f"line {self.last.line} uses ${name}, which"
         if _OTHERS_IN_RANKS.fullmatch(name) and not self.reader.same_in_ranks.fullmatch(name):
-            raise Unproven(f"{where} is another in a rank")
+            raise Unproven(f"{where} differs in a rank")
         if name in self.exported:
             return
         if name not in self.plain:
@@ -403,15 +407,15 @@ class _Lifting:
                 and not _ENVIRONMENT.fullmatch(name)
                 and not self.reader.same_in_ranks.fullmatch(name)
             ):
-                raise Unproven(f"{where} line {self.sourced} may have set for the script alone")
+                raise Unproven(f"{where} line {self.sourced} may have set without exporting it")
             return
         set_by = self.plain[name]
         if self.values[name].parts is None or self.sourced > set_by.line:
-            raise Unproven(f"{where} line {set_by.line} sets for the script alone")
+            raise Unproven(f"{where} line {set_by.line} sets but does not export")
         needed[name] = set_by
         for other in self.values[name].variables:
             if max(self.set_last.get(other, 0), self.changed) > set_by.start:
-                raise Unproven(f"{where} line {set_by.line} sets from what may change below it")
+                raise Unproven(f"{where} line {set_by.line} sets from variables that may change below it")
             self._needs(other, needed)
 
     # The fields around the command.
@@ -443,20 +447,19 @@ class _Lifting:
             word = self.values.get(name) if self.set_last.get(name, 0) > self.changed else None
             text = word.valued(self._known()) if word else None
             if text is None or name not in self.exported:
-                raise Unproven(f"it works out {name}")
+                raise Unproven(f"it computes {name}")
             fields["env"] = {**env, name: text}
             return {}
         if any(name in line for line in self.script.split("\n") if not line.startswith("#")):
-            raise Unproven(f"it works out {name}")
+            raise Unproven(f"it computes {name}")
         if of_scheduler := self.reader.variables(self.asked).get(name):
             fields["env"] = {**env, name: of_scheduler}
-            return {
-                "env": f"{self.reader.scheduler} sets {name} so, and castoff would set it to a rank's cores"
-            }
+            return {"env": f"{self.reader.scheduler} sets {name}, and castoff would set it to a rank's cores"}
         if "cores_per_rank" in fields and "launcher.torchrun" not in fields and self.asked.cpus_per_rank:
             return {}
-        why = f"the script leaves {name} alone, and castoff would set it to a rank's cores"
-        if self.changed and "setup" in fields:  # a module or a sourced file may set it: `env` would undo that
+        why = f"the script does not set {name}, and castoff would set it to a rank's cores"
+        # A module or a sourced file may set the variable, and `env` would undo that.
+        if self.changed and "setup" in fields:
             fields["setup"] = [f"unset -v {name}\n", *fields["setup"]]
             return {"setup": why}
         fields["env"] = {**env, name: None}

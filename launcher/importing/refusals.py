@@ -13,7 +13,7 @@ _PYTHON = re.compile(r"(?:import \w|from \w[\w.]* import |def \w+\(|class \w+)")
 _UNHELD = re.compile(
     "[^\n\t\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
-"""Characters that a block of YAML cannot contain, or would take for a line break."""
+"""Characters that a block of YAML cannot contain, or that YAML reads as a line break."""
 
 
 class NotAScript(CastoffError):
@@ -50,7 +50,9 @@ def check(text: str, marks: Iterable[str]) -> None:
         line, char = text.count("\n", 0, unheld.start()) + 1, unheld.group()
         if "\udc80" <= char <= "\udcff":
             raise NotAScript(f"is not UTF-8 text (line {line}); save it as UTF-8")
-        raise NotAScript(f"holds the character U+{ord(char):04X} (line {line}), which no job file can hold")
+        raise NotAScript(
+            f"contains the character U+{ord(char):04X} (line {line}), which a job file cannot contain"
+        )
 
 
 def _is_notebook(text: str) -> bool:

@@ -70,7 +70,7 @@ def _lift(result: Imported, head: Head, script: str) -> None:
 
 
 def _of_both(head: Head, directives: dict[str, str | bool]) -> dict[str, Any]:
-    """The fields of a job that do not depend on who starts its ranks."""
+    """The fields that a job has whether castoff or its own script starts the ranks."""
     fields = {**head.asked.fields}
     if directives and head.reader:
         fields["directives"] = {head.reader.name: dict(directives)}
@@ -84,7 +84,7 @@ def _add_name(result: Imported, file: str) -> None:
     name = file
     if result.scheduler and scheduler_of(result.scheduler).name_problem(file):
         name = program_name([file])
-        note = f"The job's name, by which files may be called, is {name} in place of {file}."
+        note = f"The job's name, which file names may contain, is {name} in place of {file}."
         result.notes = [*(other for other in result.notes if other != note), note]
     result.fields = {"name": name} | result.fields
 
@@ -101,7 +101,7 @@ def _keep(result: Imported, head: Head, script: str) -> None:
         result.notes.append(no_shell)
         result.surprises.append(no_shell)
     if not "".join(lines).strip():
-        raise NotAScript("holds directives alone, and starts nothing")
+        raise NotAScript("contains only directives, and starts nothing")
     result.fields = _of_both(head, asked.raw)
     if reader and reader.requeues and reader.requeues.search(script):
         result.fields.setdefault("requeue", dict(REQUEUE))
@@ -118,7 +118,7 @@ def _keep(result: Imported, head: Head, script: str) -> None:
 
 
 def _of_its_scheduler(reader: ScriptReader, lines: list[str]) -> list[str]:
-    """A note about commands and variables that the script lacks under another scheduler."""
+    """A note about commands and variables of the script that only its own scheduler provides."""
     code = (line for line in lines if not line.lstrip().startswith("#"))
     names = [*dict.fromkeys(match.group() for line in code for match in reader.own.finditer(line))]
     listed = ", ".join(names[:_MOST_LISTED]) + (" …" if len(names) > _MOST_LISTED else "")

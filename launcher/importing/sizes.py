@@ -14,7 +14,7 @@ class Unproven(Exception):
 
 
 def of_each_node(job: Asked) -> dict[str, Any]:
-    """Sizes of each node by the directives, for a job that keeps its script and runs under another
+    """The sizes of each node by the directives: for a job that keeps its script and may run under another
     scheduler.
     """
     fields: dict[str, Any] = {}
@@ -51,7 +51,7 @@ def _devices(job: Asked) -> int | None:
 def of_ranks(
     job: Asked, line: Asked | None, torch: Asked | None, *, per_device: bool, by_tasks: bool
 ) -> dict[str, Any]:
-    """Sizes for a job whose ranks castoff starts, which requests the same as the script.
+    """The fields about sizes by which a job whose ranks castoff starts requests the same as the script.
 
     `job`: the directives. `line`: the launcher's options; None without a launcher. `torch`: torchrun's
     options. `per_device`: whether torchrun starts a rank on each device. `by_tasks`: whether the launcher
@@ -62,7 +62,7 @@ def of_ranks(
     """
     nodes, tasks, devices = job.nodes or 1, _tasks(job), _devices(job)
     if job.ranks and job.ranks % nodes:
-        raise Unproven(f"{job.ranks} tasks are not the same on each of {nodes} nodes")
+        raise Unproven(f"{job.ranks} tasks are not the same number on each of {nodes} nodes")
     if job.devices and nodes > 1 and not (job.node_devices or job.rank_devices):
         raise Unproven("the directives leave the number of GPUs of each node to Slurm")
     outer = _of_each_node(line, nodes, tasks, by_tasks=by_tasks) if line else 1
@@ -76,7 +76,7 @@ def of_ranks(
             raise Unproven(f"torchrun's ranks are on {torch.nodes or 1} of {nodes} nodes")
         per_node = devices if per_device and devices else torch.ranks_per_node or 0
         if not per_node:
-            raise Unproven("nothing says how many ranks torchrun starts on a node")
+            raise Unproven("the script does not say how many ranks torchrun starts on a node")
     elif nodes * per_node == 1:
         raise Unproven("the launch line starts one process, which may start workers of its own")
     fields = {"nodes": nodes, "ranks_per_node": per_node}
@@ -101,7 +101,7 @@ def _of_each_node(line: Asked, nodes: int, tasks: int, *, by_tasks: bool) -> int
     if rest or line.ranks_per_node not in (None, per_node):
         raise Unproven(f"{line.ranks} ranks are not the same number on each of {nodes} nodes")
     if nodes > 1 and line.ranks_per_node is None and per_node != tasks:
-        raise Unproven(f"nothing says on which nodes {line.ranks} ranks start")
+        raise Unproven(f"the script does not say on which nodes {line.ranks} ranks start")
     return per_node
 
 

@@ -37,7 +37,7 @@ class Torchrun(NamedTuple):
     before: list[str]
     """The interpreter's words, which precede the program's."""
     program: int
-    """The number of the program's words at the end of the line."""
+    """The number of words at the end of the line that belong to the program."""
 
 
 def read_torchrun(words: list[str]) -> Torchrun | None:

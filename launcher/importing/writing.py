@@ -16,7 +16,7 @@ from castoff.launcher.typed.structure import fields_of
 _WIDTH = 110
 
 _ORDER = sorted(fields_of(JobSpec), key=lambda name: (name != "name", name == "script", name == "directives"))
-"""A job's name first, then its fields as they are declared, then directives and the script."""
+"""The order of fields: the name, then as they are declared, then directives and the script."""
 
 
 def job_file(result: Imported, source: str, site: str) -> str:
@@ -56,7 +56,7 @@ def _comment(text: str, indent: str = "") -> list[str]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes every value as text, so numbers and words like `on` are quoted."""
+    """A YAML dumper that writes every value as text, so numbers and words like `on` are quoted."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)  # also indents the items of a list

@@ -1,9 +1,9 @@
 """Decide which variables to believe if they name different ranks.
 
-castoff's marks win if they fit the innermost launcher, then this launcher's variables, then RANK, WORLD_SIZE
-and LOCAL_RANK alone. But each can be left over from an outer task, and a wrong choice would silently make
-every rank "rank 0 of 1". So each is checked against the others, and a contradiction is an error that names
-the fix.
+castoff's marks (CASTOFF_LAUNCHER and others) win if they fit the innermost launcher, then this launcher's
+variables, then RANK, WORLD_SIZE and LOCAL_RANK alone. But any of these can be left over from an outer task,
+and a wrong choice would silently make every rank "rank 0 of 1". So each set is checked against the others,
+and a contradiction is an error that names the fix.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _of_this_task(around: Around, family: Placement | None) -> Placement | None:
             f" otherwise the variables are left over: {UNSET_TRIPLE}"
         )
     if family is None:
-        # A task of srun has its step's variables; a batch script does not.
+        # A task of srun has the variables of its step; a batch script has none.
         return None if marker == "srun" and in_slurm_job(around) else reported
     if reported.node_rank is None:
         reported.node_rank = family.node_rank
@@ -120,7 +120,7 @@ def _without_castoff(around: Around, family: Placement | None) -> Placement:
     if left_over:
         raise PlacementError(
             f"{around.shown(left_over)} was set by a launcher that"
-            " castoff does not know, or is left over: its companions (size, local rank) are"
+            " castoff does not know, or is left over: the variables beside it (size, local rank) are"
             " missing, so the rank is not known. Export RANK, WORLD_SIZE, LOCAL_RANK and"
             f" LOCAL_WORLD_SIZE in a wrapper around the program, or: unset {' '.join(left_over)}"
         )
@@ -153,7 +153,7 @@ def _inside(around: Around, family: Placement) -> Placement:
     if per_task < 2 or ranks != per_task * tasks or not fits:
         raise PlacementError(
             f"{around.shown(TRIPLE)} contradicts {family.launcher}, which says"
-            f" {_shown_family(family)}: all tasks would take the same place. The variables are"
+            f" {_shown_family(family)}: all tasks would get the same rank. The variables are"
             f" left over or set by hand; before the ranks are started: {UNSET_TRIPLE}"
         )
     if placement.local_world_size is None:
@@ -165,7 +165,7 @@ def _check_neighbours(around: Around, placement: Placement, *, by_mark: bool = F
     """Reject a placement that a variable of another launcher contradicts, since one of the two is left over.
 
     A job that was submitted from inside a rank of an mpiexec inherits that rank's variables, so all its tasks
-    would take that rank. `by_mark`: only castoff's marks place this process, not a launcher's variables.
+    would be that rank. `by_mark`: only castoff's marks place this process, not a launcher's variables.
     """
     if placement.launcher in ("hydra", "intelmpi", "openmpi") and slurm_in_step(around):
         proxies = around.number("SLURM_STEP_NUM_TASKS") or 0
@@ -174,13 +174,13 @@ def _check_neighbours(around: Around, placement: Placement, *, by_mark: bool = F
         raise PlacementError(
             f"{placement.launcher} reports {_shown_family(placement)}, but this is also a task of a Slurm"
             f" step (SLURM_STEP_NUM_TASKS={proxies}, SLURM_STEP_TASKS_PER_NODE="
-            f"{around.get('SLURM_STEP_TASKS_PER_NODE')}) by which no mpiexec starts such ranks."
+            f"{around.get('SLURM_STEP_TASKS_PER_NODE')}), and no mpiexec starts such ranks in that step."
             " If srun started this process, the others are left over; before srun: unset"
             f" {' '.join(placement.sources[field] for field in PLACE[:3])}."
             " If an mpiexec inside the task did, before mpiexec: unset SLURM_STEP_NUM_TASKS"
         )
     if not by_mark and placement.launcher not in ("srun", "pals", "local", "environment"):
-        return  # e.g. under Hydra, PMIX_RANK is that of the srun that started its proxy
+        return  # e.g. under Hydra, PMIX_RANK is set by the srun that started its proxy
     for names, expected in ((MPI_RANKS, placement.rank), (MPI_SIZES, placement.world_size)):
         for name in names:
             if expected is not None and around.number(name) not in (None, expected):
@@ -212,7 +212,7 @@ def _check(placement: Placement) -> None:
         if below is not None and limit is not None and below > limit + most:
             must = "must be smaller than" if most else "must not be larger than"
             raise PlacementError(
-                f"{named(low)} {must} {named(high)}: these come from different starts, or were set by hand."
+                f"{named(low)} {must} {named(high)}: the two were set by different launchers or by hand."
                 f" Unset what is left over before the ranks are started ({UNSET_TRIPLE}), or correct"
                 " what sets them."
             )

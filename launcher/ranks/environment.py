@@ -28,7 +28,7 @@ STALE_NAMES: frozenset[str] = frozenset(
         # Hydra, Intel MPI, and PMI in general; not PMI_NO_FORK and the like, which users set
         *("PMI_RANK", "PMI_SIZE", "PMI_FD", "PMI_PORT", "PMI_ID", "PMI_JOBID", "PMI_SPAWNED"),
         *("PMI_HOSTNAME", "I_MPI_HYDRA_UUID", "PMIX_RANK", "PMIX_ID", "PMIX_NAMESPACE", "PMIX_HOSTNAME"),
-        # PALS; not its inputs (PALS_PMI, PALS_NRANKS, PALS_PPN, PALS_PING_PERIOD …)
+        # PALS's variables; not its inputs (PALS_PMI, PALS_NRANKS, PALS_PPN, PALS_PING_PERIOD …)
         *("PALS_RANKID", "PALS_NODEID", "PALS_SIZE", "PALS_APID", "FLUX_JOB_SIZE", "FLUX_JOB_NNODES"),
         # A task's rank in Slurm, which a job inherits from the step it was submitted in. srun sets these
         # again; variables that it reads (SLURM_JOB_ID, SLURM_NTASKS …) stay.
@@ -37,7 +37,7 @@ STALE_NAMES: frozenset[str] = frozenset(
 )
 """Variables that a script unsets before it starts ranks, so that ranks do not inherit leftovers.
 
-Launchers set these for their ranks, and read none of them. `castoff_clear_stale_env` in
+Launchers set these variables for their ranks, and read none of them. `castoff_clear_stale_env` in
 templates/machinery/environment.sh has the same list.
 """
 
@@ -57,7 +57,7 @@ def is_stale(name: str) -> bool:
     return name in STALE_NAMES or name.startswith(STALE_PREFIXES)
 
 
-# Not typing.NamedTuple: importing typing would take longer than all of castoff.launcher.ranks.
+# Not typing.NamedTuple, because importing typing would take longer than all of castoff.launcher.ranks.
 _Fields = namedtuple(
     "_Fields",
     "rank world_size local_rank local_world_size node_rank master_addr master_port device launcher sources",
@@ -69,7 +69,7 @@ FIELDS = _Fields._fields[:7]
 class RankEnv(_Fields):
     """This process's rank and its place among the ranks of its job. Immutable.
 
-    Two are equal if everything but `sources` is equal.
+    Two instances are equal if all fields except `sources` are equal.
     """
 
     __slots__ = ()
@@ -84,7 +84,7 @@ class RankEnv(_Fields):
     master_addr: str | None
     master_port: int | None
     device: int | None
-    """Index of this rank's device among those it sees, from CASTOFF_DEVICE.
+    """Index of this rank's device among the devices that it sees, from CASTOFF_DEVICE.
 
     None: use the local rank modulo the number of devices.
     """

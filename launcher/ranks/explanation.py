@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NAMES = {launcher: name for launcher, name, *_ in FAMILIES} | {
     "local": "castoff itself",
-    "environment": "something that set RANK, WORLD_SIZE and LOCAL_RANK",
+    "environment": "a program that set RANK, WORLD_SIZE and LOCAL_RANK",
     "single": "nothing: a single process",
 }
 

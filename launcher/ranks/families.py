@@ -19,12 +19,12 @@ PLACE = ("rank", "world_size", "local_rank", "local_world_size", "node_rank")
 
 MPI_RANKS = ("PMI_RANK", "PMIX_RANK", "PALS_RANKID", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK")
 MPI_SIZES = ("PMI_SIZE", "FLUX_JOB_SIZE", "JSM_NAMESPACE_SIZE")
-"""Variables that several launchers set, or unknown ones: without a family's other variables they place no
-rank.
+"""Variables that several or unknown launchers set: without a family's other variables they place no rank.
 """
 
 SPECIAL_STEPS = 4294967290
-"""The first of Slurm's step ids that are not ranks: the batch script, `salloc`'s shell and the like.
+"""The smallest of Slurm's special step ids, which are not steps of ranks but the batch script, `salloc`'s
+shell and the like.
 
 Source: slurm.h, SLURM_INTERACTIVE_STEP is 0xfffffffa.
 """
@@ -78,14 +78,14 @@ class Around(dict[str, str]):
         return int(text)
 
     def shown(self, names: Iterable[str]) -> str:
-        """The variables of these that are set, as `NAME=value, …`."""
+        """Those of the named variables that are set, as `NAME=value, …`."""
         return ", ".join(f"{name}={self[name]}" for name in names if name in self)
 
 
 def _read(around: Around, launcher: str, how: str, marks: list[str], names: list[str]) -> Placement:
     """Read fields from variables that a launcher sets together; raise an error if some are missing.
 
-    An incomplete set is left over, or a wrapper has dropped variables; neither determines a rank.
+    An incomplete set does not determine a rank: it is left over, or a wrapper has dropped variables.
     """
     placement = Placement(launcher)
     fields = {field: name for field, name in zip(PLACE, names) if name != "-"}  # noqa: B905 - names may be fewer
@@ -107,7 +107,7 @@ def _flux(around: Around, placement: Placement) -> None:
     """Compute the number of ranks on this node, which flux run does not set."""
     nodes, size = around.number("FLUX_JOB_NNODES"), placement.world_size
     if nodes and size and size >= nodes:
-        few, fuller = divmod(size, nodes)  # flux run fills node after node, the first with one rank more
+        few, fuller = divmod(size, nodes)  # flux run fills node after node; the first nodes get one rank more
         before = fuller * (few + 1)
         on_fuller = placement.rank < before
         local_rank = placement.rank % (few + 1) if on_fuller else (placement.rank - before) % few
@@ -139,7 +139,7 @@ def _slurm(around: Around, placement: Placement) -> None:
 def slurm_in_step(around: Around) -> bool:
     """Whether this is a task of srun, not a batch script or `salloc`'s shell, which are not ranks.
 
-    A script submitted from inside a step inherits that step's variables (seen in 22.05.8). But Slurm
+    A script submitted from inside a step inherits that step's variables (seen in Slurm 22.05.8). But Slurm
     describes the script as task 0, the only task on its node, which contradicts the variables of the step.
     """
     step = around.get("SLURM_STEP_ID") or around.get("SLURM_STEPID") or ""
@@ -150,7 +150,7 @@ def slurm_in_step(around: Around) -> bool:
     if counts is None or any(around.get(name) != "0" for name in places):
         return True
     if tasks_on_node(counts, 0) != 1:
-        return False  # a task that shares its node would have the other tasks in SLURM_GTIDS, too
+        return False  # if other tasks shared the node, SLURM_GTIDS would list them, too
     of_step = (around.get("SLURM_STEP_NUM_TASKS"), counts)
     of_job = (around.get("SLURM_NPROCS"), around.get("SLURM_TASKS_PER_NODE"))
     return None in of_job or of_step[0] == of_job[0] or of_step[1] == of_job[1]
@@ -205,18 +205,18 @@ _SRUN = "SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID - SLURM_NODEID"
 _TORCHRUN = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK"
 
 FAMILIES: tuple[tuple[str, str, str, str, Callable[[Around, Placement], None] | None], ...] = (
-    # Recorded, torch 2.13.
+    # Recorded with torch 2.13.
     ("torchrun", "torchrun", "TORCHELASTIC_RUN_ID", _TORCHRUN, None),
-    # Recorded, flux-core 0.88.
+    # Recorded with flux-core 0.88.
     ("flux", "Flux", "FLUX_TASK_RANK", "FLUX_TASK_RANK FLUX_JOB_SIZE FLUX_TASK_LOCAL_ID", _flux),
-    # Recorded, 4.1.4. OMPI_COMM_WORLD_NODE_RANK counts ranks, not nodes, in spite of its name.
+    # Recorded with Open MPI 4.1.4. OMPI_COMM_WORLD_NODE_RANK counts ranks, not nodes, in spite of its name.
     ("openmpi", "Open MPI's mpiexec", _OPENMPI, _OPENMPI, None),
-    # Recorded, Intel MPI 2021.18 and MPICH 4.0.2. PMI_RANK alone may be srun's or PALS's.
+    # Recorded with Intel MPI 2021.18 and MPICH 4.0.2. PMI_RANK alone may be srun's or PALS's.
     ("intelmpi", "Intel MPI's mpiexec", "I_MPI_HYDRA_UUID", _HYDRA, _hydra),
     ("hydra", "MPICH's mpiexec (Hydra)", "MPI_LOCALRANKID MPI_LOCALNRANKS", _HYDRA, _hydra),
-    # Recorded, 22.05.8: plain, with pmi2 or on a Cray.
+    # Recorded with Slurm 22.05.8: plain, with pmi2 or on a Cray.
     ("srun", "Slurm's srun", "SLURM_STEP_NUM_TASKS", _SRUN, _slurm),
-    # ALCF's user guides, RADICAL-Pilot #2836, torchcomms #79; not recorded.
+    # From ALCF's user guides, RADICAL-Pilot #2836 and torchcomms #79; not recorded.
     ("pals", "PALS's mpiexec", "PALS_RANKID PALS_LOCAL_RANKID", "PALS_RANKID - PALS_LOCAL_RANKID", _pals),
 )
 """For each launcher: its name for people, variables that only it sets, those for `PLACE`, and a function that

@@ -70,7 +70,7 @@ def _split_names(hostlist: str) -> list[str]:
     if inside:
         raise HostlistError(
             f"host list {shown(hostlist)}: '[' without ']', at {shown(hostlist[start:])}."
-            " Close the bracket; a list cut off by something in between looks like this too."
+            " Close the bracket; if your list is complete, something has cut it off."
         )
     return names
 

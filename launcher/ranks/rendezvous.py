@@ -1,4 +1,4 @@
-"""Find what launchers do not set in the scheduler's variables: sizes, and the rendezvous of the ranks."""
+"""Find in the scheduler's variables what launchers do not set: sizes, and the rendezvous of the ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JOB_VARIABLES = (
     ("SLURM_ARRAY_TASK_ID", "PBS_ARRAY_INDEX"),
     ("SLURM_RESTART_COUNT",),
 )
-"""Variables that identify one start of a job, with the same values in all its ranks."""
+"""Variables that identify one start of a job: they have the same values in all its ranks."""
 
 START_VARIABLES = {"srun": "SLURM_STEP_ID", "openmpi": "PMIX_NAMESPACE", "intelmpi": "I_MPI_HYDRA_UUID"}
 """Variables by which a launcher distinguishes its starts within a job."""
@@ -56,7 +56,7 @@ def _complete_pals_size(placement: Placement, around: Around) -> None:
         raise PlacementError(
             f"PALS_RANKID={placement.rank} was set by PALS's mpiexec, but no variable gives the"
             " world size (PALS_PMI=pmix sets no PMI_SIZE), and PBS_NODEFILE and PALS_LOCAL_SIZE"
-            " are not both there to work it out. Start the ranks with: mpiexec --env"
+            " are not both set to compute it. Start the ranks with: mpiexec --env"
             " WORLD_SIZE=<number of ranks> …"
         )
     size = len(hosts) * placement.local_world_size
@@ -121,7 +121,7 @@ def alone(around: Around) -> Placement:
         )
     placement = Placement("single")
     for field, value in zip(PLACE, (0, 1, 0, 1, 0), strict=True):
-        placement.take(field, value, "no launcher around")
+        placement.take(field, value, "no launcher")
     return placement
 
 
@@ -152,8 +152,8 @@ def first_host(launcher: str, around: Around) -> tuple[str, str] | None:
     if is_arbitrary and (path := around.get("SLURM_HOSTFILE")):
         return _first_of_host_file(path, around), "SLURM_HOSTFILE"
     lists = ["SLURM_JOB_NODELIST"]
-    # The step of Open MPI's daemons has all hosts but the first, which is that of rank 0. Hydra's step has
-    # all of its hosts.
+    # The Slurm step of Open MPI's daemons has all hosts except the first, where rank 0 runs. Hydra's step has
+    # all hosts.
     if launcher != "openmpi" and slurm_in_step(around):
         lists.insert(0, "SLURM_STEP_NODELIST")
     for name in lists:
@@ -178,7 +178,7 @@ def _first_of_host_file(path: str, around: Around) -> str:
     hosts = [words[0].partition("*")[0] for words in lines if words and not words[0].startswith("#")]
     if not hosts:
         raise PlacementError(
-            f"srun placed these ranks along a host file (SLURM_HOSTFILE={path}), which names none or cannot"
+            f"srun placed these ranks by a host file (SLURM_HOSTFILE={path}), which names no host or cannot"
             " be read here, so the host of rank 0 is not known. Set MASTER_ADDR to its host, the "
             "same for all."
         )
@@ -200,16 +200,17 @@ def address(placement: Placement, around: Around) -> tuple[str, str] | None:
 
 
 def port(placement: Placement, around: Around) -> tuple[int, str] | None:
-    """MASTER_PORT and its source; None under torchrun, which sets its own.
+    """MASTER_PORT and its source; None under torchrun, which sets MASTER_PORT itself.
 
-    If MASTER_PORT is not set, all ranks derive the same port from the job's id. Whether this port is free is
-    not tested: castoff's job script can do that for all ranks, a single rank cannot. Two starts in one job
-    get different ports if the launcher distinguishes them (START_VARIABLES), which MPICH's mpiexec does not.
+    If MASTER_PORT is not set, all ranks derive the same port from the job's id. No rank tests whether this
+    port is free, since it could not agree with the others on another; castoff's job script can test it for
+    all ranks. Two starts in one job get different ports if the launcher distinguishes them (START_VARIABLES),
+    which MPICH's mpiexec does not.
     """
     kept = around.number("MASTER_PORT")
     if kept is not None and not 0 < kept < 65536:
         raise PlacementError(
-            f"MASTER_PORT={kept} is not a port. Set it to a free one of 1024 to 65535, the same for"
+            f"MASTER_PORT={kept} is not a port. Set it to a free port from 1024 to 65535, the same for"
             " all ranks, or unset it: unset MASTER_PORT"
         )
     if kept:

@@ -1,6 +1,4 @@
-"""Re-exports the check whether a file that the user names may be read, since `trainers` may not import
-`launcher.trust`.
-"""
+"""Re-exports the check of files that the user names; `trainers` may not import `launcher.trust`."""
 
 from __future__ import annotations
 

@@ -47,11 +47,11 @@ def compose(text: str, origin: str, loader: type[Any]) -> yaml.Node | None:
     Raises:
         InvalidInput: the text is not YAML.
     """
-    # YAML 1.1, and so libyaml, ends lines at characters where editors do not; even a comment would end.
+    # YAML 1.1, and so libyaml, ends lines, and even comments, at characters where editors do not.
     if unseen := _UNSEEN_BREAKS.search(text):
         code = ord(unseen.group())
         message = (
-            f"holds a raw U+{code:04X}, which YAML readers take for a line break: "
+            f"contains a raw U+{code:04X}, which YAML readers take for a line break: "
             f'write it as \\u{code:04x} in double quotes, as in "a\\u{code:04x}b", or remove it'
         )
         raise _wrong(at_line(origin, text.count("\n", 0, unseen.start())), message)
@@ -70,7 +70,7 @@ def compose(text: str, origin: str, loader: type[Any]) -> yaml.Node | None:
 
 
 def not_yaml(error: yaml.MarkedYAMLError, origin: str) -> InvalidInput:
-    """PyYAML's error, with its line."""
+    """The error for the user from PyYAML's error, with the line."""
     mark = error.problem_mark or error.context_mark
     return _wrong(at_line(origin, mark.line if mark else 0), f"is not valid YAML: {_explain(error)}")
 
@@ -99,7 +99,7 @@ def _refuse_depth(text: str, origin: str) -> None:
 
 
 def at_line(origin: str, line: int) -> str:
-    """The place of a line, counted from 0; a value of the command line has no line number."""
+    """A line, counted from 0, as errors name it: FILE:LINE, or only the origin for a command line."""
     return origin if origin.startswith("--") else f"{origin}:{line + 1}"
 
 

@@ -43,7 +43,7 @@ class Field(NamedTuple):
 
 
 def fields(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[Field]:
-    """All fields of a struct; the fields of an inner struct follow the field that has it."""
+    """All fields of a struct; the fields of an inner struct follow the field that contains it."""
     for name, info in fields_of(kind).items():
         yield Field(f"{prefix}{name}", kind, info)
         for part in parts(info.type):

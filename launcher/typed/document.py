@@ -1,4 +1,4 @@
-"""Read YAML text into plain data, with the place and the spelling of each value.
+"""Read YAML text into plain data, with the position and the spelling of each value.
 
 YAML 1.2's core rules apply, not PyYAML's 1.1 ones: `no`, `on` and `1:30:00` are text, and `010` is the number
 ten. A field of type text takes a value as it is spelled, so `1e-3` or `007` reach a program unchanged. A
@@ -32,7 +32,7 @@ FieldPath: TypeAlias = tuple[str | int, ...]
 D = TypeVar("D", bound="Document")
 
 _LARGEST = 1_000_000
-"""Limit of a file's size, in bytes: a device could fill the memory."""
+"""Limit of a file's size, in bytes: a device such as /dev/zero would otherwise fill the memory."""
 
 _MAX_VALUES = 100_000
 """Limit of a document's values: nested aliases would multiply without end in a few lines."""
@@ -42,7 +42,9 @@ _LONGEST_SHOWN = 100
 
 
 class _Mark(NamedTuple):
-    """The place of a value, the spelling of a scalar, and whether the value replaced or added to the text."""
+    """The position of a value, the spelling of a scalar, and whether the value came from elsewhere: it
+    replaced a value of the text, or was added.
+    """
 
     place: str
     text: str | None = None
@@ -100,7 +102,7 @@ class Document:
         return document
 
     def construct(self, node: yaml.Node) -> Any:
-        """Turn a composed text into data, and record the places of its values.
+        """Turn the root node of a YAML text into data, and record the positions of its values.
 
         Raises:
             InvalidInput: with every problem of the text.
@@ -112,7 +114,7 @@ class Document:
         return data
 
     def where(self, path: FieldPath) -> str:
-        """The place of a value, or of the nearest value around it that has a place."""
+        """The position of a value for messages; if it has none, that of the nearest value around it."""
         for length in range(len(path), -1, -1):
             if mark := self._marks.get(path[:length]):
                 return mark.place
@@ -124,29 +126,31 @@ class Document:
         return str(value) if mark is None or mark.text is None else mark.text
 
     def record(self, path: FieldPath, place: str, text: str | None = None) -> None:
-        """Remember the place of a value and the spelling of a scalar; None keeps the known spelling."""
+        """Record the position of a value and the spelling of a scalar; None keeps the known spelling."""
         before = self._marks.get(path)
         self._marks[path] = _Mark(place, before.text if text is None and before else text)
 
     def problem(self, path: FieldPath, message: str) -> Problem:
-        """A problem of a field, with its place."""
+        """A problem of a field, with the field's position."""
         return Problem(self.where(path), dotted(path), message)
 
     def holding(self: D, data: Any) -> D:
-        """A document of other data with the places of this document."""
+        """A document that holds `data`, with this document's positions for error messages."""
         other = type(self)(data, self.origin)
         other._marks = dict(self._marks)
         return other
 
     def given(self, path: FieldPath) -> bool:
-        """Whether a value comes from the command line or from another document that was put into this one."""
+        """Whether a value comes from outside of the text: from the command line, or from a document put into
+        this one.
+        """
         mark = self._marks.get(path)
         return mark is not None and mark.over
 
     def override(self, assignment: str) -> None:
         """Set one field as `--set a.b=c` does; the value is YAML, a list index is a number.
 
-        A value on a command line has no comments, so `x # c` is all text.
+        A value on a command line has no comments, so `x # c` is a text of five characters.
 
         Raises:
             InvalidInput: there is no `=`, the path leads through a value without fields, or the value is not
@@ -206,7 +210,7 @@ class Document:
             )
 
     def _mark_anew(self, path: FieldPath, marks: dict[FieldPath, _Mark]) -> None:
-        """Replace the marks of a value and of all values inside it."""
+        """Replace the recorded positions of a value and of all values inside it."""
         self._marks = {
             other: mark for other, mark in self._marks.items() if other[: len(path)] != path
         } | marks
@@ -239,13 +243,13 @@ def _bytes_of(path: Path, shown: str) -> bytes:
     if len(content) > _LARGEST:
         raise CastoffError(
             f"{shown}: is larger than {_LARGEST // 1_000_000} MB, and castoff reads no larger "
-            "configuration; is it the right file? Large data belong into one that the program reads"
+            "configuration; is it the right file? Put large data into a file that the program reads"
         )
     return content
 
 
 def _copied(holder: Any) -> Any:
-    """A copy of a mapping or a list, to put fields into; `_index` refuses any other value."""
+    """A copy of a mapping or a list, so that fields can be put into it; `_index` refuses other values."""
     if holder is None:
         return {}
     if isinstance(holder, Mapping):
@@ -257,7 +261,7 @@ def _index(holder: Any, key: str, path: FieldPath, origin: str) -> str | int:
     if isinstance(holder, dict):
         return key
     if not isinstance(holder, list):
-        raise invalid(origin, f"holds {shown(holder)}, which has no field {key!r}; set it as a whole", path)
+        raise invalid(origin, f"is {shown(holder)}, which has no field {key!r}; set it as a whole", path)
     if key.isdecimal() and int(key) < len(holder):
         return int(key)
     message = f"{key} is not an index of this list; it has {len(holder)} entries, counted from 0"
@@ -270,7 +274,7 @@ def invalid(where: str, message: str, path: FieldPath = ()) -> InvalidInput:
 
 
 class Reader:
-    """Turns composed nodes into data; records their places, and collects problems."""
+    """Turns YAML nodes into plain data; records their positions, and collects problems."""
 
     def __init__(self, document: Document):
         self.document = document
@@ -281,12 +285,12 @@ class Reader:
     def value(self, node: yaml.Node, path: FieldPath) -> Any:
         """The data of a node, with all nodes below it, at `path`."""
         self._values += 1
-        # The place of the root is the place of a missing field, which has no line.
+        # The position of the root is used for a missing field, which has no line.
         place = self._place(node) if path else self.document.origin
         if node in self._open:
-            raise invalid(place, "holds itself through an alias", path)
+            raise invalid(place, "contains itself through an alias", path)
         if self._values > _MAX_VALUES:
-            message = f"is one value too many: {_MAX_VALUES:,} at the most, each alias counted in full"
+            message = f"exceeds the limit of {_MAX_VALUES:,} values; each alias counts with all its values"
             raise invalid(place, message, path)
         if isinstance(node, yaml.ScalarNode):
             self.document.record(path, place, node.value)

@@ -1,8 +1,8 @@
 """Change single values of a YAML text that people maintain: every other line stays, with its comments.
 
-A library that reads and writes whole documents (ruamel.yaml was tried) attaches a comment to the value before
-it, loses both together, and changes line breaks and spaces of other lines. This module replaces lines and
-reads the result again, to check that the intended value has changed and nothing else.
+A library that reads and writes whole documents attaches a comment to the value before it and loses both
+together, and changes line breaks and spaces of other lines (tried with ruamel.yaml). This module replaces
+lines and reads the result again, to check that the intended value has changed and nothing else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INDENT = "  "
 
 
 class CannotEdit(CastoffError):
-    """A value of the text cannot be changed automatically without changing others."""
+    """A value of the text cannot be changed automatically without changing other values."""
 
 
 class _Position(NamedTuple):
@@ -172,7 +172,7 @@ def _end(lines: list[str], key: yaml.Node, value: yaml.Node) -> _Position:
     if _is_empty(value):
         return _Position(line, lines[line].index(":", column) + 1)
     end = _Position(value.end_mark.line, value.end_mark.column)
-    if isinstance(value, yaml.ScalarNode) and value.style in ("|", ">"):  # the mark is after blank lines
+    if isinstance(value, yaml.ScalarNode) and value.style in ("|", ">"):  # its end mark is after blank lines
         line = end.line if end.column else end.line - 1
         while line > value.start_mark.line and not lines[line].strip():
             line -= 1
@@ -221,4 +221,4 @@ def _joined(lines: Sequence[str]) -> str:
 
 
 def _cannot(path: Path) -> CannotEdit:
-    return CannotEdit(f"{'.'.join(path)}: cannot be changed alone as it is written there; change it by hand")
+    return CannotEdit(f"{'.'.join(path)}: cannot be changed without changing other values; change it by hand")

@@ -105,7 +105,7 @@ class _Converter:
     def _struct(self, value: Any, kind: type[msgspec.Struct], path: FieldPath) -> Any:
         if not isinstance(value, Mapping):
             meant = _in_the_first(value, kind, path)
-            self._report(path, f"is {_show(value)}, but holds fields: {_names(kind)}{meant}")
+            self._report(path, f"is {_show(value)}, but takes fields: {_names(kind)}{meant}")
             return None
         fields = fields_of(kind)
         for key in value:
@@ -123,7 +123,7 @@ class _Converter:
             if len(self.problems) == before:
                 arguments[field.name] = converted
             elif field.default is None and item is not None:
-                # The default is null, so messages need not list null among the values that the field takes.
+                # The default is null, so messages do not list null among the values that the field takes.
                 del self.problems[before:]
                 self.convert(item, without_null(field.type), (*path, name))
         try:
@@ -139,7 +139,9 @@ class _Converter:
         self._report(path, f"{_NO_SUCH_FIELD}{meant}")
 
     def _elsewhere(self, path: FieldPath) -> str:
-        """A suggestion of a field of that name elsewhere: in the same section, else nearest to the top."""
+        """A suggestion of a field with this name in another section: in the same section, else nearest to the
+        top.
+        """
         paths = [field for field in _field_paths(*self.whole) if field[-1] == path[-1]]
         near = [field for field in paths if field[: len(path) - 1] == path[:-1]] or paths
         highest = min(map(len, near), default=0)
@@ -163,7 +165,7 @@ class _Converter:
             value = self.document.text(path, value)
         is_text = self.document.UTF8_ONLY and isinstance(value, str)
         if is_text and re.search("[\ud800-\udfff]", value):  # a byte that is not UTF-8
-            self._report(path, f"is {_show(value)}, which is not UTF-8 text: no script could hold it")
+            self._report(path, f"is {_show(value)}, which is not UTF-8 text: a script cannot contain it")
             return None
         for option in options:
             if get_origin(bare(option)) in (dict, list):
@@ -179,7 +181,7 @@ class _Converter:
         if isinstance(original, (list, tuple)) and any(
             get_origin(bare(option)) in (list, tuple) for option in options
         ):
-            is_now = shown(original)  # the list is too long or too short
+            is_now = shown(original)  # the list's length is wrong, not an item
         else:  # show a number as it was written, without the quotes of text
             is_now = _show(original) if original is value else value
         self._report(path, f"is {is_now}, but takes {wanted}{_meant(original, value, options, path)}")
@@ -212,7 +214,7 @@ def _takes_null(kind: Any) -> bool:
 
 
 def without_null(kind: Any) -> Any:
-    """The same type without null."""
+    """A type without null."""
     options = [option for option in members(bare(kind)) if option is not types.NoneType]
     if len(options) == len(members(bare(kind))):
         return kind
@@ -234,7 +236,7 @@ def _fits(value: bool | int | float, options: list[Any]) -> bool:
 
 
 def _field_paths(kind: type[msgspec.Struct], path: FieldPath) -> Iterator[FieldPath]:
-    """The paths of all fields of a struct, and of the examples of a mapping that takes any name."""
+    """The paths of all fields of a struct, and of example fields of a mapping that takes any name."""
     for name, field in fields_of(kind).items():
         yield (*path, name)
         for option in map(bare, members(bare(field.type))):
@@ -343,7 +345,7 @@ _WORDS: dict[Any, dict[_Form, str]] = {
 
 
 def allowed(kind: Any, form: _Form = "takes") -> str:
-    """The values that a type takes, in words: from `takes`, if it has one."""
+    """The values that a type takes, in words; from the type's `takes`, if it has one."""
     metadata = getattr(kind, "__metadata__", ())
     for meta in metadata:
         if meta.extra and form in meta.extra:
@@ -385,7 +387,7 @@ def _bounds(metadata: tuple[Any, ...]) -> str:
 
 
 def _least(kind: Any) -> int:
-    """The fewest entries of a list."""
+    """The least number of a list's entries."""
     return max((meta.min_length or 0 for meta in getattr(kind, "__metadata__", ())), default=0)
 
 

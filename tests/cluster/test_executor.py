@@ -141,7 +141,7 @@ def test_what_it_waits_for_can_never_happen(login: Path, slurm: SlurmCluster) ->
     waits = {"after": {"afterok": [first.job_id]}}
     second = castoff.executor(waits, "slurm", login / "runs").submit(sleep, 600)
     first.cancel()
-    with pytest.raises(JobEndedError, match=r"will never begin\n.*DependencyNeverSatisfied") as error:
+    with pytest.raises(JobEndedError, match=r"can never begin\n.*DependencyNeverSatisfied") as error:
         second.result()
     assert f"`castoff cancel {second.run.id}` takes it out of the queue" in str(error.value)
     assert second.state == "PENDING"

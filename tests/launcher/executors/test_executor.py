@@ -230,7 +230,7 @@ def test_arguments_and_what_they_are_reported(executors: Executors) -> None:
     again = FunctionJob[tuple[int, int]](job.run.path, job.job_id)
     assert again.result() == (3, 1)
     assert pickle.loads(pickle.dumps(job)).result() == (3, 1)
-    with pytest.raises(CastoffError, match="no job 'local-1' was submitted from there"):
+    with pytest.raises(CastoffError, match="no job 'local-1' was submitted from this directory"):
         FunctionJob(job.run.path, "local-1")
 
 
@@ -494,7 +494,7 @@ def test_parameters_of_auto_executor_reach_pbs(tmp_path: Path) -> None:
     ]
     assert executor.spec.devices_per_rank is None  # it follows from both, in whatever order they come
     auto_executor.update_parameters(tasks_per_node=3)
-    with pytest.raises(InvalidInput, match="gpus_per_node: is 4, for 3 tasks: it must be a multiple"):
+    with pytest.raises(InvalidInput, match="gpus_per_node: is 4, but must be a multiple of the tasks"):
         executor.render(abs)
     auto_executor.update_parameters(pbs_devices_per_rank=2, mem_gb=1, timeout_min=9, pbs_walltime="1h")
     script = executor.render(abs)
@@ -545,7 +545,7 @@ def test_auto_executors_machine_is_one_of_pbs(tmp_path: Path, monkeypatch: pytes
     for chosen, taken in (("polaris", "polaris"), ("perlmutter", "pbs")):
         monkeypatch.setenv("CASTOFF_SITE", chosen)
         assert auto(tmp_path)[1].site.name == taken
-    with pytest.raises(InvalidInput, match="site: is frontier, where the scheduler is slurm"):
+    with pytest.raises(InvalidInput, match="site: is frontier, whose scheduler is slurm"):
         auto(tmp_path, pbs_site="frontier")
 
 

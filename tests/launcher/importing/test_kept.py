@@ -10,7 +10,7 @@ from castoff.launcher.importing.imported import nested
 from castoff.launcher.importing.script import NotAScript, read_script
 
 MISMATCH = "the launch line starts 2 ranks on a node, and the directives ask for 4 CPUs"
-CHANGES = "sets from what may change below it"
+CHANGES = "sets from variables that may change below it"
 LONG = (
     "command.1 is 131,072 bytes long, but Linux hands a program 131,071 at the most: write it to a file, and "
     "name that"
@@ -60,32 +60,32 @@ def fields(body: str, head: str = HEAD) -> dict[str, Any]:
         ("for x in a; do srun ./a; done\n", "line 5, its last, is a loop"),
         ("cat <<EOF\na\nEOF\nsrun ./a\n", "line 5 redirects what it reads or writes"),
         ("srun ./a 'open\n", "line 5 cannot be read as bash"),
-        ("srun python x.py $1\n", "line 5 has $1, which the shell works out"),
-        ("srun python x.py $(date)\n", "line 5 has $(date), which the shell works out"),
-        ("srun python x.py *.txt\n", "line 5 has *.txt, which the shell works out"),
-        ('A=(1 2)\nsrun python x.py "${A[@]}"\n', 'line 6 has "${A[@]}", which the shell works out'),
-        ("srun python x.py $SLURM_PROCID\n", "line 5 uses $SLURM_PROCID, which is another in a rank"),
-        ("A=$(ls)\nsrun python x.py $A\n", "line 6 uses $A, which line 5 sets for the script alone"),
-        ("source e.sh\nsrun p $LR\n", "line 6 uses $LR, which line 5 may have set for the script alone"),
+        ("srun python x.py $1\n", "line 5 has $1, which the shell expands"),
+        ("srun python x.py $(date)\n", "line 5 has $(date), which the shell expands"),
+        ("srun python x.py *.txt\n", "line 5 has *.txt, which the shell expands"),
+        ('A=(1 2)\nsrun python x.py "${A[@]}"\n', 'line 6 has "${A[@]}", which the shell expands'),
+        ("srun python x.py $SLURM_PROCID\n", "line 5 uses $SLURM_PROCID, which differs in a rank"),
+        ("A=$(ls)\nsrun python x.py $A\n", "line 6 uses $A, which line 5 sets but does not export"),
+        ("source e.sh\nsrun p $LR\n", "line 6 uses $LR, which line 5 may have set without exporting it"),
         ("export WORLD_SIZE=2\nsrun ./a\n", "line 5 sets WORLD_SIZE, which castoff sets itself"),
         ('echo "$0"\nsrun ./a\n', "line 5 uses the script's own file or arguments"),
         ("X=${1:-a}\nsrun ./a $X\n", "line 5 uses the script's own file or arguments"),
         ("echo ${LR:=1}\nsrun ./a $LR\n", "line 5 sets a variable on the way"),
         ("printf -v LR 1\nsrun ./a $LR\n", "line 5 sets a variable on the way"),
-        ("LR=1\nLR=$LR2\nsrun ./a $LR\n", "line 7 uses $LR, which line 6 sets for the script alone"),
-        ("A+=b\nsrun ./a $A\n", "line 6 uses $A, which line 5 sets for the script alone"),
+        ("LR=1\nLR=$LR2\nsrun ./a $LR\n", "line 7 uses $LR, which line 6 sets but does not export"),
+        ("A+=b\nsrun ./a $A\n", "line 6 uses $A, which line 5 sets but does not export"),
         ("export RANK=3\nsrun ./a\n", "line 5 sets RANK, which castoff sets itself"),
         ("unset SLURM_NTASKS\nsrun ./a\n", "line 5 sets SLURM_NTASKS, which castoff sets itself"),
         ("A=1 B=2\nC=3 srun ./a\n", "line 6 sets variables for one command"),
         ("A=1 export B=2\nsrun ./a\n", "line 5 sets variables for one command"),
         ("A=1 srun --export=ALL,OMP_NUM_THREADS=2 ./a\n", "line 5 sets variables for one command"),
         ("srun --export=A=1 ./a\n", "line 5 has --export"),
-        ("srun ./a b=~/x\n", "line 5 has b=~/x, which the shell works out"),
+        ("srun ./a b=~/x\n", "line 5 has b=~/x, which the shell expands"),
         ("set -eu\nsrun ./a $LR\n", "line 6 uses $LR, which may not be set"),
-        ("echo $SLURM_GPUS\nsrun ./a\n", "line 5 uses SLURM_GPUS, which is another in castoff's job"),
+        ("echo $SLURM_GPUS\nsrun ./a\n", "line 5 uses SLURM_GPUS, which differs in castoff's job"),
         (
             "export T=${SLURM_CPUS_PER_TASK:-1}\nsrun -c 1 -n 8 ./a\n",
-            "line 5 uses SLURM_CPUS_PER_TASK, which is another in castoff's job",
+            "line 5 uses SLURM_CPUS_PER_TASK, which differs in castoff's job",
         ),
         ("A=$B\nmodule load b\nsrun ./a $A\n", f"line 7 uses $A, which line 5 {CHANGES}"),
         ("export B=1\nA=$B\nexport B=2\nsrun ./a $A\n", f"line 8 uses $A, which line 6 {CHANGES}"),
@@ -93,8 +93,8 @@ def fields(body: str, head: str = HEAD) -> dict[str, Any]:
             "N=8\nsource e.sh\nsrun -n $N ./a\n",
             "line 7: --ntasks is $N, which is not a number that is known before the job runs",
         ),
-        ("export OMP_NUM_THREADS=1\nsource e.sh\nsrun ./a\n", "it works out OMP_NUM_THREADS"),
-        ("srun -n 4 ./a\n", "nothing says on which nodes 4 ranks start"),
+        ("export OMP_NUM_THREADS=1\nsource e.sh\nsrun ./a\n", "it computes OMP_NUM_THREADS"),
+        ("srun -n 4 ./a\n", "the script does not say on which nodes 4 ranks start"),
         ("srun -n 4 --ntasks-per-node=2 ./a\n", MISMATCH),
         ("srun -n 9 ./a\n", "9 ranks are not the same number on each of 2 nodes"),
         ("srun -N 1 -n 4 ./a\n", "the launch line uses 1 of 2 nodes"),
@@ -119,8 +119,8 @@ def fields(body: str, head: str = HEAD) -> dict[str, Any]:
         ("srun ./run.sh\n", "line 5 starts ./run.sh, which may start workers of its own"),
         ("export SRUN_EXPORT_ENV=NONE\nsrun ./a\n", "line 5 sets SRUN_EXPORT_ENV, which castoff sets itself"),
         ("srun bash -c 'python x.py'\n", "line 5 starts bash, which may start workers of its own"),
-        ("mpirun -np 8 ./a\n", "line 5: nothing says whose mpirun it is"),
-        ("A=$SLURM_GPUS\nsrun ./a\n", "line 5 uses SLURM_GPUS, which is another in castoff's job"),
+        ("mpirun -np 8 ./a\n", "line 5: the script does not show whose mpirun it is"),
+        ("A=$SLURM_GPUS\nsrun ./a\n", "line 5 uses SLURM_GPUS, which differs in castoff's job"),
         ("mpirun -np 1 Rscript a.R\n", "the launch line uses 1 of 2 nodes"),
         ("julia -p $SLURM_NTASKS a.jl\n", "line 5, its last, starts no ranks"),
         ("torchrun --nproc_per_node=4 a.py\n", "the launch line uses 1 of 2 nodes"),
@@ -140,7 +140,7 @@ def test_what_is_not_proven_is_kept(body: str, why: str) -> None:
             "#SBATCH -N 2 --ntasks-per-node=4 --gpus-per-task=1\n",
             "--gpus-per-task hides the other GPUs of its node from each rank",
         ),
-        ("#SBATCH -N 2 -n 5 --ntasks-per-node=3\n", "5 tasks are not the same on each of 2 nodes"),
+        ("#SBATCH -N 2 -n 5 --ntasks-per-node=3\n", "5 tasks are not the same number on each of 2 nodes"),
         ("#SBATCH -N 2 -n 4\n", "the directives leave the tasks of each node to Slurm"),
         (
             "#SBATCH -N 2 --ntasks-per-node=2 -G 4\n",
@@ -182,7 +182,7 @@ def test_what_the_directives_leave_open_is_kept(head: str, why: str) -> None:
 )
 def test_variables_about_sizes_stay_as_they_are(head: str, name: str, is_kept: bool) -> None:
     body = f"echo $SLURM_{name}\nsrun -n 4 ./a\n"
-    why = f"line 3 uses SLURM_{name}, which is another in castoff's job"
+    why = f"line 3 uses SLURM_{name}, which differs in castoff's job"
     assert kept(body, f"#!/bin/bash\n#SBATCH {head}\n") == (why if is_kept else "")
 
 
@@ -337,7 +337,7 @@ def test_a_byte_order_mark_and_no_shebang() -> None:
         ('# trains\n\nimport os\nprint("rank", os.environ["RANK"])\n', "Python"),
         ("# Imported from a.sbatch.\n#   line 2: x\nname: a\ncommand: [x]\n", "is a job file already"),
         ("# Imported\nname: a\nscript: |\n  a\n", "is a job file already"),
-        ("#SBATCH -N 2\n", "directives alone"),
+        ("#SBATCH -N 2\n", "contains only directives"),
         ("\n <!DOCTYPE html>\n<html>#SBATCH -N 2\n", "HTML"),
         ('{"cells": [], "metadata": {}}', "is a notebook"),
         ("#!/bin/bash\necho \x1b[1m\n", r"U\+001B \(line 2\)"),

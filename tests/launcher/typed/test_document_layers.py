@@ -77,7 +77,7 @@ class TestSet:
             ("nodes", "write it as --set FIELD=VALUE"),
             ("=4", "write it as --set FIELD=VALUE"),
             ("a..b=4", "write it as --set FIELD=VALUE"),
-            ("nodes.x=4", "nodes: holds 2, which has no field 'x'"),
+            ("nodes.x=4", "nodes: is 2, which has no field 'x'"),
             ("setup.2=x", "setup: 2 is not an index of this list; it has 2 entries"),
             ("setup.x=x", "setup: x is not an index"),
             ("setup.-1=x", "setup: -1 is not an index"),

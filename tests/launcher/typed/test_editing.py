@@ -82,7 +82,7 @@ class TestPut:
     @pytest.mark.parametrize("path", [("b", "x"), ("c", "x"), ("l", "x")])
     def test_what_cannot_be_changed_alone(self, path: tuple[str, ...]) -> None:
         """Through an alias, or in what is no mapping."""
-        with pytest.raises(CannotEdit, match=f"{path[0]}.x: cannot be changed alone"):
+        with pytest.raises(CannotEdit, match=f"{path[0]}.x: cannot be changed without"):
             put("a: &one\n  x: 1\nb: *one\nc: 2\nl: [1]\n", path, 3)
 
     def test_an_anchor_that_others_use(self) -> None:

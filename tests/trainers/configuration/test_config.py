@@ -419,7 +419,7 @@ def test_numbers_and_texts_of_other_libraries_are_written_as_numbers_and_texts()
         ),
         ("model={on: 3}", "has a field True, whose name is not text; put it in quotes"),
         ("training.seed={on: 3}", "is a mapping, but takes a whole number"),
-        ("parallel=3", "is 3, but holds fields: world_size, master_addr"),
+        ("parallel=3", "is 3, but takes fields: world_size, master_addr"),
         ("validation.validator.evalutor_tusks=5", "no such field; did you mean evaluator_tasks?"),
         (
             "testing.tester.x=5",
@@ -430,7 +430,7 @@ def test_numbers_and_texts_of_other_libraries_are_written_as_numbers_and_texts()
             "testing.tester.evaluator_tasks=f1",
             "is 'f1', but takes a list of the fields name, monitor",
         ),
-        ("testing.tester.evaluator_tasks=[f1]", "tester.evaluator_tasks.0: is 'f1', but holds fields"),
+        ("testing.tester.evaluator_tasks=[f1]", "tester.evaluator_tasks.0: is 'f1', but takes fields"),
         (
             "testing.tester.evaluator_tasks=[{name: f1}]",
             "evaluator_tasks.0.monitor: is missing; it takes a !pyobject",

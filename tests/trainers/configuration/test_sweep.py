@@ -304,7 +304,7 @@ class TestArrays:
         stated = {"task_kwargs": data, **toys.config("out")}
         assert Config.of(stated, ["task_kwargs.a.b.1=7"]).task_kwargs == {"a": {"b": [1, 7]}}
         for path, says in {
-            "task_kwargs.a.b.1.c": "a.b.1: holds !sweep, which has no field 'c'; set it as a whole",
+            "task_kwargs.a.b.1.c": "a.b.1: is !sweep, which has no field 'c'; set it as a whole",
             "task_kwargs.a.b.2": "a.b: 2 is not an index of this list; it has 2 entries, counted from 0",
         }.items():
             with pytest.raises(ConfigError, match=says):

@@ -95,7 +95,7 @@ def test_missing_fields_are_reported(write: Write) -> None:
     problems = problems_of(write({"pdb_file": "a.pdb"}, "no pair"))
     assert problems[0] == "pair 1 (a.pdb): preferred_seq: is missing; it takes text"
     assert problems[1] == "pair 1 (a.pdb): unpreferred_seq: is missing; it takes text"
-    assert problems[2].startswith("pair 2: is 'no pair', but holds fields: pdb_file, preferred_seq,")
+    assert problems[2].startswith("pair 2: is 'no pair', but takes fields: pdb_file, preferred_seq,")
     assert "use" not in problems[2].split(), "a file's name alone would not be a pair"
 
 

@@ -35,7 +35,7 @@ def test_given_fields_are_used() -> None:
         ({"kinds": {"cut": -1}}, "data.causets.kinds.cut: is -1, but takes a number of at least 0"),
         ({"kinds": {"cut": float("inf")}}, "data.causets.kinds: is {'cut': inf}"),
         ({"seed": -1}, "data.causets.seed: is -1, but takes a whole number of at least 0"),
-        (7, "data.causets: is 7, but holds fields"),
+        (7, "data.causets: is 7, but takes fields"),
     ],
 )
 def test_what_cannot_be(data: Any, problem: str) -> None:
