@@ -51,14 +51,14 @@ def runs(numbers: Sequence[int]) -> list[range]:
 
 
 def problem(text: str) -> str | None:
-    """The problem with indices that a user has written; None if they are valid."""
+    """What is wrong with a text of indices; None if they are valid."""
     members = 0
     for part in _parts(text):
         if wrong := _wrong(part, text):
             return wrong
         members += len(_range(part))
     if members > MOST_MEMBERS:
-        return f"has {members} members, and an array has {MOST_MEMBERS} at the most"
+        return f"has {members} members, but an array can have at most {MOST_MEMBERS}"
     return None
 
 
@@ -76,7 +76,7 @@ def _wrong(part: str, text: str) -> str | None:
         return f"holds {part!r}, but takes numbers and ranges{lower}, joined by commas, as in 1,3-5,10-20:2"
     for number in filter(None, match.groups()):
         if len(number) > 1 and number.startswith("0"):
-            shown = f"in the program printf %0{len(number)}d $CASTOFF_ARRAY_INDEX writes it so"
+            shown = f"in the program, printf %0{len(number)}d $CASTOFF_ARRAY_INDEX pads it"
             return f"holds {number}, but an index is a plain number: write {int(number)}; {shown}"
     first, last, step = (int(number or 0) for number in match.groups())
     if match[3] is not None and step == 0:
@@ -85,7 +85,7 @@ def _wrong(part: str, text: str) -> str | None:
         ascending = f"{last}-{first}" + (f":{step}" if step else "")
         return f"holds {part}, which descends: write {ascending}"
     if max(first, last, step) > LARGEST_INDEX:
-        return f"holds {part}, but an index is {LARGEST_INDEX} at the most"
+        return f"holds {part}, but an index can be at most {LARGEST_INDEX}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Checks for a job that contains a batch script (`script`), and the program that runs the script. Pure
+"""Check a job that contains a batch script (`script`), and find the program that runs the script. Pure
 functions.
 """
 
@@ -45,13 +45,13 @@ def problems(spec: msgspec.Struct, script: str | None) -> Iterator[tuple[FieldPa
         default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
         value = getattr(spec, name)
         if name in OF_RANKS and value not in (default, LauncherOptions(driver=True)):
-            yield (name,), "excludes script, which castoff runs as it is: drop one of the two"
+            yield (name,), "excludes script, which castoff runs unchanged: drop one of the two"
     if not script.strip():
         yield ("script",), "is empty: write the lines that the job runs"
     head = next(directive_lines(script), None)
     if head is not None:
-        fix = "name its fields here; castoff import FILE does it for a whole script"
-        yield ("script",), f"holds {shown(head)}, which a scheduler would not read here: {fix}"
+        fix = "use castoff's fields instead; castoff import FILE converts a whole script"
+        yield ("script",), f"holds {shown(head)}, which the scheduler would not read here: {fix}"
 
 
 def directive_lines(script: str) -> Iterator[str]:

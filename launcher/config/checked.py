@@ -1,6 +1,4 @@
-"""Structs that are checked when a program builds them, as a file is, with a `help()` that fits on a
-screen.
-"""
+"""Structs that are checked like a file when a program builds them, with a `help()` that fits on a screen."""
 
 # No `from __future__ import annotations`: msgspec would compile each annotation at every start.
 
@@ -22,7 +20,7 @@ if TYPE_CHECKING:  # type checkers know msgspec's constructor, with the types of
 else:
 
     class _CheckedMeta(type(msgspec.Struct)):
-        # Checks structs that a program builds. `structure` builds those from files without this class.
+        # Checks structs that a program builds. `structure` builds structs from files without this class.
 
         def __call__(cls, **fields: Any) -> Any:
             if not fields:
@@ -60,7 +58,7 @@ class Checked(
     kw_only=True,
     repr_omit_defaults=True,
 ):
-    """A struct from a file or a program: either way it is checked once, with the same messages.
+    """A struct that is checked once, with the same messages whether it comes from a file or a program.
 
     `msgspec.structs.replace` checks nothing; `changed` does.
     """
@@ -76,7 +74,7 @@ class Checked(
     __replace__ = changed
 
     def _contradictions(self) -> Iterator[tuple[FieldPath, str]]:
-        """The problems of fields that are valid alone but not together."""
+        """Yield the problems of fields that are valid alone but contradict each other."""
         yield from ()
 
 
@@ -107,7 +105,7 @@ def verified(
 
 
 def word_of_others(kind: str, path: FieldPath, known: list[str]) -> str:
-    """castoff's name for a field of another launcher, for the error about an unknown field."""
+    """The end of the error about an unknown field: castoff's name, if the field is another launcher's."""
     from castoff.launcher.config.synonyms import of_others  # late: only a mistake needs it
 
     return of_others(kind, str(path[-1]), known)

@@ -36,7 +36,7 @@ class NodeGroup(msgspec.Struct, frozen=True):
 
 
 def node_groups(select: Select) -> list[NodeGroup]:
-    """The groups of a valid list; empty for a mapping, which adds to every chunk."""
+    """The groups of a valid list; empty for a mapping, whose resources every chunk gets."""
     return [_node_group(group) for group in select] if isinstance(select, list) else []
 
 
@@ -68,7 +68,7 @@ def problems(select: Select) -> Iterator[tuple[tuple[str | int, ...], str]]:
             if name in _OWN:
                 of_job = "devices_per_rank" if name == "devices_per_node" else name
                 fix = f"write {of_job} beside select, not in it"
-                yield ("select", name), f"is a field of castoff's, not a resource: {fix}"
+                yield ("select", name), f"is a field of castoff, not a resource: {fix}"
         return
     for number, group in enumerate(select):
         for name, value in group.items():
@@ -85,7 +85,7 @@ def _node_group(group: Resources) -> NodeGroup:
 
 
 def _converted(name: str, value: object) -> Any:
-    """A value that was read as text, converted to the type of the field; None if that is impossible."""
+    """Convert a text to the type of a field; None if that is impossible."""
     try:
         return msgspec.convert(value, _OWN[name], strict=_OWN[name] is Memory)
     except msgspec.ValidationError:

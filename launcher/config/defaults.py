@@ -55,11 +55,11 @@ def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
     changed: dict[str, Any] = {
         other: None for name, other in excluded.items() if getattr(spec, name) is not None
     }
-    if spec.launcher.driver:  # without ranks, the site's defaults for ranks do not apply
+    if spec.launcher.driver:  # a driver has no ranks, so the site's defaults for ranks do not apply
         of_ranks = ("launcher", "ranks", "ranks_per_node", "binding")
         changed |= {name: getattr(spec, name) for name in of_ranks}
     changed["select"] = chunks.merged(site.defaults.select, spec.select)
-    if isinstance(spec.select, list) and spec.select:  # each group has its own nodes and ranks
+    if isinstance(spec.select, list) and spec.select:  # the groups set the nodes and ranks
         changed |= {"nodes": spec.nodes, "ranks": spec.ranks}
     if chosen.container.image is None and spec.container == Container():
         changed["container"] = Container()  # the site's runtime is only for jobs that set an image
@@ -67,7 +67,7 @@ def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
 
 
 def _filled(struct: T, default: T) -> T:
-    """Fill the empty fields of a struct from another, recursively for structs and mappings in it."""
+    """Fill a struct's empty fields from another struct, also in its inner structs and mappings."""
     chosen: dict[str, Any] = {}
     for field in fields_of(type(struct)).values():
         value, other = getattr(struct, field.name), getattr(default, field.name)
@@ -104,7 +104,7 @@ def with_options(site: Site, names: Sequence[str]) -> Site:
 
 
 def env_of(site: Site, names: Sequence[str]) -> dict[str, str]:
-    """The variables of options, which apply to a job as if it set them itself."""
+    """The variables that a job's options set, which count as set by the job."""
     options = (site.options[name] for name in names if name in site.options)
     return {name: value for option in options for name, value in option.env.items()}
 

@@ -38,9 +38,7 @@ def merged(default: Given, given: Given, scheduler: str) -> job_fields.Directive
 
 
 def place(field: str, given: Given, scheduler: str) -> str:
-    """The path of a problem's field as the job writes it: `directives.pbs.k` if `k` is in the section
-    `pbs`.
-    """
+    """A directive's path in the job file, for errors: `directives.pbs.k` if `k` is in the section `pbs`."""
     outer, _, name = field.partition(".")
     in_section = outer == "directives" and name in section(given, scheduler)
     return f"{outer}.{scheduler}.{name}" if in_section else field

@@ -250,7 +250,7 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
         document = Document({}, COMMAND_LINE) if path is None else Document.read(Path(path))
         spec = _from_document(document, flags or {}, overrides)
         if spec.templates is not None and path is not None:
-            # Relative to the job file, wherever castoff is called from.
+            # Relative to the job file, not to the working directory.
             spec = msgspec.structs.replace(spec, templates=str(Path(path).parent / spec.templates))
         spec.__dict__["document"] = document
         return spec
@@ -303,7 +303,7 @@ def program_name(command: list[str]) -> str:
 
 
 def check(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
-    """The problems of a job that do not depend on the site, a missing command included."""
+    """Yield the problems of a job that do not depend on the site, including a missing command."""
     if not spec.command and spec.script is None:
         yield ("command",), "is missing: name the program to run, as in `command: [python, train.py]`"
     yield from together(spec)
@@ -319,7 +319,7 @@ def _from_document(document: Document, flags: Mapping[str, Any], overrides: Iter
         origin = f"--{name.replace('_', '-')}"
         document.put([name], Document(value, origin), origin)
     for name, other in (("ranks", "ranks_per_node"), ("ranks_per_node", "ranks")):
-        if name in flags and other not in flags:  # a flag wins over the file's other way to give the ranks
+        if name in flags and other not in flags:  # --ranks replaces the file's ranks_per_node, and vice versa
             document.data.pop(other, None)
     problems: list[Problem] = []
     for assignment in overrides:
@@ -357,13 +357,13 @@ the end (execve(2)).
 
 
 def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
-    """The problems of a job that do not depend on the site; a missing command is not one of them."""
+    """Yield the problems of a job that do not depend on the site, except a missing command."""
     if not spec.command:
         pass
     elif not spec.command[0]:
         yield ("command", 0), "is empty: its first word must name the program"
     elif spec.command[0].startswith("-"):
-        yield ("command", 0), f"is {shown(spec.command[0])}, which reads like an option: write ./ before it"
+        yield ("command", 0), f"is {shown(spec.command[0])}, which looks like an option: write ./ before it"
     if spec.ranks is not None and spec.ranks_per_node is not None:
         message = "excludes ranks_per_node: give the ranks in all or those of a node, not both"
         yield ("ranks",), f"{message} (--set ranks_per_node=null clears it)"
@@ -381,13 +381,13 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
             if getattr(spec, name) is not None:
                 yield (
                     (name,),
-                    f"excludes select as a list, where each kind of chunk says its own: drop {name}",
+                    f"excludes select as a list, in which each kind of chunk has its own number: drop {name}",
                 )
     yield from chunks.problems(spec.select)
     if spec.python is not None and not spec.python.startswith("/"):
-        yield ("python",), f"is {shown(spec.python)}, but must be absolute: the job's PATH is not yours"
+        yield ("python",), f"is {shown(spec.python)}, but must be absolute: the job has another PATH than you"
     elif spec.python is not None and ":" in str(PurePosixPath(spec.python).parent):
-        yield ("python",), f"is {shown(spec.python)}, but PATH can hold no folder with a colon in its name"
+        yield ("python",), f"is {shown(spec.python)}, but PATH cannot contain a folder with a colon"
     for name in spec.env:
         if name in spec.env_from:
             yield ("env", name), "is in env_from too; keep one of the two"
@@ -400,8 +400,8 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     words |= {("env", name): f"{name}={value}" for name, value in spec.env.items() if value is not None}
     for path, text in words.items():
         if (size := len(text.encode())) > _LONGEST_WORD:
-            most = f"is {size:,} bytes long, but Linux hands a program {_LONGEST_WORD:,} at the most"
-            yield path, f"{most}: write it to a file, and name that"
+            most = f"is {size:,} bytes long, but Linux passes at most {_LONGEST_WORD:,} to a program"
+            yield path, f"{most}: write it to a file, and pass the file's name"
     copied = None if isinstance(spec.snapshot, bool) else spec.snapshot
     for field in ("paths", "link") if copied else ():
         for number, name in enumerate(getattr(copied, field)):
@@ -432,18 +432,18 @@ def _of_restarts(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
         both = f"is {shown(requeue.progress)}, but restart.progress is {shown(restart.progress)}"
         yield ("requeue", "progress"), f"{both}: they mean the same, so drop one of the two"
     if restart.spare_nodes and isinstance(spec.select, list) and spec.select:
-        kinds = "excludes select as a list: a spare node can replace nodes of its own kind alone"
+        kinds = "excludes select as a list: a spare node can only replace nodes of its own kind"
         yield ("restart", "spare_nodes"), f"{kinds}; drop one of the two"
     others = {"launcher.driver": spec.launcher.driver, "stage": spec.stage}
     for other in (name for name, value in others.items() if value and restart.spare_nodes):
         yield (
             ("restart", "spare_nodes"),
-            f"excludes {other}, which gets its hosts once: drop one of the two",
+            f"excludes {other}, whose hosts cannot change after its start: drop one of the two",
         )
     if spec.preflight and spec.launcher.driver:
         yield ("preflight",), "excludes launcher.driver, which starts its own workers: drop one of the two"
     if restart.spare_nodes and spec.preflight is False:
-        why = "is false, but with restart.spare_nodes castoff has to find out which hosts are fit"
+        why = "is false, but restart.spare_nodes needs its checks of hosts"
         yield ("preflight",), f"{why}: drop it"
 
 
@@ -451,14 +451,14 @@ def _of_array(array: Array) -> Iterator[tuple[FieldPath, str]]:
     if array.count is None and array.indices is None:
         yield ("array", "count"), 'is missing: write count: 8, or indices: "1,3-5" for numbers of your own'
     elif array.indices is not None and array.count is not None:
-        both = "excludes array.count, for indices say how many members there are"
-        yield ("array", "indices"), f"{both}: drop one of the two (--set array.count=null clears it)"
+        both = "excludes array.count: indices already determine the number of members"
+        yield ("array", "indices"), f"{both}; drop one of the two (--set array.count=null clears it)"
     if array.indices is not None and (problem := problem_of_indices(array.indices)):
         yield ("array", "indices"), problem
 
 
 def _beside_a_driver(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
-    """Fields about the start of ranks that contradict `launcher.driver`."""
+    """Yield the problems of fields about ranks that contradict `launcher.driver`."""
     launcher = spec.launcher
     values: dict[FieldPath, object] = {("ranks",): spec.ranks, ("ranks_per_node",): spec.ranks_per_node}
     values |= {("binding",): spec.binding, ("launcher", "torchrun"): launcher.torchrun}
@@ -476,7 +476,7 @@ def variable_problem(name: str) -> str | None:
     if name in _OURS or name.startswith("CASTOFF_"):
         return "is set by castoff in each rank; drop it here"
     if name in _KEPT_BY_SHELLS:
-        return f"is {name}, which shells keep for themselves: no program would see this value; drop it"
+        return f"is {name}, which shells reserve: no program would see this value; drop it"
     if name.startswith("castoff_"):
         return f"is {name}, but names that begin with castoff_ are reserved for the script; use another"
     return None

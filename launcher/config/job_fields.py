@@ -110,7 +110,7 @@ Condition = Literal["after", "afterok", "afternotok", "afterany"]
 RequeueWay = Literal["copy", "chain"]
 RequeueCause = Literal["stop", "walltime", "preempted", "node-failure"]
 BY_SCHEDULER: tuple[RequeueCause, ...] = ("preempted", "node-failure")
-"""Endings after which some schedulers start a job again by themselves."""
+"""Endings after which some schedulers requeue a job by themselves."""
 
 
 class LauncherOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
@@ -154,7 +154,7 @@ class LauncherOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
 
 
 class Container(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
-    """What each rank's program runs in. Without an image there is no container."""
+    """The container that each rank's program runs in; none without an image."""
 
     image: Annotated[
         Word | None,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-# [0-9], because \d matches the digits of every script. END, because $ alone also matches before a final line
-# break; not \Z, because these patterns go into the JSON schema, whose regular expressions lack it.
+# [0-9], because \d matches the digits of all writing systems. END, because $ alone also matches before a
+# final line break; not \Z, because the regular expressions of JSON schemas, which contain these patterns,
+# lack it.
 END = r"$(?!\n)"
 
 _CLOCK = re.compile(r"(?:([0-9]{1,4})-)?([0-9]{1,4}):([0-5][0-9]):([0-5][0-9])")
@@ -56,7 +57,7 @@ def clock(total: int) -> str:
 
 
 def units(total: int) -> str:
-    """Seconds as people write a duration in a profile: `45m`, `24h`, `90s`."""
+    """A number of seconds as a duration in a profile: `45m`, `24h`, `90s`."""
     if total and total % 3600 == 0:
         return f"{total // 3600}h"
     return f"{total // 60}m" if total and total % 60 == 0 else f"{total}s"

@@ -59,7 +59,7 @@ class Site(Checked, frozen=True, kw_only=True):
     scheduler: Word
     """`slurm`, `pbs`, `flux`, `lsf` or `local`."""
     launcher: LauncherName
-    """What starts the ranks inside a job; `flux` is flux run."""
+    """The launcher of the ranks inside a job; `flux` is flux run."""
     extends: Word | None = None
     """The profile that this one extends."""
     shell: Word = "/bin/bash"
@@ -69,8 +69,9 @@ class Site(Checked, frozen=True, kw_only=True):
     launcher_args: list[Word] = []
     """More flags for the launcher, in every job."""
     master_suffix: HostSuffix = ""
-    """What is appended to the short name of rank 0's host in MASTER_ADDR, such as the domain of the fast
-    network. A host that cannot resolve the result tries other names."""
+    """The suffix for the short name of rank 0's host in MASTER_ADDR, such as the domain of the fast network.
+    A host that cannot resolve the result tries other names.
+    """
     node: Node | None = None
     """The topology of one node."""
     other_nodes: list[OtherNodes] | None = None
@@ -90,14 +91,16 @@ class Site(Checked, frozen=True, kw_only=True):
     default_qos: Word | None = None
     """The QOS of jobs that name none."""
     required: list[Required] = []
-    """Fields that every job must set: otherwise the scheduler refuses the job or uses a wrong default."""
+    """Fields that every job must set, because the scheduler otherwise refuses the job or uses a wrong
+    default.
+    """
     array: ArrayLimit | None = None
     """The largest array."""
     request_form: RequestForm = "select"
     """How PBS is asked for nodes: `select` in chunks, `nodes` as `-l nodes=2:ppn=8`, `ncpus` as `-l ncpus=8`
     for one node, `totals` with the totals of all nodes."""
     requested_resources: list[Literal["ncpus", "mpiprocs", "ngpus", "mem"]] = []
-    """Which of these a chunk of a PBS job requests; `select` under `defaults` adds others."""
+    """Which resources a chunk of a PBS job requests; `select` under `defaults` adds others."""
     gpu_request: Literal["gpus-per-node", "gres", "gpus-per-task"] | None = None
     """How Slurm or Flux is asked for devices."""
     device_type_resource: ResourceName | None = None
@@ -109,18 +112,20 @@ class Site(Checked, frozen=True, kw_only=True):
     """How long sbatch, qsub or flux batch may take. Then castoff ends it and looks for the job in the
     queue."""
     poll_interval: Duration = "2s"
-    """The least time between two questions to the scheduler by one castoff command. It asks less often the
-    longer nothing changes, at least every 30 s unless this is longer."""
+    """The shortest time between two queries of the scheduler by one castoff command. The longer nothing
+    changes, the rarer the queries, at least every 30 s unless this is longer.
+    """
     local_storage: Word | None = None
-    """A folder on each node's local disk, where `stage` puts its files; if users cannot write to it, its
-    subfolder with the user's name. Default: TMPDIR, else `/tmp`."""
+    """A folder on each node's local disk for the files of `stage`; if users cannot write to it, its subfolder
+    with the user's name. Default: TMPDIR, else `/tmp`.
+    """
     directives: Directives = {}
     """Directives of every job, as in a job file. One that a field covers is refused: set that field under
     `defaults`."""
     directive_values: dict[DirectiveName, Values] = {}
     """The values that a directive may have, by its name; directives not listed are not checked."""
     env: dict[EnvName, Text] = {}
-    """Variables of every job, set before `setup`: what setup or the job sets wins."""
+    """Variables of every job, set before `setup`; values from setup or the job win."""
     setup: list[ShellLine] = []
     """Shell lines before those of the job."""
     setup_last: list[ShellLine] = []
@@ -170,7 +175,7 @@ class Search(msgspec.Struct, frozen=True):
     project: Path | None
     """The working directory or its nearest parent that contains `.castoff/`."""
     draft: tuple[Path, str] | None = None
-    """A profile's path, and a text that is used in place of the file's content."""
+    """A profile's path, and a text to read instead of the file's content."""
 
     @classmethod
     def here(cls) -> "Search":
@@ -219,7 +224,7 @@ def project_profiles(name: str, search: Search) -> list[Path]:
 
 
 def _layers(name: str, search: Search) -> Iterator[tuple[str, Path, Document]]:
-    """Yield the document of the profile, then those it extends, each after its kind and path."""
+    """Yield the profile, then the profiles that it extends, each as (kind, path, document)."""
     seen: set[Path] = set()
     profiles = search.profiles()
     requested_by = ""
@@ -267,8 +272,8 @@ def range_words(range_: Range) -> str:
 
 
 def contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
-    """The problems of fields that are valid alone but not together, and of variables that a script cannot
-    set.
+    """Yield the problems of fields that are valid alone but not together, and of variables that a script
+    cannot set.
     """
     variables: list[tuple[str, ...]] = [("env", name) for name in site.env]
     variables += [("options", of, "env", name) for of, option in site.options.items() for name in option.env]
@@ -278,7 +283,7 @@ def contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
     if seconds(site.poll_interval) < seconds(SHORTEST_POLL_INTERVAL):
         yield (
             ("poll_interval",),
-            f"is {site.poll_interval}, but castoff asks every {SHORTEST_POLL_INTERVAL} at most",
+            f"is {site.poll_interval}, but must be at least {SHORTEST_POLL_INTERVAL}",
         )
     descend = [*_descending(site)]
     yield from descend
@@ -287,7 +292,7 @@ def contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
         fix = "write a mapping, as in {model: mil_ait}"
         yield (
             ("defaults", "select"),
-            f"is a list, but what a site asks for is for every chunk: {fix}",
+            f"is a list, but a site's resources are for every chunk: {fix}",
         )
     if site.node is not None and not descend:
         yield from _of_node(site.node)
@@ -335,19 +340,19 @@ def _of_queues(
 
 
 def _of_devices(site: Site, queue: Queue) -> Iterator[tuple[FieldPath, str]]:
-    """The fields that a queue lacks if its `select` counts devices."""
+    """Yield the problems of a queue whose `select` counts devices."""
     if not queue.ranges or any(range_.max_nodes != 1 for range_ in queue.ranges):
-        yield ("ranges",), "must each have max_nodes: 1, as select_counts is devices: those of one node"
+        yield ("ranges",), "must each have max_nodes: 1, as select_counts: devices is for one node"
     if not queue.most_devices:
         yield ("select_counts",), "is devices, but device_counts and max_devices are missing: write one"
     if site.request_form != "select":
         yield ("select_counts",), f"is devices, but request_form is {site.request_form}: drop one of the two"
     if site.node is None or not site.node.device_count:
-        yield ("select_counts",), "is devices, but the node has none: write node.devices"
+        yield ("select_counts",), "is devices, but node.devices is missing: write it"
 
 
 def _descending(site: Site) -> Iterator[tuple[FieldPath, str]]:
-    """The problems of CPU lists with a descending range, which would contain no cores."""
+    """Yield the problems of CPU lists with a descending range, which would contain no cores."""
     lists: list[tuple[FieldPath, str | None]] = [
         (("options", name, "reserved_cores"), option.reserved_cores) for name, option in site.options.items()
     ]
@@ -361,7 +366,7 @@ def _descending(site: Site) -> Iterator[tuple[FieldPath, str]]:
 
 
 def _of_reserved(site: Site, node: Node) -> Iterator[tuple[FieldPath, str]]:
-    """The problem of reserved cores that no socket has; none if the sockets' cores are unknown."""
+    """Yield a problem if no socket has a reserved core; nothing if the sockets' cores are unknown."""
     cores = {core for socket in node.sockets for core in cpus(socket)}
     lists: list[tuple[FieldPath, str | None]] = [(("node", "reserved_cores"), node.reserved_cores)]
     lists += [
@@ -390,7 +395,7 @@ def _of_node(node: Node) -> Iterator[tuple[FieldPath, str]]:
     for number, nearest in enumerate(node.device_cores):
         socket_numbers = [index for index, cores in enumerate(sockets) if cores.issuperset(cpus(nearest))]
         if not socket_numbers:
-            yield ("node", "device_cores", number), f"is {nearest}, which is not on one socket"
+            yield ("node", "device_cores", number), f"is {nearest}, but must be on one socket"
         sockets_of_devices += socket_numbers
     listed = len(node.device_cores)
     if listed and listed != node.device_count:

@@ -49,7 +49,7 @@ _BUILT_IN = Path(__file__).parents[1] / "sites"
 
 
 class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A fact that others decide, with its source and the date when that was read."""
+    """A fact about a site, with its source and the date when the source was read."""
 
     source: Text
     """The source of this information, such as a page."""
@@ -74,8 +74,9 @@ class Node(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     device_variable: EnvName | None = None
     """The variable by which a process sees only some devices, such as CUDA_VISIBLE_DEVICES."""
     device_names: list[Word] = []
-    """What that variable calls each device, such as 0.0 and 0.1 for the tiles of one GPU; default: its
-    number. Each rank is then shown its own devices alone."""
+    """The devices' names in that variable, such as 0.0 and 0.1 for the tiles of one GPU; default: their
+    numbers. With names, each rank sees only its own devices.
+    """
     device_cores: list[CpuList] = []
     """The physical cores nearest to each device, by the device's number. Without it, all cores of a socket
     count as equally near."""
@@ -129,7 +130,7 @@ class OtherNodes(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     memory: Memory | None = None
     """Memory of such a node."""
     queues: list[Word] = []
-    """The queues whose jobs may get one; if empty, all."""
+    """The queues whose jobs may get such a node; if empty, all."""
 
 
 class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -167,7 +168,7 @@ class Queue(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     select_counts: Literal["nodes", "devices"] = "nodes"
     """What PBS's `select` counts: nodes, or devices of one node, each with its share of cores and memory."""
     exclusive: bool = False
-    """Whether its jobs get whole nodes, where `node.exclusive` is false."""
+    """Whether its jobs get whole nodes, if `node.exclusive` is false."""
     listed_as: Word | None = None
     """The name under which the scheduler lists it, if users write another."""
     submit_to: Word | None = None

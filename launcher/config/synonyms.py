@@ -23,7 +23,9 @@ def of_others(kind: str, word: str, known: list[str]) -> str:
 
 
 def instead(kind: str, word: str) -> str | None:
-    """The field or verb, or a sentence, for a term of another launcher; None if no launcher uses the term."""
+    """castoff's field or verb for a term of another launcher, or a sentence about it; None for an unknown
+    term.
+    """
     return _table(kind).get(word.strip("-").replace("-", "_"))
 
 

@@ -9,7 +9,7 @@ _HOME = re.compile(r"~(?:/|$)")
 
 
 def for_cd(folder: str | None) -> str | None:
-    """A folder as an argument of `cd`, for which `-`, `-P` or a name in CDPATH has another meaning."""
+    """A folder as an argument of `cd`: with ./ if it is relative, since `-`, `-P` and CDPATH are special."""
     return folder if folder is None or folder.startswith("/") or _HOME.match(folder) else f"./{folder}"
 
 

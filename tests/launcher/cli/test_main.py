@@ -124,7 +124,7 @@ class TestWrongWords:
             (["resubmit"], "missing argument 'RUN'; `castoff list` shows your runs (see"),
             (["submit", "a.yaml", "nodes=2"], "a field is set by --set nodes=2 (see castoff submit --help)"),
             (["submit", "--"], "name a job file, or a program after --"),
-            (["submit", "--site", "local", "--", "-x"], "the program: is '-x', which reads like an option"),
+            (["submit", "--site", "local", "--", "-x"], "the program: is '-x', which looks like an option"),
             (["help", "statsu"], "no verb 'statsu'; did you mean status?"),
             (["watch"], "here: castoff top, or castoff logs -f"),
             (["launch", "-np", "2", "python"], "no option -np; here: -n 2 (see castoff launch --help)"),

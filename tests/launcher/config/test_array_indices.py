@@ -48,17 +48,17 @@ def test_what_is_taken(text: str, numbers: list[int]) -> None:
         (",", "write 0-9"),
         ("1-5:0", "holds 1-5:0, a step of 0: write 1-5, or"),
         ("-1", "none below 0, joined by commas, as in 1,3-5,10-20:2"),
-        ("07", "write 7; in the program printf %02d $CASTOFF_ARRAY_INDEX writes it so"),
-        ("001-010", "holds 001, but an index is a plain number: write 1; in the program printf %03d"),
+        ("07", "write 7; in the program, printf %02d $CASTOFF_ARRAY_INDEX pads it"),
+        ("001-010", "holds 001, but an index is a plain number: write 1; in the program, printf %03d"),
         ("1-5%2", "is '1-5%2', but takes no %: write 1-5 and array.max_concurrent: 2"),
         ("1-", "holds '1-', but takes numbers and ranges, joined"),
         ("1:2", "holds '1:2', but takes numbers and ranges, joined"),
         ("a-c", "holds 'a-c', but"),
         ("1 2", "holds '1 2', but"),
         ("١", "holds '١', but"),
-        ("4000001", "holds 4000001, but an index is 4000000 at the most"),
-        ("99999999999999999999", "at the most"),
-        ("0-1000000", "has 1000001 members, and an array has 1000000 at the most"),
+        ("4000001", "holds 4000001, but an index can be at most 4000000"),
+        ("99999999999999999999", "at most"),
+        ("0-1000000", "has 1000001 members, but an array can have at most 1000000"),
     ],
 )
 def test_what_is_refused(text: str, said: str) -> None:
@@ -97,7 +97,7 @@ def test_members_in_words() -> None:
     [
         ({}, {"array.count": 'is missing: write count: 8, or indices: "1,3-5" for numbers of your own'}),
         ({"max_concurrent": 2}, {"array.count": 'is missing: write count: 8, or indices: "1,3-5"'}),
-        ({"count": 3, "indices": "1-3"}, {"array.indices": "excludes array.count, for indices say"}),
+        ({"count": 3, "indices": "1-3"}, {"array.indices": "excludes array.count: indices already"}),
     ],
 )
 def test_count_or_indices(array: dict[str, Any], said: dict[str, str]) -> None:

@@ -68,9 +68,7 @@ def test_what_is_changed_is_checked() -> None:
     site = Site(**FIELDS)
     assert site.changed(shell="/bin/sh").shell == "/bin/sh"
     assert problems(site.changed, submit_timeout="soon").keys() == {"submit_timeout"}
-    assert problems(site.changed, poll_interval="1s") == {
-        "poll_interval": "is 1s, but castoff asks every 2s at most"
-    }
+    assert problems(site.changed, poll_interval="1s") == {"poll_interval": "is 1s, but must be at least 2s"}
     assert site.changed(poll_interval="2s").poll_interval == "2s"
 
 

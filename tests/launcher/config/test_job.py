@@ -302,8 +302,8 @@ class TestCombinations:
     def test_nor_is_what_shells_keep(self) -> None:
         """`export RANDOM='a[$(…)]'` runs a command, UID ends the script, IFS garbles what it reads."""
         for name in ("RANDOM", "OPTIND", "UID", "IFS", "SHELLOPTS", "PWD", "_"):
-            assert "keep for themselves" in problems_of(env={name: "a[$(touch x)]"})[f"env.{name}"]
-            assert "keep for themselves" in problems_of(env_from=["OK", name])["env_from.1"]
+            assert "reserve: no program" in problems_of(env={name: "a[$(touch x)]"})[f"env.{name}"]
+            assert "reserve: no program" in problems_of(env_from=["OK", name])["env_from.1"]
         assert "reserved for the script" in problems_of(env={"castoff_job": "x"})["env.castoff_job"]
         assert "set by castoff" in problems_of(env_from=["CASTOFF_RUN_DIR"])["env_from.0"]
         assert job(env={"BASH_ENV": "x", "castoffs": "1"}, env_from=["PS3"])
@@ -374,7 +374,7 @@ class TestText:
         assert job(command=["x", "é" * (longest // 2)], env={"A": "x" * (longest - 2)})
         found = problems_of(command=["x", "é" * (longest // 2 + 1)], env={"A": "x" * (longest - 1)})
         assert set(found) == {"command.1", "env.A"}
-        assert found["env.A"].startswith("is 131,072 bytes long, but Linux hands a program 131,071 ")
+        assert found["env.A"].startswith("is 131,072 bytes long, but Linux passes at most 131,071 ")
 
     def test_texts_may_have_many_lines(self) -> None:
         assert job(env={"A": "a\nb\n"}, setup=["if x\nthen y; fi\n"], command=["sh", "-c", "a\nb\n"])

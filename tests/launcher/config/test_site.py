@@ -355,7 +355,7 @@ class TestRefusals:
             (
                 "node: {sockets: [0-1, 2-3], devices: [1, 1], device_variable: X, device_cores: [0-1, 1-2], "
                 "source: s, date: 2026-01-01}",
-                "node.device_cores.1: is 1-2, which is not on one socket",
+                "node.device_cores.1: is 1-2, but must be on one socket",
             ),
             (
                 "node: {sockets: [0-1, 2-3], devices: [1, 1], device_variable: X, device_cores: ['0', '1'], "

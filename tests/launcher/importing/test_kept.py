@@ -12,8 +12,8 @@ from castoff.launcher.importing.script import NotAScript, read_script
 MISMATCH = "the launch line starts 2 ranks on a node, and the directives ask for 4 CPUs"
 CHANGES = "sets from variables that may change below it"
 LONG = (
-    "command.1 is 131,072 bytes long, but Linux hands a program 131,071 at the most: write it to a file, and "
-    "name that"
+    "command.1 is 131,072 bytes long, but Linux passes at most 131,071 to a program: write it to a file, and "
+    "pass the file's name"
 )
 HEAD = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=4\n#SBATCH -t 10\n"
 

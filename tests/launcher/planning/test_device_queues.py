@@ -205,7 +205,7 @@ def test_the_memory_of_a_queues_own_nodes() -> None:
             "queue_choice.0: is gpus, which is not a queue of this site; did you mean gpu?",
         ),
         ({"request_form": "nodes"}, "queues.gpu.select_counts: is devices, but request_form is nodes"),
-        ({"node": None}, "queues.gpu.select_counts: is devices, but the node has none: write node.devices"),
+        ({"node": None}, "queues.gpu.select_counts: is devices, but node.devices is missing: write it"),
         ({"ranges": []}, "queues.gpu.ranges: must each have max_nodes: 1"),
         ({"ranges": [{"max_nodes": 2}]}, "queues.gpu.ranges: must each have max_nodes: 1"),
         (

@@ -94,7 +94,7 @@ class TestResources:
             ({"Mem": "8gb"}, "is 8gb, but castoff has a field for that: write it as memory"),
             ({"mpiprocs": "2"}, "write it as ranks_per_node"),
             ({"walltime": "1h"}, "write it as walltime"),
-            ({"nodes": "2"}, "is a field of castoff's, not a resource: write nodes beside select, not in it"),
+            ({"nodes": "2"}, "is a field of castoff, not a resource: write nodes beside select, not in it"),
             (
                 {"filesystems": "home"},
                 "a resource of the whole job, not of a chunk; use `directives: {filesystems",
@@ -137,9 +137,9 @@ class TestResources:
         assert "select: only affects jobs of a scheduler, and has no effect here" in found.notes
 
     def test_a_site_adds_to_every_chunk(self) -> None:
-        with pytest.raises(InvalidInput, match=r"defaults\.select: is a list, but what a site asks for"):
+        with pytest.raises(InvalidInput, match=r"defaults\.select: is a list, but a site's resources"):
             site(defaults={"select": [{"model": "x"}]})
-        with pytest.raises(InvalidInput, match=r"defaults\.select\.memory: is a field of castoff's"):
+        with pytest.raises(InvalidInput, match=r"defaults\.select\.memory: is a field of castoff"):
             site(defaults={"select": {"memory": "4G"}})
 
 
