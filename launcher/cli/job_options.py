@@ -134,6 +134,6 @@ def _refuse_a_clusters_job(spec: JobSpec) -> None:
         sites = [name for name in Search.here().profiles() if name != OWN]
         message = (
             f"is for a cluster ({', '.join(needed)}), but no site is named, and {NO_SCHEDULER}: name the "
-            f"machine with --site, one of {', '.join(sites)}; or --site local for this one alone"
+            f"machine with --site, one of {', '.join(sites)}; or --site local for this machine"
         )
         raise invalid(origin, message)

@@ -247,9 +247,7 @@ def _hosts_by_hand(
         _refuse({"--master-addr": address, "--master-port": port}, "needs --node-rank and --nodes")
         return None
     if "nodes" not in flags:
-        context.fail(
-            f"--node-rank {number} is the number of this host; give with --nodes how many hosts there are"
-        )
+        context.fail(f"--node-rank {number} is this host's number; give the number of all hosts with --nodes")
     count = flags.pop("nodes")
     if "ranks" in flags:
         ranks = flags.pop("ranks")

@@ -117,6 +117,6 @@ def directives_in(path: str) -> str | None:
         if scheduler.directive_mark in text:
             command = " ".join(scheduler.submit_command)
             job_file = Path(path).with_suffix(".yaml").name
-            writes = f"`castoff import {visible_word(path)} -o {visible_word(job_file)}` writes one for it"
+            writes = f"`castoff import {visible_word(path)} -o {visible_word(job_file)}` converts it"
             return f"is a script for {command}, not a job file; {writes}"
     return None

@@ -1,4 +1,4 @@
-"""castoff shell: open a shell, or run a command, beside a rank of a running job."""
+"""castoff shell: open a shell, or run a command, in the environment of a rank of a running job."""
 
 from __future__ import annotations
 

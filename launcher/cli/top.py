@@ -19,8 +19,8 @@ from castoff.launcher.errors import CastoffError
 def command(interval: float) -> int:
     """Watch your runs on one screen: their states, progress, metrics and logs; ? shows the keys.
 
-    Files are read at every interval. A scheduler is asked about all runs at once, every 2 to 30 s, or as
-    seldom as the poll_interval of a site says.
+    Files are read at every interval. A scheduler is asked about all runs at once, every 2 to 30 s, or less
+    often if the poll_interval of a site is longer.
     """
     streams = (sys.stdin, sys.stdout, sys.stderr)  # textual writes to standard error
     if not all(map(is_terminal, streams)) or os.environ.get("TERM") == "dumb":

@@ -37,8 +37,8 @@ def _listed() -> str:
 def command(name: str, arguments: tuple[str, ...]) -> NoReturn:
     """Train one of the networks that come with castoff, as this rank of a job, or alone.
 
-    castoff train gnn causets.yaml --set training.num_epochs=3. What follows NAME is the trainer's:
-    castoff train gnn --help shows it. Here castoff becomes python -m castoff.trainers.NAME.
+    castoff train gnn causets.yaml --set training.num_epochs=3. All words after NAME are the trainer's:
+    castoff train gnn --help shows its options. castoff replaces itself by python -m castoff.trainers.NAME.
     """
     after = click.get_current_context().obj
     program = own_program(f"castoff.trainers.{name}", *arguments)

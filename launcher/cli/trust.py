@@ -47,4 +47,4 @@ def command(folders: tuple[Path, ...], remove: bool, as_json: bool) -> None:
     if folders:
         print_facts(list=granted_file(os.environ))
     elif not shown:
-        report("no folder is trusted yet; castoff trust FOLDER trusts those who can write to it")
+        report("no folder is trusted yet; castoff trust FOLDER trusts all who can write to it")

@@ -84,8 +84,8 @@ def verified(
     problems: list[Problem],
     check: Callable[[T], Iterator[tuple[FieldPath, str]]],
 ) -> T:
-    """The struct that a document describes; `check` yields the problems of fields that are valid alone but
-    not together.
+    """Return the struct that a document describes. `check` yields the problems of fields that are valid alone
+    but contradict each other.
 
     Raises:
         InvalidInput: with every problem, including those already in `problems`.

@@ -365,7 +365,7 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     elif spec.command[0].startswith("-"):
         yield ("command", 0), f"is {shown(spec.command[0])}, which looks like an option: write ./ before it"
     if spec.ranks is not None and spec.ranks_per_node is not None:
-        message = "excludes ranks_per_node: give the ranks in all or those of a node, not both"
+        message = "excludes ranks_per_node: give either the total of ranks or the ranks of each node"
         yield ("ranks",), f"{message} (--set ranks_per_node=null clears it)"
     if spec.ranks is not None and spec.ranks < (spec.nodes or 1):
         needed = f"is {spec.ranks} for {spec.nodes} nodes, and each node needs a rank"
@@ -467,7 +467,7 @@ def _beside_a_driver(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     }
     for path, value in values.items():
         if value:
-            why = "but with launcher.driver the command is one process, which starts its own workers"
+            why = "but with launcher.driver the command is a single process, which starts its own workers"
             yield path, f"is {'true' if value is True else shown(value)}, {why}: drop one of the two"
 
 

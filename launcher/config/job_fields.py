@@ -72,7 +72,7 @@ DirectiveName = Annotated[
 Directive = Word | bool | None
 Directives = Annotated[
     dict[DirectiveName, Directive | dict[DirectiveName, Directive]],
-    takes("names, each with text, true, false or null, and under a scheduler's name those for it alone"),
+    takes("names, each with text, true, false or null, and under a scheduler's name its own directives"),
 ]
 ResourceName = Annotated[
     str, takes("a resource's name (letters, digits, - and _)", pattern=rf"^[A-Za-z][A-Za-z0-9_-]*{END}")

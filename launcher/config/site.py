@@ -120,8 +120,9 @@ class Site(Checked, frozen=True, kw_only=True):
     with the user's name. Default: TMPDIR, else `/tmp`.
     """
     directives: Directives = {}
-    """Directives of every job, as in a job file. One that a field covers is refused: set that field under
-    `defaults`."""
+    """Directives of every job, as in a job file. A directive that a field covers is refused: set that field
+    under `defaults`.
+    """
     directive_values: dict[DirectiveName, Values] = {}
     """The values that a directive may have, by its name; directives not listed are not checked."""
     env: dict[EnvName, Text] = {}
@@ -212,7 +213,7 @@ class Search(msgspec.Struct, frozen=True):
 
 
 def project_folder() -> Path | None:
-    """The `.castoff/` of the working directory or its nearest parent that has one, whoever made it."""
+    """The `.castoff/` of the working directory or its nearest parent that has one, whoever owns it."""
     here = Path.cwd()
     folders = (folder / ".castoff" for folder in (here, *here.parents))
     return next((folder for folder in folders if folder.is_dir()), None)
@@ -316,7 +317,7 @@ def contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
 def _of_queues(
     word: str, field: str, queues: dict[str, Queue], default: str | None, others: bool
 ) -> Iterator[tuple[FieldPath, str]]:
-    """The problems of the queues, or of the QOS."""
+    """Yield the problems of the queues, or of the QOS."""
     if default is not None and default not in queues and not others:
         yield (f"default_{word.lower()}",), f"is {default}, which is not a {word} of this site"
     for name, queue in queues.items():
@@ -414,4 +415,7 @@ def _of_node(node: Node) -> Iterator[tuple[FieldPath, str]]:
         yield ("node", "device_cores"), message
     if node.device_count and node.device_variable is None:
         example = "CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or ZE_AFFINITY_MASK"
-        yield ("node", "device_variable"), f"is missing: ranks are given their devices with it; {example}"
+        yield (
+            ("node", "device_variable"),
+            f"is missing: castoff gives ranks their devices by this variable; {example}",
+        )

@@ -42,7 +42,7 @@ RequestForm = Literal["select", "nodes", "ncpus", "totals"]
 
 HostSuffix = Annotated[
     str,
-    takes("what ends a host's name, as in .hsn.example.org", pattern=rf"^[A-Za-z0-9._-]*{END}"),
+    takes("the end of a host's name, as in .hsn.example.org", pattern=rf"^[A-Za-z0-9._-]*{END}"),
 ]
 
 _BUILT_IN = Path(__file__).parents[1] / "sites"
@@ -174,7 +174,7 @@ class Queue(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     submit_to: Word | None = None
     """The queue to use instead, if this one accepts no jobs itself."""
     by_request: bool = False
-    """Whether the site opens it only on request. castoff does not suggest it in place of another."""
+    """Whether the site opens it only on request; castoff then never suggests it."""
 
     @property
     def most_devices(self) -> int:
@@ -249,7 +249,7 @@ class Option(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Need(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Features that only work with one of some options: castoff refuses a job that uses them without one."""
+    """Features that need an option: castoff refuses a job that uses them without one of `options`."""
 
     options: list[Word]
     """The options. An option counts as used also if the job sets its launcher_args itself."""
@@ -262,4 +262,4 @@ class Need(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     env: dict[EnvName, Text] = {}
     """Variables that the job or a line of its setup sets to these values."""
     directives: dict[DirectiveName, list[Word]] = {}
-    """Parts of directives, by the directive's name."""
+    """Values that are parts of directives, by the directive's name."""

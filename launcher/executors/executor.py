@@ -61,8 +61,8 @@ class CastoffExecutor(core.Executor):
     """Submits functions as jobs; made by `castoff.executor`.
 
     `submit` makes a run of one function, or of all functions in a `batch()`; `map_array` and `submit_array`
-    make a run of many. They raise InvalidInput if the job cannot run on the site, and SubmissionError if its
-    scheduler does not accept it.
+    make a run of many functions. They raise InvalidInput if the job cannot run on the site, and
+    SubmissionError if its scheduler does not accept it.
     """
 
     def __init__(

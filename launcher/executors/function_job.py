@@ -228,7 +228,7 @@ class FunctionJob(core.Job[R]):
             self.wait()
 
     def _ended(self, paths: FunctionPaths) -> JobEndedError:
-        """The error for an attempt without a result: how it ended, what to do, and the last lines of
+        """The error for an attempt without a result: how the attempt ended, what to do, and the last lines of
         its log.
         """
         info, run = self.watcher.get_info(self._key, "soon"), self.run

@@ -330,7 +330,7 @@ class _Lifting:
         return [module.split(".")[0] for flag, module in pairs if flag == "-m"]
 
     def _known(self) -> dict[str, str]:
-        """Variables whose values are certain and one plain word, from the directives or the script."""
+        """The variables, from the directives or the script, that certainly have a value of one plain word."""
         certain = {name: word for name, word in self.values.items() if self.set_last[name] > self.changed}
         values = {name: word.literal for name, word in certain.items()}
         plain = {n: text for n, text in values.items() if text and re.fullmatch(r"[\w./:=,@%+-]+", text)}

@@ -68,7 +68,7 @@ def _of_this_task(around: Around, family: Placement | None) -> Placement | None:
     if missing and family is None:
         raise PlacementError(
             f"CASTOFF_LAUNCHER={marker} is set as in castoff's ranks, but without {' and '.join(missing)},"
-            " which castoff exports too: something in between removed it. Keep everything that castoff"
+            " which castoff exports too: something removed it. Keep everything that castoff"
             " exports, or, if this process is not a rank of that job: unset CASTOFF_LAUNCHER"
         )
     if missing:

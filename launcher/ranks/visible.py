@@ -1,4 +1,4 @@
-"""The devices of a rank, by their indices among those that variables such as CUDA_VISIBLE_DEVICES show."""
+"""The devices of a rank, by their indices under variables such as CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def shown_by(mask: str) -> int:
 
 
 def within(environ: Mapping[str, str], index: int) -> int | None:
-    """The index of a device among those that the masks show: 0 if they show one, None if they show none.
+    """The index of a device among the devices that the masks show: 0 if they show one device, None if they
+    hide all.
 
     Raises:
         PlacementError: the masks show several devices, but fewer than `index` + 1.

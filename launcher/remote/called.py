@@ -32,7 +32,7 @@ def check_own_folder() -> None:
 
 
 def mark_used() -> None:
-    """Record that this castoff installation is in use: `unneeded` finds those that nobody calls."""
+    """Record that this castoff installation is in use; `unneeded` finds installations that nobody calls."""
     with contextlib.suppress(OSError):
         os.utime(Path(sys.prefix, "complete"))
 

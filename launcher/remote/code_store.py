@@ -180,7 +180,7 @@ class Store:
                 self.note = (
                     f"{printable(str(folder))}: {printable(changed)} was changed "
                     "on the machine since it was sent, so "
-                    f"the code is in another folder, {self._code.name}.{number}; that one stays as it is"
+                    f"the code is in another folder, {self._code.name}.{number}; the changed folder stays"
                 )
 
     def _earlier_contents(self) -> dict[bytes, list[Path]]:
@@ -228,7 +228,7 @@ class Store:
 
     def _copy(self, source: Path, file: File) -> bool:
         """Copy a file from an earlier folder; returns False if a job has changed it since."""
-        # Not a hard link: what one job writes into the file would change the code of another job.
+        # Not a hard link, through which one job could change the code of another job.
         try:
             descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW)
         except OSError:

@@ -180,7 +180,7 @@ def _wrong(entry: Entry) -> list[tuple[str, str]]:
         wrong.append(("host", f"is {entry.host!r}, but takes USER@HOST, or a host of ~/.ssh/config"))
     for field, value in (("dir", entry.dir), ("castoff", entry.castoff or "")):
         if "$" in value:
-            fix = f"`ssh {visible_word(entry.host)} 'echo {value}'` shows what it is there"
+            fix = f"`ssh {visible_word(entry.host)} 'echo {value}'` shows its value there"
             wrong.append(
                 (field, f"is {value!r}, but variables are not expanded in it: write the path; {fix}")
             )

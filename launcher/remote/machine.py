@@ -279,7 +279,7 @@ class Session:
 
 
 def remedy(entry: Entry) -> str:
-    """The fix if the two castoffs differ: the command that updates the machine's."""
+    """The fix if the two castoff versions differ: how to update the machine's."""
     if entry.castoff is None:
         return f"`castoff on install {entry.name}` installs this one there"
-    return f"update {printable(entry.castoff)} there, or let `castoff on install` keep one: remove `castoff:`"
+    return f"update {printable(entry.castoff)} there, or remove `castoff:` and call `castoff on install`"

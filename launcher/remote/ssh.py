@@ -168,7 +168,9 @@ def _is_ours(folder: str) -> bool:
 
 
 def ended(process: subprocess.Popen[bytes]) -> int:
-    """Close an ssh's streams, terminate it if it does not end by itself, and return its exit code."""
+    """Close the streams of an ssh process, terminate it if it does not end by itself, and return its exit
+    code.
+    """
     # Without closing them, it could wait for ever to write into a pipe that nobody reads.
     for stream in (process.stdin, process.stdout):
         with contextlib.suppress(OSError):  # buffered bytes can no longer be sent

@@ -168,7 +168,7 @@ def _not_sent(listing: Listing) -> str | None:
 
 
 def _remove_code(project: Path, wanted: list[Path], records: Callable[[], _Named]) -> list[Path]:
-    """Remove those of the wanted folders that no run needs; none while a submission is running."""
+    """Remove the folders among `wanted` that no run needs; none while a submission is running."""
     removed: list[Path] = []
     aside: list[Path] = []
     with alone(project) as is_alone:

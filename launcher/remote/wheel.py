@@ -56,7 +56,7 @@ def public(version: str) -> str:
 
 
 def differs(version: str, other: str) -> bool:
-    """Whether two castoffs differ, judged by their versions, which may lack a digest."""
+    """Whether two installations of castoff differ, by their versions, which may lack a digest."""
     if "+" in version and "+" in other:
         return version != other
     return public(version) != public(other)

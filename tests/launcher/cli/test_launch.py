@@ -219,7 +219,7 @@ def test_the_port_must_be_free_where_ranks_meet(castoff: Castoff) -> None:
     [
         (
             ["--node-rank", "1"],
-            "--node-rank 1 is the number of this host; give with --nodes how many hosts there are",
+            "--node-rank 1 is this host's number; give the number of all hosts with --nodes",
         ),
         (
             ["--node-rank", "1", "--nodes", "2", "-n", "3"],
