@@ -149,5 +149,5 @@ def of_member(now: RunStatus, number: int) -> RunStatus:
 
 
 def drawn_members(members: Sequence[MemberStatus]) -> list[int]:
-    """The members whose metrics are read: the only member, and none of an array, which may have thousands."""
+    """The members whose metrics are read: the only member; of an array none, since it may have thousands."""
     return [members[0].member] if len(members) == 1 else []

@@ -1,4 +1,4 @@
-"""Run: a submitted job in a Python program, with the verbs of the command line as methods."""
+"""Run: a submitted job in a Python program, with castoff's commands as methods."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from castoff.launcher.submission import cancel, resubmit
 
 
 class Run(RunDirectory):
-    """A submitted job: what `submit` returns, and `Run.find` finds again.
+    """A submitted job, as `submit` and `Run.find` return it.
 
     Its methods print nothing. They raise CastoffError, with the message that `castoff` would print.
     """
@@ -35,7 +35,7 @@ class Run(RunDirectory):
         self._poller = Poller()
 
     def __reduce__(self) -> tuple[type[Run], tuple[Path]]:
-        return Run, (self.path,)  # without the scheduler's answers, which another process asks for again
+        return Run, (self.path,)  # without the scheduler's answers: another process asks again
 
     @classmethod
     def find(cls, reference: str) -> Run:
@@ -118,7 +118,7 @@ class Run(RunDirectory):
     ) -> dict[int, int]:
         """Start again those members that are not done, in the run's directory.
 
-        `members`: only these members. `include_done`: also members that are done. `all_hosts`: also on hosts
+        `members`: only these members. `include_done`: also members that are done. `all_hosts`: also use hosts
         that the run has set aside, which Slurm otherwise avoids. Returns the number of each started member's
         attempt, as `{0: 1}`.
 
@@ -160,8 +160,8 @@ class Run(RunDirectory):
         """The metrics that the program has reported, a row for each report, with `step`, `epoch` and `time`.
 
         Returns a pandas DataFrame, or without pandas a dict of columns, with None for missing values.
-        `member`: a member of an array; None: all, with their numbers in the column `member`. castoff's
-        trainers write to CASTOFF_METRICS_FILE, and any program may.
+        `member`: a member of an array; None: all members, with their numbers in the column `member`.
+        castoff's trainers write to CASTOFF_METRICS_FILE, and any program may.
 
         >>> run.metrics()["train/loss"]  # doctest: +SKIP
 

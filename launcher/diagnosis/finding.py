@@ -86,7 +86,7 @@ class Subject(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The arguments that name the job after a verb of castoff."""
+        """The arguments that name the job on castoff's command line."""
         site = f"--site {visible_word(self.site.name)}"
         return f"{visible_word(self.source)} {site}" if self.source else f"{site} …"
 

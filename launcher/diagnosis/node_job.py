@@ -57,7 +57,7 @@ def node_job(given: JobSpec, site: Site, nodes: int, walltime: str | None) -> Jo
     queue = site.queues.get(given.queue or site.defaults.queue or site.default_queue or "")
     ranges = queue.ranges if queue else []
     shortest = max((seconds(bounds.min_walltime or "0s") for bounds in ranges), default=0)
-    # A list has the user's own checks. castoff's own scheduler has only one host, and no preflight.
+    # A list in `preflight` has the user's own checks. castoff's own scheduler has one host and no preflight.
     checks = (given.preflight or True) if "preflight" in scheduler_of(site.scheduler).handles else None
     return given.changed(
         command=["sh", "-c", _START, python],

@@ -108,7 +108,7 @@ def read_preflight(run: RunDirectory) -> tuple[list[str], dict[str, str]]:
         path = folder / "host.sh.answers"
         if path.exists():
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    answers = (_object(line.partition(" ")[2]) for line in lines)  # each follows the time of its arrival
+    answers = (_object(line.partition(" ")[2]) for line in lines)  # each line begins with a time
     hosts = dict.fromkeys(str(answer["host"]) for answer in answers if answer and "host" in answer)
     return [host for host in hosts if host not in unfit], unfit
 
@@ -142,7 +142,7 @@ def findings(run: RunDirectory, status: RunStatus, subject: Subject) -> Findings
 
 
 def without_unfit(run: RunDirectory, status: RunStatus, subject: Subject) -> tuple[Subject, int] | None:
-    """The next test, after one that unfit hosts prevented: its subject, and the number of fit hosts.
+    """The next test, if unfit hosts prevented the first: its subject, and the number of fit hosts.
 
     None if no host was unfit, or if the scheduler cannot exclude hosts.
     """
@@ -350,7 +350,7 @@ def _sum(ranks: Sequence[RankFile], subject: Subject) -> Findings:
 
 
 def _speed(ranks: Sequence[RankFile], subject: Subject) -> Findings:
-    """Report the best latency and rate of each host with another: a slow host is slow with all of them."""
+    """Report each host's best latency and rate with any other host: a slow host is slow with all of them."""
     partners = {
         rank.host: [*rank.reports["pairs"]["partners"].values()]
         for rank in ranks

@@ -42,7 +42,7 @@ class _Tool(NamedTuple):
 
 
 def findings(folders: Mapping[Mount, Path], environ: Mapping[str, str], patience: float) -> Findings:
-    """Report the user's quota on each file system; `folders`: by file system, a folder that the job uses."""
+    """Report the user's quota on each file system; `folders`: a folder that the job uses, by file system."""
     tools = {mount: tool for mount in folders if (tool := _tool(mount, environ))}
     if not tools:
         return

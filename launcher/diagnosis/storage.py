@@ -184,7 +184,7 @@ def locks(subject: Subject) -> Findings:
     """Find locks that are held although their runs are over, and drafts of interrupted submissions."""
     try:
         names = sorted(path.name for path in subject.runs.iterdir())
-    except OSError:  # the folder does not exist yet, or another finding reports it
+    except OSError:  # the folder does not exist yet, or another finding reports the error
         return
     drafts = [name for name in names if HIDDEN.fullmatch(name)]
     stale = [name for name in names[-_NEWEST:] if _is_stale(subject.runs / name)]

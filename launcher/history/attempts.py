@@ -28,10 +28,10 @@ class Phase(NamedTuple):
     name: str
     start: float
     end: float | None
-    """None: it has not ended."""
+    """None: the phase has not ended."""
 
     def seconds(self, now: float) -> float:
-        """Seconds that it took, or has taken until `now`."""
+        """Seconds that the phase took, or has taken until `now`."""
         return max((now if self.end is None else self.end) - self.start, 0.0)
 
 
@@ -144,7 +144,7 @@ _SOON = 10.0
 
 
 _MANY = 256
-"""With more ranks than these, only the first of each node leaves a file, as with their logs."""
+"""If there are more ranks than this, only the first rank of each node leaves a file, as with logs."""
 
 
 class EarlyRank(NamedTuple):
@@ -156,7 +156,9 @@ class EarlyRank(NamedTuple):
 
 
 def early_ranks(run: RunDirectory, attempt: AttemptStatus) -> list[EarlyRank]:
-    """The early ranks of an attempt that is running or failed; none if it hung: its reason names them."""
+    """The early ranks of an attempt that is running or failed; none if it hung, since its reason names these
+    ranks.
+    """
     is_hang = attempt.failure is not None and attempt.failure.reason == HANG
     if attempt.started is None or attempt.ending in ("done", "resume") or is_hang:
         return []

@@ -1,6 +1,6 @@
-"""The words of a run in a list: its state, its progress, why it waits or failed, and the time left.
+"""What lists show about a run: its state, its progress, why it waits or failed, and the time left.
 
-`castoff list`, `status`, `top` and notebooks show these words, each in its own form.
+`castoff list`, `status`, `top` and notebooks show the same texts, each in its own form.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from castoff.launcher.text.words import brief, moment
 
 
 class RunWords(NamedTuple):
-    """The words of a run; a text is empty if it does not apply."""
+    """What the list of runs says about one run, as texts; a text is empty if it does not apply."""
 
     state: str
     """The ending, or the state if there is no ending."""
@@ -34,13 +34,13 @@ class RunWords(NamedTuple):
     steps: str
     """The step and the total, as `820/2,000`."""
     part: float | None
-    """The fraction of its steps or members that is done, from 0 to 1; None: not known."""
+    """The fraction of the run's steps or members that is done, from 0 to 1; None: not known."""
     loss: Metric | None
     """The newest loss, which may not be finite."""
     left: Left | None
     """The time left, while the run is running."""
     took: str
-    """The time from its first start to its end, or until now."""
+    """The time from the run's first start to its end, or until now."""
     why: str
     """When the run is expected to start, and why it waits, failed or is unknown, or how to resume it."""
 
@@ -60,7 +60,7 @@ class RunWords(NamedTuple):
 def run_words(
     run: RunSummary, now: float, progress: Progress | None = None, deadline: float | None = None
 ) -> RunWords:
-    """The words of a run; `progress`: that of its program; `deadline`: when its walltime ends."""
+    """What lists show about a run; `progress`: its program's progress; `deadline`: when its walltime ends."""
     progress, is_array = progress or Progress(), run.members > 1
     until = run.ended if run.over else now
     return RunWords(
@@ -76,7 +76,9 @@ def run_words(
 
 
 def words_of_status(status: RunStatus, metrics: Sequence[Metrics], now: float) -> RunWords:
-    """The words of a run with a full status; `metrics`: those of its only member, if they were read."""
+    """What lists show about a run with a full status; `metrics`: its only member's metrics, if they were
+    read.
+    """
     attempts = status.members[0].attempts if len(status.members) == 1 else []
     began = attempts[-1].started if attempts else None
     progress = progress_of(metrics[0], since=began or 0.0) if metrics and attempts else None
@@ -116,7 +118,7 @@ def steps_words(step: float, total: float | None) -> str:
 
 
 def left_words(left: Left) -> str:
-    """The time that a run has left, and what will end it."""
+    """The time that a run has left, and whether its last step or its walltime ends it."""
     return f"{brief(left.seconds)} to the {'walltime' if left.is_walltime else 'last step'}"
 
 

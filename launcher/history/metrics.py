@@ -127,8 +127,8 @@ class Metrics:
         return columns | {name: [report.values.get(name) for report in rows] for name in self.names}
 
     def begin(self, line: Mapping[str, Any]) -> None:
-        """Process a line that describes what follows. Reports of later steps are dropped, as these are
-        repeated.
+        """Process a line that describes what follows. Reports of later steps are dropped, since the program
+        repeats these steps.
         """
         step = _number(line.get("step")) or 0.0
         self.reports = [report for report in self.reports if report.step <= step]
@@ -145,7 +145,7 @@ class Metrics:
         self.device = device if isinstance(device, str) else self.device
 
     def add(self, report: Report) -> None:
-        """Add the metrics of a step. If its step is not later than earlier ones, these are dropped."""
+        """Add the metrics of a step. Earlier reports of the same or later steps are dropped."""
         if self.reports and report.step < self.reports[-1].step:
             self.reports = [earlier for earlier in self.reports if earlier.step < report.step]
         self.reports.append(report)
@@ -168,13 +168,13 @@ class Metrics:
 
 
 class MetricsReader:
-    """Reads a member's metrics repeatedly; each look reads only new lines."""
+    """Reads a member's metrics repeatedly; each call of `look` reads only new lines."""
 
     def __init__(self, most: int | None = None) -> None:
         """`most`: the maximum number of reports, of which older ones are thinned out; None: no maximum."""
         self.metrics = Metrics()
         self.behind = False
-        """Whether the last look ended before everything was read."""
+        """Whether the last `look` ended before everything was read."""
         self._most = most
         self._epochs = _Epochs()
         self._has_steps = False
@@ -186,7 +186,7 @@ class MetricsReader:
         """Read what was added to the files of the attempts, in order.
 
         Files that cannot be read and lines that are not JSON objects are skipped. `give_up`: when to leave
-        the rest to the next look, by `time.monotonic`.
+        the rest to the next call, by `time.monotonic`.
         """
         self.behind = False
         for path in files:

@@ -58,7 +58,7 @@ class Progress(NamedTuple):
     """Samples per second, or a similar rate."""
     slowest_rank: float | None = None
     slowest_lag: float | None = None
-    """How much longer this rank computes than the others, as a fraction of a step."""
+    """How much longer the slowest rank computes than the others, as a fraction of a step."""
     utilization: float | None = None
     """The fraction of the time in which devices computed."""
     memory_gb: float | None = None
@@ -150,7 +150,7 @@ class Left(NamedTuple):
     is_walltime: bool
     """Whether the walltime ends the attempt before its last step."""
     other: float | None
-    """Seconds to the later of the two ends; None if not known, or if there is no walltime."""
+    """Seconds to the walltime or the last step, whichever is later; None if not known or without walltime."""
 
 
 def time_left(end: float | None, deadline: float | None, now: float) -> Left | None:

@@ -44,8 +44,8 @@ class Start:
         return self.last.state == "ended" and self.last.ended is not None
 
     def seconds(self, now: float) -> float | None:
-        """Seconds that the job had its nodes, until `now` if it is running; None if it never began or its
-        end is unknown.
+        """Seconds for which the job had its nodes, until `now` if it is running; None if it never began or
+        its end is unknown.
         """
         if self.began is None or (self.last.state != "running" and self.last.ended is None):
             return None
@@ -76,7 +76,7 @@ class Share(NamedTuple):
 
     site: str
     account: str
-    """Empty: the scheduler's default, if it has one."""
+    """The account; empty: the scheduler's default account, if it has one."""
     queue: str
     ending: str
     """The ending, or `running`."""
@@ -173,7 +173,7 @@ def _asked(run: RunDirectory, wanted: list[Start]) -> Iterator[tuple[Start, Usag
         if usage is None:
             continue
         if start.is_over and _has_settled(start, queue):
-            with contextlib.suppress(OSError, CastoffError):  # it can be asked again later
+            with contextlib.suppress(OSError, CastoffError):  # ask again later
                 run.write(f"attempts/{start.member}.{start.last.attempt}/{USAGE}", usage)
         yield start, usage
 

@@ -50,7 +50,7 @@ _LAG = 5.0
 
 
 _THREADS = "OMP_NUM_THREADS"
-"""A variable that depends on the cores of each rank. Launches in the allocation choose these."""
+"""A variable that depends on the cores of each rank, which `castoff launch` chooses in the allocation."""
 
 
 class Request(NamedTuple):
@@ -124,13 +124,13 @@ def _check_jupyter(plan: Plan) -> None:
     """Check that jupyter lab is installed, as far as possible before the allocation.
 
     Raises:
-        CastoffError: it is not.
+        CastoffError: jupyter lab is not installed.
     """
     fix = (
         "install jupyterlab there, or name another python in the job file, as in python: /path/to/bin/python"
     )
     if plan.python is not None:
-        if Path(plan.python).is_file():  # otherwise it may exist on the nodes only
+        if Path(plan.python).is_file():  # else it may exist only on the nodes
             probe = "import importlib.util as u; raise SystemExit(u.find_spec('jupyterlab') is None)"
             answer = subprocess.run([plan.python, "-c", probe], stdin=subprocess.DEVNULL, check=False)
             if answer.returncode:
@@ -143,7 +143,7 @@ def _check_jupyter(plan: Plan) -> None:
 
 
 def run(asked: Request, environ: Mapping[str, str], *, runs_dir: Path | None = None) -> int:
-    """Request the allocation, wait for its end, and return its program's exit code; 130 if withdrawn.
+    """Request the allocation, wait for its end, and return its program's exit code; 130 if it was withdrawn.
 
     Raises:
         CastoffError: this shell is in an allocation already, or this host cannot request one.

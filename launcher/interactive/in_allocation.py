@@ -84,7 +84,7 @@ def plan_in(
     requested_cores = spec.cores_per_rank or site.defaults.cores_per_rank
     if share and not requested_cores and (decided.cores_per_rank is None or decided.cores_per_rank > share):
         decided = planner.plan(job.changed(cores_per_rank=share), site_here)
-    if timeout is None:  # its ranks may have to wait until another launch ends
+    if timeout is None:  # ranks may have to wait until another launch ends
         decided = msgspec.structs.replace(decided, start_timeout=None)
     if LAUNCHERS[decided.launcher].heeds_cpus(decided.start):
         _check_cpus(allocation, decided, counts)

@@ -64,7 +64,7 @@ def run_in_foreground(
     script = rendered(decided, scheduler)
     check_syntax(decided, script)
     directory = working_directory()
-    # Without node-hours, which are the allocation's, whatever runs in it.
+    # Omit node-hours: the allocation costs the same, whatever runs in it.
     record = Submission(
         scheduler=decided.scheduler, directory=directory, time=time.time(), job=allocation.job
     )
@@ -134,7 +134,7 @@ class _Attempt(Supervision):
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
-                start_new_session=True,  # so that a Ctrl-C reaches only us, and we pass it on
+                start_new_session=True,  # so that Ctrl-C reaches only this process, which passes it on
             )
         except OSError as error:
             self._record("failed", 126, f"its script could not be started: {error.strerror}")
@@ -159,7 +159,7 @@ class _Attempt(Supervision):
         others = [member for member in self._tree.members() if member.pid != script]
         grace = GRACE
         if self._launcher.cancels_on_int:
-            for _ in range(3):  # two are needed, and two may be received as one
+            for _ in range(3):  # two INTs are needed, and two may be received as one
                 send(others, signal.SIGINT)
                 clock.sleep(_BETWEEN)
             grace += _CANCELLING

@@ -40,13 +40,13 @@ class Place(NamedTuple):
     attempt: Path
     """The attempt's folder."""
     hosts: list[str]
-    """The job's hosts, in the job's order."""
+    """The job's hosts, in the order of their node ranks."""
     number: int
     """The index of the chosen host in `hosts`."""
     rank: int | None
-    """The rank; None: the first one on the host."""
+    """The rank; None: the first rank on the host."""
     job: str | None
-    """The scheduler's job id; that of the member's job in an array."""
+    """The scheduler's job id; in an array, the id of the member's job."""
     scheduler: str
 
 

@@ -153,7 +153,7 @@ def _raw(is_ours: bool) -> Iterator[None]:
         yield
         return
     before = termios.tcgetattr(sys.stdin)
-    tty.setraw(sys.stdin, termios.TCSADRAIN)  # keeps what was typed ahead
+    tty.setraw(sys.stdin, termios.TCSADRAIN)  # keeps keys that were typed before
     try:
         yield
     finally:

@@ -32,7 +32,7 @@ _OF_SETUP = "setup ended the job with code "
 _OF_SETUP_LINES = 5
 
 _OF_LAUNCHER = ("the launcher failed with code ", "not all ranks have started")
-"""Beginnings of an attempt's recorded reason if no rank ended, mostly because none started."""
+"""Beginnings of an attempt's recorded reason if no rank ended, mostly because no rank started."""
 _OF_LAUNCHER_LINES = 6
 
 _LAUNCHER_SAYS = re.compile(
@@ -111,7 +111,7 @@ class FailedRank(NamedTuple):
 
 
 def failed_rank(run: RunDirectory, member: int, attempt: AttemptStatus) -> FailedRank | None:
-    """The rank of an attempt that failed first, or that differs if all hang; None if unknown."""
+    """The rank of an attempt that failed first or, if all hang, differs from the others; None if unknown."""
     failure = attempt.failure
     if failure is None:
         return None
@@ -125,8 +125,8 @@ def failed_rank(run: RunDirectory, member: int, attempt: AttemptStatus) -> Faile
 
 
 def script_output(run: RunDirectory, member: int, attempt: AttemptStatus) -> list[str]:
-    """The last lines of setup or of the launcher, for an attempt whose ranks did not start, did not meet, or
-    did not end; else empty.
+    """The last lines that setup or the launcher printed, for an attempt whose ranks did not start, did not
+    connect, or did not end; else empty.
     """
     reason = attempt.reason or ""
     if reason.startswith(_OF_SETUP):
@@ -152,7 +152,7 @@ class _Printed(NamedTuple):
 
     lines: list[str]
     headline: str | None
-    """The most telling line."""
+    """The line that best explains the failure."""
 
 
 def _of_failed(run: RunDirectory, member: int, attempt: AttemptStatus, most: int) -> _Printed:
@@ -197,7 +197,7 @@ def _of_waiting(lines: list[str]) -> list[str]:
 
 
 def _of_ranks(lines: list[str]) -> list[str]:
-    """castoff's last message about running ranks: each is an MPI world of its own, or the only rank waits."""
+    """castoff's last message that each rank is its own MPI world, or that the only rank waits for others."""
     printed = [line for line in lines if line.strip()]
     messages = [line for line in printed if _WORLDS.match(line)] or [
         line for line in printed[-1:] if _ALONE.match(line)

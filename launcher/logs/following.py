@@ -23,7 +23,7 @@ from castoff.launcher.status.poller import Poller
 from castoff.launcher.status.watch import status
 
 _LOOKS = 200
-"""Number of files that are checked per second at most, within the next two bounds."""
+"""The maximum number of files checked per second, unless `_SELDOM` requires more."""
 _OFTEN, _SELDOM = 0.1, 2.0
 """Shortest and longest time between two checks of all files, in seconds."""
 _SURVEY = 0.5
@@ -31,7 +31,9 @@ _SURVEY = 0.5
 _SURVEY_SHARE = 20
 """The pause after reading the records, as a multiple of the time that the reading took."""
 _SURVEY_MOST = 10.0
-"""Longest time between two readings of the records, in seconds: a scheduler may be slow only once."""
+"""Longest time between two readings of the records, in seconds, since a scheduler may have been slow only
+once.
+"""
 _SETTLE = 0.3
 """Seconds after an ending in which lines that were written before may still appear."""
 
@@ -44,7 +46,7 @@ class Follower:
     selection: Selection
     show: Show
     write: Callable[[bytes], None]
-    """Writes the output."""
+    """Writes the shown lines to the output."""
     report: Callable[[str], None]
     """Writes messages to the user."""
     pause: Callable[[float], None] = time.sleep
@@ -116,7 +118,7 @@ class Follower:
         """Whether a queue, or castoff's scheduler on this host, shows if the run is active."""
 
     def _report_state(self) -> None:
-        """Report why no lines come, each reason once."""
+        """Report why there are no new lines, each reason once."""
         run = self._status
         if not self._is_seen and run.state == "unknown":
             self._report_once(

@@ -42,13 +42,13 @@ def by_attempt(block: bytes, attempt: int) -> Iterator[tuple[int, bytes]]:
 
 
 def by_rank(block: bytes) -> Iterator[tuple[int | None, bytes]]:
-    """Split merged lines into blocks of one rank, and remove `[rank] `; None: the lines are not a rank's."""
+    """Split merged lines into blocks of one rank (None: not of a rank), and remove `[rank] `."""
     for rank, lines in groupby(block.split(b"\n")[:-1], _rank):
         yield rank, b"".join(_OF_RANK.sub(b"", line) + b"\n" for line in lines)
 
 
 def ranks_and_texts(block: bytes) -> tuple[list[bytes | None], list[bytes]]:
-    """As `by_rank`, but one item per line: ranks, as digits, and texts."""
+    """As `by_rank`, but with one item per line: a list of ranks, as digits, and a list of texts."""
     _, *parts = _BEGINS_LINE.split(b"\n" + block.removesuffix(b"\n"))
     return parts[::2], parts[1::2]
 

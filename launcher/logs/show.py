@@ -23,7 +23,7 @@ _FAILURE = b"\x1b[1;31m"
 LINE_PATIENCE = 2.0
 """Seconds after which an unfinished line is shown as it is.
 
-It is longer than in castoff's launcher, which sees each write: a file may end in the middle of a buffer.
+castoff's launcher, which sees each write, waits less; a file may end in the middle of a buffer.
 """
 
 
@@ -115,7 +115,7 @@ class Text(Show):
         return self._red(header) + block + self._red(b"--- all ranks ---")
 
     def whole_lines(self, member: int, whose: str | None = None) -> RankLines:
-        """See `Show`. An error that several ranks had is shown once."""
+        """See `Show`. An error that several ranks report is shown once."""
         where = None if whose is None else f"as on {whose}".encode()
         return ErrorLines(b"", LINE_PATIENCE, seen=self._seen[member], where=where)
 

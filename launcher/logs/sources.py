@@ -28,7 +28,7 @@ from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 
 READ = 1024 * 1024
-"""Number of bytes read of a log at a time, so that a log that grows fast does not delay the others."""
+"""The number of bytes to read from a log at a time, so that a fast-growing log does not delay the others."""
 
 _REPEATS = re.compile(rb"castoff: .* failed(?: first)?: .*; see .*/([^/]+\.log)$")
 _REPEATED = 40
@@ -85,7 +85,7 @@ class Log:
 
     @property
     def trouble(self) -> str | None:
-        """Why the log could not be read at the last look; None if it could."""
+        """Why the log could not be read at the last `poll`; None if it could."""
         return self._tail.trouble and f"{self.path}: cannot be read: {self._tail.trouble}"
 
     def poll(self, now: float) -> bytes:
@@ -192,7 +192,7 @@ class ScriptLog(Log):
         return b"".join(kept)
 
     def _repeated(self, name: str, tail: int | None) -> Log:
-        """A log of the attempt whose lines the script's log repeats."""
+        """The log of a rank or node whose lines the script's log of this attempt repeats."""
         path = self._logs / name
         lines = RankLines(b"", LINE_PATIENCE)
         return Log(Source(self._member, self._attempt), path, self._count, lines, _start(path, tail))

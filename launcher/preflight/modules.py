@@ -3,7 +3,7 @@
 Lmod and Environment Modules define `module` as a shell function (https://lmod.readthedocs.io,
 https://modules.readthedocs.io), so a shell is asked. In a hierarchy, a module may be known only after others
 are loaded; these are loaded only if a module is not known by itself. Nothing else of the job is run, and only
-module files of root, since a dry run may be of another person's job.
+module files that belong to root, since the user may only look at another person's job (`--dry-run`).
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ def _ask(
     before: Sequence[str],
     environ: Mapping[str, str],
 ) -> set[str]:
-    """The names that are no modules to the shell after these lines; empty if the shell does not answer."""
+    """The names that the shell, after these lines, does not know as modules; empty if the shell does not
+    answer.
+    """
     lines = [f"{{ {line}\n}} >/dev/null 2>&1 || :\n" for line in before]
     asks = [f"castoff_known {shlex.quote(name)} || printf '%s\\n' {shlex.quote(name)}\n" for name in names]
     script = "".join([_DEFINED, *lines, *asks, "printf '%s\\n' castoff-asked\n"])

@@ -153,7 +153,7 @@ def changes_folder(setup: Sequence[str]) -> bool:
 
 
 def expands(word: str) -> bool:
-    """Whether a shell would expand this word; none does so in a job's command."""
+    """Whether a shell would expand this word; a job's command is run without a shell."""
     return word.startswith("~") or "$" in word
 
 

@@ -40,8 +40,8 @@ _OF_A_HOST = ("/tmp", "/var", "/dev", "/run", "/local", "/scratch/local", "/usr"
 """Folders that are different on each host."""
 
 _TOP = 2
-"""Number of leading parts of a path that many hosts have, such as `/` and `scratch`. If no more of the
-path exists on this host, nodes may have another file system there.
+"""Number of leading parts of a path that many hosts have, such as `/` and `scratch`. If only these parts of
+the path exist on this host, nodes may have another file system there.
 """
 
 
@@ -67,8 +67,8 @@ def check_present(
 ) -> None:
     """Check that the files that a job names exist; `directory`: the folder of submission.
 
-    Files that may be missing are reported on standard error. If `refuses` is false, so are those that
-    certainly are: a laptop on which a job is only shown lacks files of its cluster.
+    Files that may be missing are reported on standard error. If `refuses` is false, so are files that are
+    certainly missing: a laptop on which a job is only shown lacks files of its cluster.
 
     Raises:
         InvalidInput: a file is certainly missing.
@@ -99,7 +99,8 @@ def missing(
 
 
 def check_in_snapshot(plan: Plan, code: Path) -> None:
-    """Check that a snapshot contains the job's program. `code`: the folder in it where the job starts.
+    """Check that a snapshot contains the job's program. `code`: the folder of the snapshot in which the job
+    starts.
 
     Raises:
         InvalidInput: the program is only in the original folder.
@@ -175,7 +176,7 @@ class _Look:
         return [_Missing("python", message, False)]
 
     def variables(self) -> list[_Missing]:
-        """Values of `env` that seem to be written for a shell to expand."""
+        """Problems with values of `env` that seem to be written for a shell to expand."""
         return [
             _Missing(
                 f"env.{name}", f"is {value!r}, which is passed on as written: {_in_setup(name, value)}", False
@@ -185,7 +186,7 @@ class _Look:
         ]
 
     def files(self) -> list[_Missing]:
-        """Other files that the job names and that do not exist."""
+        """Problems with other files that the job names and that do not exist."""
         named = [*sourced(self._spec.setup), *others(self._spec)]
         return [missing for file in named for missing in self._file(file, self._directory)]
 
@@ -270,7 +271,7 @@ class _Look:
         return len(existing.parts) > _TOP and not any(map(path.is_relative_to, _OF_A_HOST))
 
     def _unexpanded(self, named: Named) -> list[_Missing]:
-        """A word that only a shell would expand."""
+        """A problem with a word that only a shell would expand."""
         if (self._folder / named.word).exists():
             return []
         home = _home(named.word, self._environ)
@@ -280,7 +281,7 @@ class _Look:
         return [_Missing(named.field, message, True)]
 
     def _unusable(self, named: Named, path: Path, certain: bool) -> list[_Missing]:
-        """A file that exists but cannot be executed."""
+        """A problem with a file that exists but cannot be executed."""
         if not named.runs or (path.is_file() and os.access(path, os.X_OK)):
             return []
         if path.is_dir():

@@ -53,7 +53,7 @@ def check_syntax(plan: Plan, script: Script) -> None:
             continue
         if complaint := _complaints(text):
             raise CastoffError(f"{name}: bash does not parse this as intended: {complaint}")
-        if _complaints(f"{{\n:\n{text}}}\n"):  # complete by itself, but it continues into the }
+        if _complaints(f"{{\n:\n{text}}}\n"):  # the part is complete, but it continues into the }
             last = printable(text.rstrip("\n").rpartition("\n")[2])
             raise CastoffError(
                 f"{name}: its last line, {last}, continues in the next one, which is castoff's; "
@@ -114,7 +114,7 @@ def _complaints(text: str, *options: str) -> str | None:
 
 @contextmanager
 def _in_memory(content: bytes) -> Iterator[FileIO]:
-    """A file in memory for bash, which would read a pipe byte by byte, for a tenth of a render's time."""
+    """A file in memory: bash would read a pipe byte by byte, which takes a tenth of the time of a render."""
     with FileIO(os.memfd_create("script"), "r+") as file:
         if file.write(content) < len(content):
             raise OSError("no file may be so long")

@@ -63,7 +63,7 @@ def started(
             stdout=stream,
             stderr=stream,
             start_new_session=on_terminal,
-            # Without this, Ctrl-C would be an ordinary byte to it.
+            # Without this, Ctrl-C would be an ordinary byte to the command.
             preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if on_terminal else None,
         )
     except OSError as error:

@@ -61,5 +61,5 @@ def make_folders(folder: Path, mode: int = 0o700) -> None:
             continue
         try:
             missing.mkdir(mode=mode, exist_ok=True)
-        except FileExistsError as error:  # mkdir(2) reports this for a file, too
+        except FileExistsError as error:  # raised if the path is a file, too
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(missing)) from error

@@ -23,7 +23,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class NoLocks(OSError):
-    """The file system has no locks, so other processes at work cannot be noticed."""
+    """The file system has no locks, so castoff cannot tell whether another process holds one."""
 
 
 def try_lock(descriptor: int, *, inherited: bool = True, shared: bool = False) -> bool:

@@ -11,7 +11,7 @@ from castoff.launcher.history.metrics import Metrics, Point
 from castoff.launcher.report.results import Column, Values, columns, summarised
 
 POINTS = 100_000
-"""The maximum number of points of all curves of a page: about two megabytes."""
+"""The maximum number of points that all curves of a page have together: about two megabytes."""
 
 _FEWEST, _MOST = 200, 2_000
 """The minimum and maximum number of points of a curve; screens have no more columns."""

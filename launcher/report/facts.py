@@ -27,7 +27,7 @@ class AttemptFacts:
     phases: Sequence[Phase] = ()
     hosts: Sequence[HostRanks] = ()
     usage: Usage | None = None
-    """What its job used; only at the job's last attempt."""
+    """The resources that the attempt's job used; set only for the job's last attempt."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class FailureFacts:
     attempt: str
     why: Sequence[str]
     text: str
-    """The last output of the rank that failed first, or of setup."""
+    """The last lines that the first failed rank, or setup, printed."""
     log: str | None
-    """The path of that log."""
+    """The path of the log with `text`."""
     others: Sequence[Excerpt] = ()
     """The last output of the other ranks, or their stacks if all hung."""
     others_left_out: int = 0

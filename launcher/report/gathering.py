@@ -43,11 +43,11 @@ _COMPARED = 20
 """The maximum number of members whose curves share a plot."""
 
 _Busy = dict[tuple[int, int], float]
-"""By member and a job's last attempt: the fraction of time in which devices computed, as reported."""
+"""The reported fraction of time in which devices computed, by member and last attempt of a job."""
 
 
 class Wish(NamedTuple):
-    """The order of members: by which metric, and whether the largest is first. None: as the name suggests."""
+    """The order of members: by which metric, and whether large values come first. None: castoff chooses."""
 
     by: str | None = None
     largest: bool | None = None
@@ -172,7 +172,7 @@ def _failure(
 
 
 def _others(run: RunDirectory, member: int, attempt: AttemptStatus) -> Iterator[Path]:
-    """The logs of the ranks other than the first failed; their stacks if all hung."""
+    """The logs of all ranks except the first failed rank; their stacks if all hung."""
     assert attempt.failure is not None
     logs = run.log_folder / f"{member}.{attempt.attempt}"
     hung = attempt.failure.reason == HANG

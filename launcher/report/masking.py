@@ -49,7 +49,7 @@ def masked_job(text: str) -> str:
         return masked_script(_FIELD.sub(_masked, text))
     secrets = [] if root is None else sorted({*_secret(root)})
     for begin, end in reversed(secrets):
-        ending = "\n" if text[begin:end].endswith("\n") else ""  # a block's end
+        ending = "\n" if text[begin:end].endswith("\n") else ""  # the end of a block scalar
         text = f"{text[:begin]}{MASK}{ending}{text[end:]}"
     comments = re.sub(r"(?m)(?<!\S)#.*$", lambda comment: _FIELD.sub(_masked, comment.group()), text)
     return masked_script(comments)

@@ -48,8 +48,8 @@ class Rule(NamedTuple):
 
 
 def larger_is_better(name: str) -> bool | None:
-    """Guess from a metric's name whether larger values are better; None if it does not show that. The last
-    telling word counts.
+    """Guess from the last suitable word in a metric's name whether larger values are better; None if there is
+    no such word.
 
     Small values of `val/loss` and `dimension_error` are better, and large ones of `accuracy` and
     `f1_of_class`.
@@ -154,7 +154,7 @@ def parameters_words(parameters: Mapping[str, Any], paths: Sequence[str]) -> str
 
 
 def _main(names: Sequence[str]) -> str | None:
-    """The most telling metric: val/loss, another loss or metric of validation, a loss, or the first."""
+    """The metric to rank by: val/loss, another loss or metric of validation, a loss, or the first metric."""
     if "val/loss" in names:
         return "val/loss"
     of_validation = [name for name in names if _split(name)[0] in _VALIDATION]

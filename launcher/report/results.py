@@ -41,15 +41,15 @@ class Result:
     directory: str
     member: int
     state: str
-    """Its ending, or its state if it has not ended."""
+    """The member's ending, or its state if it has not ended."""
     code: int | None
     attempts: int
     seconds: float | None
-    """The time of all its attempts together, until now; None if it never began."""
+    """Seconds that all attempts of the member took, until now; None if it never began."""
     why: str
-    """Why it failed; empty if it did not, or if that is unknown."""
+    """Why the member failed; empty if it did not fail, or if the reason is unknown."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """The parameters that it was started with, by path."""
+    """The parameters with which the member was started, by path."""
     metrics: Mapping[str, Values] = field(default_factory=dict)
 
 

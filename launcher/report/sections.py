@@ -33,8 +33,7 @@ FIRST_ROWS = 20
 """The number of rows of a table that are shown unfolded."""
 
 _LINED = 40
-"""The maximum number of members with a line each in the timeline; of more, the number in each
-phase is shown.
+"""Up to this number of members, the timeline has a line for each; for more, it counts those in each phase.
 """
 
 
@@ -234,7 +233,7 @@ def _strip(facts: RunFacts, moments: Moments) -> Strip | None:
 
 
 def _attempts(facts: RunFacts, moments: Moments) -> Table | None:
-    """The attempts of a run; None for arrays, whose table of members has enough."""
+    """The attempts of a run; None for arrays, which have a table of members instead."""
     if facts.is_array or not facts.members[0].attempts:
         return None
     rows = [_attempt(attempt, facts, moments) for attempt in facts.members[0].attempts]

@@ -22,7 +22,7 @@ from castoff.launcher.runs.records import Usage
 from castoff.launcher.text.words import brief, size_words
 
 _FURTHER = 8
-"""The maximum number of metrics that are shown besides the deciding one."""
+"""The maximum number of metrics that are shown besides the metric that orders the members."""
 
 
 def members(facts: RunFacts) -> Table | None:
@@ -74,15 +74,15 @@ def _best_and_last(one: Result, name: str) -> tuple[str, str]:
 
 
 class Use(NamedTuple):
-    """What one job or several jobs together used. None: not known."""
+    """What one job or several jobs together used. A field that is None is not known."""
 
     elapsed: float | None
-    """In seconds."""
+    """The time that the jobs took together, in seconds."""
     cpus: int | None
     cpu_use: float | None
     """The fraction of the CPUs' time in which they computed."""
     memory: int | None
-    """In bytes."""
+    """The largest memory of a job, in bytes."""
     memory_requested: int | None
     device_use: float | None
     source: str

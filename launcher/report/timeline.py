@@ -40,7 +40,7 @@ class Span(NamedTuple):
 
 
 def span(some: Iterable[Sequence[Phase]], at: float) -> Span | None:
-    """The span of all phases; `at`: the end of those that still last. None if there are none."""
+    """The span of all phases; `at`: the end of phases that have not ended. None without phases."""
     phases = [phase for member in some for phase in member]
     if not phases:
         return None
@@ -50,7 +50,9 @@ def span(some: Iterable[Sequence[Phase]], at: float) -> Span | None:
 
 
 def bars(some: Sequence[Phase], whole: Span, at: float) -> list[Bar]:
-    """Phases as bars of one line, each wide enough to be seen, with marks where a few attempts begin."""
+    """Phases as bars on one line, each wide enough to be seen; marks show where attempts begin, if only a
+    few.
+    """
     scale = WIDTH / (whole.end - whole.begin)
     shown: list[Bar] = []
     marks: list[Bar] = []
@@ -93,7 +95,7 @@ def census(some: Sequence[Sequence[Phase]], whole: Span, at: float) -> tuple[lis
 
 
 def sums(some: Iterable[Sequence[Phase]], at: float) -> dict[str, float]:
-    """The seconds of each phase, over all attempts, without phases that took none."""
+    """The seconds of each phase over all attempts, without phases that took no time."""
     seconds_of = dict.fromkeys(ORDER, 0.0)
     for phase in (phase for member in some for phase in member):
         seconds_of[phase.name] += phase.seconds(at)

@@ -56,7 +56,7 @@ def names_in(folder: Path) -> list[str]:
 def check_trusted(path: Path) -> None:
     """Check that only this user can have written to a run directory, if it exists.
 
-    `RunDirectory` calls it, so nothing else has to. Its parents may be links, the directory itself may not.
+    `RunDirectory` calls this function, so nothing else has to. Folders above the directory may be links.
 
     Raises:
         CastoffError: the directory is a link, belongs to another user, or is writable for others.
@@ -128,12 +128,12 @@ def open_own(name: str, directory: int) -> BinaryIO:
 
 
 def check_folder(folder: Path) -> None:
-    """Check that nobody else can replace a run directory in `folder` by theirs.
+    """Check that no other user can replace a run directory in `folder`.
 
     The run's script and secrets are read again long after submission.
 
     Raises:
-        CastoffError: a user can whom this user has not trusted.
+        CastoffError: a user can, and the owner has not trusted that user.
     """
     check(folder, otherwise="or keep runs in another folder, with --runs-dir or CASTOFF_RUNS_DIR")
 
@@ -174,6 +174,6 @@ def _may_hold_runs(path: Path) -> bool:
     """Whether a folder belongs to the user and is not hidden."""
     try:
         about = path.lstat()
-    except OSError:  # it has just gone
+    except OSError:  # just removed
         return False
     return path.name[0] != "." and stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()

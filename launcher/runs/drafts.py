@@ -1,8 +1,9 @@
 """Drafts: run directories that are being made. They are hidden, locked, and removed if submission fails.
 
 `.causets-20261120-231502-k3x9.draft` is renamed in one step, when it is complete. A submission that is killed
-before leaves an unlocked draft, which does not count as a run, and which the next submission into that folder
-removes. If a draft is removed just before its own submission has locked it, that submission makes another.
+before the renaming leaves an unlocked draft. It does not count as a run, and the next submission into that
+folder removes it. If a draft is removed just before its own submission has locked it, that submission makes
+another draft.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def new_run(name: str, folder: Path, run_id: str | None = None) -> Iterator[Draf
 
     Raises:
         RunExists: there is a run with that id.
-        CastoffError: it cannot be made there, or others could replace it by theirs.
+        CastoffError: the run directory cannot be made there, or other users could replace it.
     """
     with contextlib.ExitStack() as stack:
         try:

@@ -130,7 +130,7 @@ class Index:
         self._append(_Event(str(run.path), removed=True) for run in runs)
 
     def remember(self, ended: Iterable[tuple[Entry, RunSummary]]) -> None:
-        """Record how runs ended, so that lists need not look at them again."""
+        """Record how runs ended, so that lists need not read their directories again."""
         self._append(_Event(entry.path, ended=summary, of=entry.begun) for entry, summary in ended)
 
     def entries(self) -> list[Entry]:
@@ -175,7 +175,7 @@ class Index:
         """Find a run by its path, its name (the newest such run), its id, a unique beginning of its id, or
         the scheduler's id of its job.
 
-        A reference with a `/` is a path; any other is a path only if no run has that name or id.
+        A reference with a `/` is a path; any other reference is a path only if no run has that name or id.
 
         Raises:
             CastoffError: no run or several runs match, or castoff does not trust its directory.
@@ -288,7 +288,7 @@ def _find(reference: str, known: Callable[[], list[Entry]]) -> str:
 
 
 def _called(reference: str, newest: list[Entry]) -> list[Entry]:
-    """The entries with this name, then those with this id."""
+    """The index's entries with this name, then its entries with this id."""
     exact = [entry for entry in newest if entry.name == reference]
     return exact + [entry for entry in newest if entry.id == reference]
 

@@ -47,7 +47,7 @@ def append(path: Path, records: Iterable[msgspec.Struct]) -> None:
             lines = b"\n" + lines  # end the incomplete line before ours
         written = os.write(descriptor, lines)
         if written < len(lines):
-            os.write(descriptor, lines[written:])  # raises the error that cut the first write short
+            os.write(descriptor, lines[written:])  # raises the error that interrupted the first write
     finally:
         os.close(descriptor)
 

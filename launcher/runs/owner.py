@@ -23,15 +23,15 @@ class _Owner(msgspec.Struct):
     pid: int | None = None
     host: str | None = None
     submission: int | None = None
-    """The number of the submission that it took, from 0; None: it took none."""
+    """The number of the submission that the scheduler took, from 0; None: no submission."""
     mark: str | None = None
 
 
 def record_owner(run: RunDirectory, submission: int, mark: str | None = None) -> None:
     """Record this process as the run's scheduler, with the number of the submission that it takes.
 
-    `mark`: what identifies all processes that it starts; None: a launch in the foreground, which has an
-    orphan reaper.
+    `mark`: the text by which all processes that this process starts are found; None: a launch in the
+    foreground, which has an orphan reaper.
 
     Raises:
         OSError: the record cannot be written.

@@ -44,19 +44,19 @@ class Devices(msgspec.Struct, frozen=True):
     """Which devices the local ranks of a node use."""
 
     visible: str | None = None
-    """One mask for all ranks of a node; a rank's device is the one at the index of its local rank."""
+    """One mask for all ranks of a node. A rank uses the device of this mask whose index is the local rank."""
     per_rank: list[str] = []
-    """A mask for each local rank, if ranks share a device or have several."""
+    """A mask for each local rank, if ranks share a device or have several devices."""
     step: int | None = None
-    """A rank's first device, among the visible ones, is its local rank times `step`; None: not known."""
+    """The index of a rank's first visible device is its local rank times `step`; None: not known."""
     indices: list[int] = []
-    """The first device of each local rank, in place of `step`, if the launcher shows some ranks the same."""
+    """The index of each local rank's first device, instead of `step`, if ranks see the same devices."""
     near: list[str] = []
     """The CPUs near each local rank's devices. Each rank checks at its start that it runs on them, if only
     the launcher knows which CPUs it gets.
     """
     better: str | None = None
-    """The job's `binding` that would put each rank near its devices."""
+    """The value of the job's field `binding` that would put each rank near its devices."""
 
 
 class RestartPlan(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ class SignalPlan(msgspec.Struct, frozen=True):
     """A signal, and the time at which it is sent."""
 
     name: str
-    """The name without SIG."""
+    """The signal's name without SIG."""
     before: int
     """Seconds before the walltime."""
 
@@ -88,7 +88,7 @@ class PreflightPlan(msgspec.Struct, frozen=True):
     """The job's own checks: shell lines that fail on an unfit host."""
     devices: int
     memory: int
-    """KiB."""
+    """The memory that a host must have, in KiB."""
 
 
 class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,8 +122,8 @@ class Plan(Facts, frozen=True, kw_only=True):
     """Whether the ranks run submitit's `_submit` on the run directory instead of `command`."""
     nodes: int
     own_distribution: OwnDistribution | None
-    """How the job's own flags for srun distribute the ranks: `arbitrary`, along a host file, or `own`, in
-    another order. `layout` is then what they ask for. None: they do not.
+    """How the job's own flags for srun distribute the ranks: `arbitrary` (by a host file) or `own` (in
+    another order); `layout` then follows these flags. None: no such flags.
     """
     start: list[str]
     """The launcher's argv, up to the program."""
@@ -132,7 +132,7 @@ class Plan(Facts, frozen=True, kw_only=True):
     torchrun: bool
     driver: bool
     """Whether the command runs once, on the first host, and starts its own workers. `ranks` is then 1, and
-    cores_per_rank and devices_per_rank count those of a node.
+    cores_per_rank and devices_per_rank are those of a whole node.
     """
     cpu_lists: list[str]
     """The CPUs of each local rank; empty if Slurm binds ranks or the launcher decides on the host."""
@@ -154,7 +154,9 @@ class Plan(Facts, frozen=True, kw_only=True):
     signal: SignalPlan | None
     """The signal that the ranks' programs get before the walltime."""
     progress: str | None
-    """What shows progress: a path, or `none`; None: the metrics that the program reports."""
+    """What shows that an attempt made progress: a path, or `none`; None: the metrics that the program
+    reports.
+    """
     inherit: str | list[str]
     setup: list[str]
     teardown: list[str]
@@ -187,8 +189,8 @@ class Plan(Facts, frozen=True, kw_only=True):
     hosts are not checked.
     """
     preload: list[str]
-    """Modules that one process of each node imports for its ranks; on the local scheduler,
-    `start` has them.
+    """Modules that one process of each node imports for its ranks; on the local scheduler, `start` contains
+    these modules.
     """
     preload_start: list[str]
     """The argv that starts these processes; empty without `preload`."""

@@ -129,16 +129,16 @@ def _without_password(url: str | None) -> str | None:
 
 
 def _describe(git: Git, diff: _Diff, prefix: str = "") -> None:
-    """Add the differences of git's folder from its commit.
+    """Add the changes in the folder of `git` since its commit.
 
     `prefix`: the path of a submodule, whose files are listed like those of the outer tree.
     """
     commit = git.ask("rev-parse", "--verify", "--quiet", "HEAD")
     if not prefix:
-        diff.code.commit = commit  # before the slower queries, which may reach the time limit
+        diff.code.commit = commit  # first: later queries may reach the time limit
     entries = (entry.partition("\t") for entry in git.names("ls-files", "--stage", "-z"))
     modules = [name for about, _, name in entries if about.startswith("160000 ")]
-    which = ["--others"] if commit else ["--others", "--cached"]  # before the first commit everything is new
+    which = ["--others"] if commit else ["--others", "--cached"]  # before the first commit all is new
     new = sorted({*git.names("ls-files", "-z", *which, "--exclude-standard")})
     for name, text in _sections(git, prefix, "HEAD") if commit else ():
         diff.code.changed.add(name)
@@ -181,7 +181,7 @@ class _Diff:
 
 
 def _add_new(git: Git, names: list[str], diff: _Diff, prefix: str) -> None:
-    """Add untracked files: Python's first, then by size.
+    """Add untracked files: first Python files, then others, each by size.
 
     They are added to a temporary index and object folder, so that the user's repository does not change.
     """

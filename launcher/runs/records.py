@@ -42,7 +42,7 @@ class Failure(msgspec.Struct, frozen=True):
     log: str | None = None
     """The log with more details, in the folder of the attempt's logs."""
     reason: str | None = None
-    """`hang`: nothing failed, but no rank was active; `rank` is the one that differs from the others.
+    """`hang`: nothing failed, but no rank was active; `rank` is then the rank that differs from the others.
     `out-of-memory`: the kernel killed a process for lack of memory on the rank's host.
     """
     detail: str | None = None
@@ -50,7 +50,7 @@ class Failure(msgspec.Struct, frozen=True):
     record is read.
     """
     program: str | None = None
-    """What failed if it was not a rank: `script`, `driver`, `torchrun` (that of a node) or `staging`."""
+    """What failed if it was not a rank: `script`, `driver`, `torchrun` (on one node) or `staging`."""
 
 
 class Start(msgspec.Struct):
@@ -87,21 +87,21 @@ class SetAside(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """usage.json: what an attempt's job used, with all its restarts. None: not known."""
+    """usage.json: what an attempt's job used, with all its restarts. A field that is None is not known."""
 
     source: str
     """The source of the numbers: `sacct`, `qstat`, or `castoff`, which measured every few seconds."""
     elapsed: Seconds | None = None
     cpu_seconds: Seconds | None = None
-    """CPU time of all its processes, in user and system mode."""
+    """CPU time of all processes of the job, in user and system mode."""
     cpus: Number | None = None
     """The job's CPUs as its scheduler counts them: cores or hardware threads."""
     memory: Bytes | None = None
-    """The most memory of its processes at a time, on all nodes; shared pages count for each process."""
+    """The largest sum of the memory of all processes of the job; shared pages count for each process."""
     memory_requested: Bytes | None = None
-    """The sum over all nodes."""
+    """The sum of the requested memory over all nodes."""
     device_utilization: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    """Mean fraction of the time in which its devices computed."""
+    """Mean fraction of the time in which the job's devices computed."""
 
 
 class Next(msgspec.Struct):
@@ -137,7 +137,7 @@ class LastWord(msgspec.Struct, frozen=True):
 
 
 class Send(msgspec.Struct, omit_defaults=True):
-    """One sbatch or qsub of a submission."""
+    """One call of sbatch or qsub in a submission."""
 
     job: str | None = None
     """The job id; None if the command printed none."""
@@ -146,9 +146,9 @@ class Send(msgspec.Struct, omit_defaults=True):
     count: Number | None = None
     """The number of members; None: not an array."""
     members: list[Number] | None = None
-    """The members that it starts; None: `count` members from `offset` on."""
+    """The members that this call starts; None: `count` members from `offset` on."""
     tasks: list[Number] | None = None
-    """The scheduler's array indices of `members`; None: their numbers counted from `offset`."""
+    """The scheduler's array indices of `members`; None: each member's number minus `offset`."""
     time: Seconds | None = None
     unclear: str | None = None
     """What the command printed instead of a job id."""
@@ -160,7 +160,7 @@ class Send(msgspec.Struct, omit_defaults=True):
     """The number of this job in a chain of jobs that were submitted in advance."""
 
     def starts(self) -> dict[int, int | None]:
-        """The members that it starts, each with its index in the array; None: not an array."""
+        """The members that this call starts, each with its index in the array; None: not an array."""
         if self.members is None and self.count is None:
             return {self.offset: None}
         if self.members is not None and self.tasks is not None:
@@ -174,19 +174,20 @@ class Submission(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     scheduler: str = ""
     directory: str | None = None
-    """The folder from which it was submitted."""
+    """The folder from which the run was submitted."""
     time: Seconds | None = None
     job: str | None = None
     """The scheduler's job id, the first if there are several; None if the submission failed."""
     error: str | None = None
     """Why the submission failed."""
     after: dict[str, list[str]] = {}
-    """The run directories that it waits for, by condition."""
+    """The directories of the runs that this run waits for, by condition."""
     node_hours: float | None = None
     cluster: str | None = None
     """Slurm's name of the cluster that has the run's jobs; None if sbatch did not report it."""
     begin: dict[int, int] | None = None
-    """The members that it starts, each with the number of its attempt; None: all members, with attempt 0."""
+    """The members that this submission starts, each with its attempt's number; None: all members, attempt 0.
+    """
     excluded: list[str] = []
     """Hosts that the run's jobs had set aside, and that the scheduler was asked to avoid."""
     sends: list[Send] = []
@@ -195,7 +196,7 @@ class Submission(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     @property
     def unclear(self) -> Send | None:
-        """The send that may or may not have arrived. It is the last, since none follows an uncertain one."""
+        """The send that may or may not have arrived: always the last, since none follows such a send."""
         last = self.sends[-1] if self.sends else None
         return last if last and last.job is None and last.error is None else None
 
@@ -214,23 +215,24 @@ class Facts(msgspec.Struct, frozen=True):
     shell: str = "/bin/bash"
     ranks: Number | None = None
     layout: list[tuple[Number, Number]] = []
-    """(ranks on a node, how many such nodes in a row)."""
+    """Groups of consecutive nodes, as (ranks on each node, number of nodes)."""
     account: str | None = None
-    """None: the scheduler's default, or none."""
+    """None: the scheduler's default account, or no account."""
     queue: str | None = None
-    """The queue or partition; None: the scheduler's default, or none."""
+    """The queue or partition; None: the scheduler's default, or no queue."""
     held_nodes: Number | None = None
     """The number of nodes of each member's job, including spare ones."""
     launcher: str = ""
     own_distribution: str | None = None
-    """How the job's own flags distribute the ranks; `layout` is then what they ask for. None: they do not."""
+    """How the job's own flags distribute the ranks; `layout` then follows these flags. None: no such flags.
+    """
     cores_per_rank: Number | None = None
     array_count: MemberCount | None = None
     array_indices: Indices | None = None
     """The members' indices; None if they count from 0."""
     array_max_concurrent: Number | None = None
     walltime: Number | None = None
-    """Seconds."""
+    """In seconds; None: no limit, or not known."""
     submit_timeout: Number = 300
     """Seconds that the submit command may take."""
     poll_interval: Number = 0

@@ -60,7 +60,7 @@ STOP = "stop"
 
 
 class RunDirectory:
-    """A run directory on disk: what `submit` returns.
+    """A run directory on disk, as `submit` returns it.
 
     Only the user can have written to it: the constructor checks this, and so do the methods that change it.
     All paths in it are relative to `path`, so that it can be moved. `castoff.launcher.status.watch.status`
@@ -91,8 +91,8 @@ class RunDirectory:
 
         Raises:
             CastoffError: other users could have written to it.
-            BlockingIOError: something has held the lock for `patience` seconds.
-            OSError: it cannot be locked.
+            BlockingIOError: another process has held the lock for `patience` seconds.
+            OSError: the lock file cannot be opened or locked.
         """
         with locked(self.reopened().path / LOCK, patience=patience) as lock:
             yield lock

@@ -30,8 +30,8 @@ def secrets(names: list[str], environ: Mapping[str, str]) -> str:
 def remove_secrets(run: RunDirectory, submitted: float | None) -> None:
     """Remove secrets.sh once nothing of the run needs it; `castoff resubmit` writes it again.
 
-    `submitted`: the time of the submission that has ended; the secrets of a later one are kept. If the file
-    cannot be removed now, the next look at the run tries again.
+    `submitted`: the time of the submission that has ended; the secrets of a later submission are kept. If the
+    file cannot be removed now, the next command that reads the run's state tries again.
     """
     path = run.path / SECRETS
     if not path.exists():

@@ -68,7 +68,7 @@ class Taken(msgspec.Struct):
 
 
 class Tree(NamedTuple):
-    """The files around a folder that are code."""
+    """The code files of the project that a folder belongs to."""
 
     top: Path
     """The top folder of the repository; outside of git the folder itself."""
@@ -93,10 +93,10 @@ class Tree(NamedTuple):
 def tree_around(
     directory: Path, snapshot: Snapshot, environ: Mapping[str, str], *, is_code: bool = False
 ) -> Tree:
-    """Find the code around a folder. `is_code`: all files there were selected as code before.
+    """List the code files of the project that a folder belongs to. `is_code`: all files in it are code.
 
     Raises:
-        CastoffError: the code is too large or cannot be read, or a named path is missing, or it is the home.
+        CastoffError: the code is too large, cannot be read or is the whole home, or a named path is missing.
     """
     from tempfile import TemporaryDirectory
 
@@ -124,7 +124,8 @@ def tree_around(
 def take(
     run_path: Path, directory: Path, snapshot: Snapshot, environ: Mapping[str, str], *, is_code: bool = False
 ) -> Taken:
-    """Copy the code around `directory` into a run directory; `is_code` as in `tree_around`.
+    """Copy the code of the project that `directory` belongs to into a run directory; `is_code`: see
+    `tree_around`.
 
     Raises:
         CastoffError: the code is too large or cannot be read, or a named path does not exist.
@@ -169,7 +170,7 @@ def left_out_words(left_out: Names, withheld: Names) -> str:
 
 
 def _git(directory: Path, environ: Mapping[str, str], scratch: str) -> tuple[Git, bool]:
-    """git in the top folder around `directory`, and whether git takes that for a repository."""
+    """git in the top folder of the repository of `directory`, and whether there is such a repository."""
     git = Git(directory, time.monotonic() + PATIENCE, environ)
     try:
         return git.top(), True
@@ -184,7 +185,7 @@ def _check_no_home(roots: list[Path], environ: Mapping[str, str]) -> None:
     """Refuse to copy the user's home or a folder above it.
 
     Raises:
-        CastoffError: one of `roots` is.
+        CastoffError: one of `roots` is such a folder.
     """
     import pwd
 
@@ -203,7 +204,7 @@ def _check_no_home(roots: list[Path], environ: Mapping[str, str]) -> None:
 
 
 def _secret(git: Git, paths: list[str], names: Iterable[str]) -> dict[str, str]:
-    """The files that look like secrets and that nobody has named, each with the path to show for it.
+    """The files that look like secrets and that the user has not named, each with the path for messages.
 
     A file counts as named if git tracks it or if `paths` lists it.
     """
@@ -222,7 +223,8 @@ def _secret(git: Git, paths: list[str], names: Iterable[str]) -> dict[str, str]:
 def _files(
     git: Git, paths: list[str], limit: str, secret: dict[str, str] | None, prefix: str = ""
 ) -> dict[str, os.stat_result]:
-    """The files and links of a tree to copy, and of repositories within it; `prefix` is the path of one.
+    """The files and links to copy of a tree and of repositories in it; `prefix`: the path of such a
+    repository.
 
     Files that look like secrets go into `secret` instead, unless that is None.
     """
@@ -258,7 +260,7 @@ def _ignored(git: Git, paths: list[str]) -> list[str]:
 
 
 def _within(name: str, folders: Collection[str]) -> bool:
-    """Whether a path is one of these, or lies in one of them."""
+    """Whether a path is one of `folders`, or lies in one of them."""
     return bool(folders) and any(parent in folders for parent in _parents(name))
 
 

@@ -203,7 +203,7 @@ def summary(status: RunStatus) -> RunSummary:
 
 
 def ended_as(number: int, attempts: list[AttemptStatus]) -> MemberStatus:
-    """A member whose last attempt is over. If it has none, its submission failed."""
+    """The status of a member whose last attempt is over, or whose submission failed if it has no attempt."""
     if not attempts:
         return MemberStatus(number, "ended", "failed", [])
     last = attempts[-1]
@@ -275,7 +275,7 @@ def code_of(members: list[MemberStatus]) -> int:
     """The exit code of a run that has ended: the first of a member that is not 0, else 0."""
     for member in members:
         code = (member.attempts[-1].code or 0) if member.attempts else int(member.ending == "failed")
-        if member.ending == "resume" and member.attempts:  # it may have ended well, but its work is not done
+        if member.ending == "resume" and member.attempts:  # a member may exit with 0 before its work is done
             code = code or os.EX_TEMPFAIL
         if code:
             return code

@@ -129,7 +129,7 @@ class TopApp(App[int]):
         self.exit(0)
 
     def action_interrupt(self) -> None:
-        """Quit with code 130, as other verbs do at Ctrl-C."""
+        """Quit with code 130, as castoff's other commands do at Ctrl-C."""
         self.exit(130)
 
     def action_help(self) -> None:

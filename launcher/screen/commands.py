@@ -1,4 +1,4 @@
-"""castoff's verbs as commands that use the terminal while the screen is suspended."""
+"""castoff's commands that use the terminal while the screen is suspended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENDED_FROM_OUTSIDE = (128 + signal.SIGHUP, 128 + signal.SIGTERM)
 
 
 def castoff_command(*words: str) -> list[str]:
-    """The command line of a verb, run by this Python."""
+    """The command line that runs one of castoff's commands with this Python."""
     return own_program("castoff.__main__", *words)
 
 

@@ -27,7 +27,7 @@ class Excerpt(NamedTuple):
     """The last lines of a log."""
 
     title: str
-    """What the lines are, as in `the end of rank 0's log`."""
+    """A title that says where the lines are from, as in `the end of rank 0's log`."""
     lines: Sequence[str] = ()
 
 
@@ -53,12 +53,12 @@ class Detail(NamedTuple):
 def detail_of(now: RunStatus, member: int | None, progress: Callable[[str, float, int], Progress]) -> Detail:
     """Read the details of a run's member; None: the most interesting one.
 
-    `progress` reads a member's reports since a time.
+    `progress`: computes a member's progress from its reports since a time.
     """
     chosen = chosen_member(now, member)
     try:
         run = RunDirectory(Path(now.directory))
-    except CastoffError as error:  # since the last look, others have become able to write to it
+    except CastoffError as error:  # others can write to it now
         return Detail(now, chosen, Progress(), trouble=str(error))
     attempt = chosen.attempts[-1] if chosen.attempts else None
     if attempt is None:

@@ -27,21 +27,22 @@ from castoff.launcher.status.overview import Overview, Row
 from castoff.launcher.status.poller import LOOK_INTERVAL, Poller
 
 _SHARE = 20
-"""The minimum pause after a look, as a multiple of its duration."""
+"""The minimum pause after reading all files, as a multiple of the time that the reading took."""
 
 _READS = 1.0
-"""Seconds of a look in which programs' reports are read: a file of hundreds of megabytes takes
-several looks.
+"""Seconds for reading programs' reports before the screen is updated: a file of hundreds of megabytes takes
+several updates.
 """
 
 _TURN = 0.05
-"""The minimum share of these seconds for each run."""
+"""The minimum number of seconds for reading the reports of one run."""
 
 _KEPT = 10_000
 """The maximum number of a run's reports that are kept."""
 
 _FIRST_READS = 0.3
-"""Seconds of a look in which metrics of runs that are over are read; each is read once."""
+"""Seconds for reading the metrics of runs that are over before the screen is updated; each run is read once.
+"""
 
 NEWEST = 20
 """The number of runs that are over and shown, unless all are requested."""
@@ -56,7 +57,7 @@ class Opened(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The results of all looks so far."""
+    """All that was read so far."""
 
     items: Sequence[Item] = ()
     left_out: int = 0
@@ -80,7 +81,7 @@ class Looker:
     """Keeps `seen` up to date from `start` to `stop`."""
 
     def __init__(self, index: Index, interval: float = LOOK_INTERVAL, poller: Poller | None = None):
-        """`interval`: seconds between two looks at files; `poller`: decides when a scheduler is asked."""
+        """`interval`: seconds between two readings of files; `poller`: decides when a scheduler is asked."""
         self.seen = Seen()
         self.poller = poller or Poller()
         self._index = index
@@ -89,9 +90,9 @@ class Looker:
         self._everything = False
         self._readers: dict[str, MetricsReader] = {}
         self._give_up = 0.0
-        """When this look stops reading programs' reports, by `time.monotonic`."""
+        """When to stop reading programs' reports until the next update, by `time.monotonic`."""
         self._behind = False
-        """Whether some reports were left to the next look."""
+        """Whether some reports remain to be read at the next update."""
         self._over: dict[tuple[str, int], Progress] = {}
         self._reasons: dict[tuple[str, int], str | None] = {}
         """Why runs failed, according to their scripts' logs."""
@@ -112,7 +113,7 @@ class Looker:
             threading.Thread(target=work, daemon=True, name=work.__name__).start()
 
     def stop(self) -> None:
-        """Let the threads end after what they are doing, without waiting for them."""
+        """Let the threads end after their current work, without waiting for them."""
         self._stopped.set()
         self._wake.set()
         with self._asks:
@@ -129,11 +130,11 @@ class Looker:
         self._wake.set()
 
     def look_now(self) -> None:
-        """Look at once, because something has changed."""
+        """Read all files at once, because something has changed."""
         self._wake.set()
 
     def look_lasts(self) -> float:
-        """Seconds for which the current look has been reading files; 0 if there is none."""
+        """Seconds since the current reading of files began; 0 if no files are being read."""
         begun = self._begun
         return 0.0 if begun is None else time.monotonic() - begun
 
@@ -209,7 +210,9 @@ class Looker:
         return items
 
     def _explained(self, row: Row, status: RunStatus | None) -> Row:
-        """Add the reason of a failure to a row, if only the log of the run's script has it. Read once."""
+        """Add the reason of a failure to a row, if only the log of the run's script has it. The log is read
+        once.
+        """
         key = (row.entry.path, row.entry.begun)
         if row.summary.ending == "failed" and not row.summary.reason and key not in self._reasons:
             self._reasons[key] = explained(row.summary, row.entry.path, status).reason
@@ -217,7 +220,7 @@ class Looker:
         return row._replace(summary=msgspec.structs.replace(row.summary, reason=reason))
 
     def _progress(self, directory: str, since: float, member: int = 0) -> Progress:
-        """The progress of a member; empty if its files cannot be read, or not within this look."""
+        """The progress of a member; empty if its files cannot be read, or not in the time for reading."""
         name = f"{directory}/{member}" if member else directory
         reader = self._readers.setdefault(name, MetricsReader(_KEPT))
         # Each run gets some time, even if another has much to read.

@@ -155,7 +155,7 @@ class RunsScreen(Screen[None]):
     def action_search(self) -> None:
         """Show the field for a search."""
         self.query_one(Input).display = True
-        self.set_focus(self.query_one(Input))  # at once: the next key is part of the text
+        self.set_focus(self.query_one(Input))  # at once, since the next key is part of the text
 
     def action_clear(self) -> None:
         """End the search and show all runs."""

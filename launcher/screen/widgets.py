@@ -24,7 +24,7 @@ from castoff.launcher.text.layout import Line, cut
 
 
 class Lines(ScrollView, can_focus=True, inherit_bindings=False):
-    """Lines, of which as many are shown as fit. With a cursor, one of them is chosen.
+    """A list of lines, as many as fit the screen. With a cursor, one line is chosen.
 
     textual's DataTable does not fit columns to a width, opens a row at the first click (textual 1.0), and
     takes 0.4 s of CPU time to show 2,000 other rows; this widget takes 0.06 s.
@@ -183,7 +183,7 @@ _LAST_TO_GO = ("?", "q", "Esc", "Enter")
 
 
 def footer(keys: Mapping[str, str], width: int) -> str:
-    """The keys and their actions, as many as fit; the help has those left out."""
+    """The keys and their actions, as many as fit; the help lists all."""
     shown = dict(keys)
     others = [key for key in reversed([*keys]) if key not in _LAST_TO_GO]
     while len(_words(shown)) > width and others:

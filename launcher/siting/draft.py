@@ -37,7 +37,7 @@ them, to which it applies.
 
 
 class Draft(NamedTuple):
-    """The profile to make: its name, its nodes and its origin."""
+    """The profile to be made: its name, its nodes and its origin."""
 
     name: str
     scheduler: str

@@ -62,7 +62,7 @@ def cited(source: str, date: str) -> list[Entry]:
 
 
 def lines_of(entries: Iterable[Entry], indent: int = 0) -> Iterator[str]:
-    """The lines of a profile. Comments keep to their lines, whatever characters the scheduler answers."""
+    """The lines of a profile. A comment ends with its line, whatever characters the scheduler reports."""
     margin = " " * indent
     for entry in entries:
         if isinstance(entry, Comment):

@@ -39,14 +39,14 @@ class Proposal(NamedTuple):
     site: Site
     """The site that the text describes."""
     node: str
-    """Which nodes it describes, in words, and whether there are others."""
+    """Which nodes the profile describes, in words, and whether there are other nodes."""
 
 
 def destination(name: str, search: Search, *, project: bool) -> Path:
     """The file for a new profile, among the user's profiles or the project's.
 
     Raises:
-        CastoffError: there is no project, or the name is invalid.
+        CastoffError: there is no project folder, or the name is invalid.
     """
     if not _NAME.fullmatch(name):
         raise CastoffError(
@@ -59,7 +59,7 @@ def destination(name: str, search: Search, *, project: bool) -> Path:
 
 
 def refuse_existing(path: Path, search: Search) -> None:
-    """Refuse a name that a profile already has, since one of the two would be hidden or lost.
+    """Refuse a name that a profile already has, since one of the two profiles would be hidden or lost.
 
     Raises:
         CastoffError: a file or a built-in profile has that name.

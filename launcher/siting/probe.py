@@ -41,9 +41,9 @@ class Device(NamedTuple):
     address: str
     vendor: str
     parts: int
-    """The number of devices that it counts as: its tiles."""
+    """The number of tiles, each of which counts as a device."""
     near: tuple[int, ...]
-    """The nearest CPUs."""
+    """The CPUs nearest to the device."""
 
 
 class NodeFacts(NamedTuple):
@@ -53,9 +53,9 @@ class NodeFacts(NamedTuple):
     sockets: list[list[int]]
     """The first CPU of each core, by socket."""
     memory: int | None
-    """MiB."""
+    """The node's memory in MiB; None: not known."""
     devices: list[Device]
-    """In the order of their numbers."""
+    """The node's devices, in the order of their numbers."""
     disk: str | None
     """A folder on a disk of the node other than the one with /tmp."""
     mpiexec: LauncherName | None
@@ -189,9 +189,9 @@ def merged(
 ) -> Updated:
     """The text of a site's profile with the facts of a node.
 
-    `cpu_counts`: the CPUs of the profile's nodes, cores or hardware threads, that the scheduler reports;
-    None: it reports none. `remote_setup`: setup lines that make mpiexec reach other hosts by the scheduler's
-    program, which they call REMOTE_SHELL.
+    `cpu_counts`: the numbers of CPUs, cores or hardware threads, that the scheduler reports for the profile's
+    nodes; None: it reports no number. `remote_setup`: setup lines that make mpiexec reach other hosts by the
+    scheduler's program, which they call REMOTE_SHELL.
     """
     left: list[str] = []
     expected = len(site.node.cores) if site.node else 0
@@ -251,7 +251,7 @@ def _node_fields(facts: NodeFacts) -> Iterator[tuple[str, Any]]:
     yield "sockets", [*map(cpulist, facts.sockets)]
     devices = [(_socket_of(facts.sockets, device), device) for device in facts.devices]
     homes = [(socket, device) for socket, device in devices if socket is not None]
-    if not homes or len(homes) < len(devices):  # there are none, or the socket of some is unclear
+    if not homes or len(homes) < len(devices):  # no devices, or the socket of some is unclear
         return
     counts = [0] * len(facts.sockets)
     for socket, device in homes:

@@ -37,7 +37,7 @@ def remote_shell(site: Site) -> tuple[str, Sequence[str]]:
 
 
 def probe_job(site: Site, info: MachineInfo, overrides: Sequence[str] = ()) -> JobSpec:
-    """Make the probe's job: on two nodes if there are as many, so that one can try to reach the other.
+    """Make the probe's job: on two nodes if the machine has two, so that one can try to reach the other.
 
     Raises:
         InvalidInput: an override is wrong.

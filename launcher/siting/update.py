@@ -183,7 +183,7 @@ def updated(
     update = _Update(text, site, info, draft)
     fields: dict[tuple[str, ...], str] = {}
     for path, field in ((difference.path, difference.field) for difference in comparison.differences):
-        fields.setdefault(path[:1] if path[0] == "other_nodes" else path, field)  # all written at once
+        fields.setdefault(path[:1] if path[0] == "other_nodes" else path, field)  # all written together
     left = []
     for path, field in fields.items():
         try:

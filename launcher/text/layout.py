@@ -16,7 +16,7 @@ STATE_STYLES = {
     "unknown": "magenta",
     **dict.fromkeys(("failed", "out-of-memory", "node-failure"), "bold red"),
 }
-"""Styles of cells that contain only such a word, in the terminal's own colours, which fit its background."""
+"""The style of a cell that contains only this state or ending, in colours of the terminal's own palette."""
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """A number of things, as `1 rank`, `2 ranks`; `plural`: needed if it is not the noun with an s."""
+    """A number of things, as `1 rank`, `2 ranks`; `plural`: the plural, unless it is the noun with an s."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 

@@ -36,15 +36,15 @@ class Access(NamedTuple):
     name: str
     """The name in an NFSv4 list; else empty."""
     writes: bool
-    """Whether they may change a file, or a folder's entries."""
+    """Whether the user or group may change a file, or a folder's entries."""
     enters: bool
-    """Whether they may reach the files in a folder."""
+    """Whether the user or group may reach the files in a folder."""
     rules: bool = False
-    """Whether they may change the list itself, or the owner."""
+    """Whether the user or group may change the access list or the owner."""
 
     @property
     def is_other(self) -> bool:
-        """Whether it includes anyone but the user and root."""
+        """Whether this access includes anyone but the user and root."""
         if self.kind == "user":
             return not people.is_us(self.number)
         return self.kind == "everybody" or not people.is_only_ours(self.number)
@@ -91,7 +91,7 @@ def _attribute(path: Path, name: str) -> bytes | None:
         return None
     try:
         return os.getxattr(path, name, follow_symlinks=False)
-    except OSError:  # there is no list, or it cannot be read, and then neither can the file
+    except OSError:  # there is no list, or neither list nor file can be read
         return None
 
 
@@ -127,14 +127,14 @@ def _of_posix(data: bytes, about: os.stat_result) -> Iterator[Access]:
 _ALLOW, _DENY = 0, 1
 _ONLY_INHERITED, _IS_GROUP = 0x08, 0x40
 _MAY_ENTER = 0x20
-_MAY_RULE = 0x40000 | 0x80000  # its list, its owner
+_MAY_RULE = 0x40000 | 0x80000  # change the file's list, its owner
 _MAY_CHANGE = {True: 0x2 | 0x4 | 0x40, False: 0x2 | 0x4}
 """For a folder: create files and folders in it, and remove its entries. For a file: write, and append."""
 
 
 def _of_nfs4(data: bytes, about: os.stat_result) -> Iterator[Access]:
-    """Read who has access by a list. A denial counts only for later entries with its name; one of
-    everybody, for all later entries.
+    """Read who has access by an NFSv4 list. A denial counts only for later entries with the same name; a
+    denial for everybody counts for all later entries.
     """
     changes = _MAY_CHANGE[stat.S_ISDIR(about.st_mode)]
     denied: dict[str, int] = {}

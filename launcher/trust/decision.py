@@ -33,7 +33,7 @@ def check(path: Path, *, otherwise: str = "", environ: Mapping[str, str] = os.en
     `otherwise` ends the message: an alternative to allowing it.
 
     Raises:
-        Untrusted: another user can, whom the user has not trusted.
+        Untrusted: another user, whom the user has not trusted, can change it.
         CastoffError: the file of trusted folders cannot be used.
     """
     if weak := refused(path, weaknesses(path), environ):
@@ -44,7 +44,7 @@ def check_list(folder: Path, about: os.stat_result, *, environ: Mapping[str, str
     """Check a user's folder whose mode keeps others out: no access list may let them write to it.
 
     Raises:
-        Untrusted: an NFSv4 list does, and the user has not trusted those in it.
+        Untrusted: an NFSv4 list lets users write whom the user has not trusted.
         CastoffError: the file of trusted folders cannot be used.
     """
     weak = weakness(Step(folder, about, listed(folder, about), False, False, None, is_last=True))
@@ -59,7 +59,7 @@ def check_named(path: Path, *, environ: Mapping[str, str] = os.environ) -> None:
     regular files are checked; one that cannot be accessed is left to its reader.
 
     Raises:
-        Untrusted: everybody could, and the user has not allowed that.
+        Untrusted: everybody could have written the file, and the user has not allowed that.
         CastoffError: the file of trusted folders cannot be used.
     """
     try:
@@ -113,8 +113,8 @@ def to_trust(found: list[Weakness]) -> Iterator[Path]:
 def _covers(folder: Path, one: Weakness) -> bool:
     """Whether trusting those who can write to a folder allows a weakness.
 
-    They could have made everything below the folder, and the user has trusted the folder's own location. The
-    exception is a path below it that everybody can change, which is open to more people.
+    Those people could have made everything below the folder. A path below it that everybody can change is not
+    covered, since it is open to more people.
     """
     if folder == one.path or one.path in folder.parents:
         return True

@@ -1,4 +1,4 @@
-"""The list of folders whose other writers the user trusts: a file of the user's, a line for each folder."""
+"""The list of folders whose other writers the user trusts: a file with one folder a line."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _real(folder: Path) -> Path:
 
 
 def _check(path: Path) -> None:
-    """Check that nobody else can have written the list itself."""
+    """Check that only the user can have written the list of trusted folders."""
     for weakness in weaknesses(path):
         fix = (
             f"{weakness.shut_by} {visible_word(str(weakness.path))}"

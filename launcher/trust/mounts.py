@@ -51,13 +51,15 @@ class Mount(NamedTuple):
 
     point: str
     kind: str
-    """The kernel's name for it: ext4, nfs4, fuse.dfuse."""
+    """The kernel's name for the type of the file system: ext4, nfs4, fuse.dfuse."""
     source: str
     """The mounted device, or the server and its folder."""
 
     @property
     def seen_by(self) -> Literal["all", "one", "unknown"]:
-        """Whether other hosts see it, judged by its kind: to which hosts an NFS server exports is unknown."""
+        """Whether other hosts see the file system, judged by its type. To which hosts a server exports is not
+        known.
+        """
         if self.kind in _SHARED or self.kind.startswith("nfs"):
             return "all"
         if self.kind in _OF_ONE_HOST:
@@ -86,7 +88,7 @@ def parse_mounts(text: str) -> list[Mount]:
 
 
 def mount_of(path: str, mounts: list[Mount]) -> Mount | None:
-    """The mount of a path without links: the last of those with the longest common path."""
+    """The mount that holds a path without links: the last mount with the longest mount point."""
     place = PurePosixPath(path)
     holding = [mount for mount in mounts if place.is_relative_to(mount.point)]
     return max(reversed(holding), key=lambda one: len(one.point), default=None)

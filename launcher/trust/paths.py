@@ -17,26 +17,28 @@ _MOST_LINKS = 40
 
 
 class _Folder(NamedTuple):
-    """The properties of a folder that matter for its entries."""
+    """The properties of a folder that decide who can replace or change its entries."""
 
     mode: int
     device: int
     is_below_all: bool
     shut_off_by: Path | None
-    """The nearest folder on the same file system, itself or above, that only the user and root can enter."""
+    """The nearest folder that only the user and root can enter: this one or one above it on its file system.
+    """
 
 
 def weaknesses(path: Path, *, is_installed: bool = False) -> list[Weakness]:
     """Everything that another user can change on the way from / to a path, as far as the path exists.
 
-    `is_installed`: whether the path may belong to a user whom a container does not show, as root's do.
+    `is_installed`: whether the path may belong to a user who is unknown inside a container, as files of root
+    often do.
     """
     steps = (step._replace(is_last=step.is_last and not is_installed) for step in _steps(path))
     return list({step.path: weak for step in steps if (weak := weakness(step))}.values())
 
 
 def steps_to(path: Path) -> set[Path]:
-    """All paths on the way to a path: itself, folders, links and their targets."""
+    """All paths on the way to a path: its folders, links and their targets, and the path itself."""
     return {step.path for step in _steps(path)}
 
 
@@ -70,7 +72,7 @@ def _steps(path: Path) -> Iterator[Step]:
         entry = folder / name
         try:
             about = entry.lstat()
-        except OSError:  # it does not exist, or cannot be accessed, and then not be read either
+        except OSError:  # it does not exist, or nobody can read it here
             return
         step = _step(entry, about, folders[folder], is_last=not left)
         yield step

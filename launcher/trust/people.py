@@ -63,7 +63,7 @@ def owner_and_mode(about: os.stat_result) -> str:
 def is_only_ours(gid: int | None) -> bool:
     """Whether the user is a group's only member, as in the group that Linux makes for each user.
 
-    Such a group has the user's name, which distinguishes it from one that is other users' primary group.
+    Only a group with the user's name counts, since another group may be the primary group of other users.
     """
     import grp
     import pwd
@@ -84,7 +84,9 @@ def is_unknown(uid: int) -> bool:
 
 @functools.cache
 def _overflow_uid() -> int | None:
-    """The uid that represents users who are not in this user namespace; None if it has all."""
+    """The uid that represents users who are not in this user namespace; None if the namespace contains all
+    users.
+    """
     try:
         shown = Path("/proc/self/uid_map").read_text().split()
         everybody = shown == ["0", "0", "4294967295"]
