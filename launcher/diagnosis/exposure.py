@@ -24,7 +24,7 @@ from castoff.launcher.trust.writers import Weakness
 
 def unknown_words(kinds: Iterable[str]) -> str:
     """The message that the access lists on these kinds of file systems cannot be read."""
-    return f"who may change it by an access list is not known: {', '.join(kinds)} shows none"
+    return f"{', '.join(kinds)} does not show access lists, so others may be able to change it"
 
 
 class Exposed(NamedTuple):

@@ -56,7 +56,7 @@ def findings(subject: Subject) -> Findings:
         done = run_to_end([*_shell(subject), "-c", _script(subject)], PATIENCE, _environment(subject))
     except SchedulerUnreachable as error:
         fact = f"setup and Python: {error}"
-        yield Finding("python", "unknown", fact, "a job would be delayed as long")
+        yield Finding("python", "unknown", fact, "a job would be delayed by as much")
         return
     path, _, answer = done.stdout.rpartition(f"\n{_MARK} ")[2].partition("\n")
     try:
@@ -82,7 +82,9 @@ def _judge(path: str, facts: Mapping[str, Any], subject: Subject, fix: str) -> F
         yield Finding("torch", "ok", f"torch {facts['torch'] or 'of an unknown version'} in {folder}")
     if _needs_castoff(subject) and facts["castoff"] is None:
         install = f"{python} -m pip install castoff; or the environment that castoff is in: {fix}"
-        yield Finding("castoff", "problem", f"{path} cannot import castoff, which the program is", install)
+        yield Finding(
+            "castoff", "problem", f"{path} cannot import castoff, to which the program belongs", install
+        )
 
 
 def _script(subject: Subject) -> str:

@@ -70,5 +70,5 @@ def _files(subject: Subject) -> Iterator[Finding]:
 def _file(problem: Problem, status: Status) -> Finding:
     fact, _, fix = problem.message.partition(": ")
     where = f"{problem.where}: " if ":" in problem.where else ""  # a line of the job file
-    fix = fix or f"change {problem.path}, or put it there before the job starts"
+    fix = fix or f"change {problem.path}, or put the file there before the job starts"
     return Finding("files", status, f"{where}{problem.path} {fact}", fix)

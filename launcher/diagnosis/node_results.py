@@ -185,7 +185,7 @@ def _network(ranks: Sequence[RankFile], subject: Subject) -> Findings:
             (rank.reports["door"]["addresses"] for rank in ranks if rank.host == other), []
         )
         right = ", ".join(address for address in addresses if not address.startswith("127."))
-        fact = f"{host} takes {other} for {', '.join(answer['addresses'])}"
+        fact = f"{host} resolves {other} to {', '.join(answer['addresses'])}"
         fact += f", but {other} has {right or 'another address'}"
         fix = f"/etc/hosts or the name service of {host} is wrong: {without(host, subject)}"
         yield Finding("names", "problem", fact, fix)
@@ -194,7 +194,7 @@ def _network(ranks: Sequence[RankFile], subject: Subject) -> Findings:
         if answer["failure"] and not answer["wrong"]:
             unreached.setdefault(other, []).append((host, answer["failure"]))
     for other, failures in unreached.items():
-        fact = f"{other} is not reached by {', '.join(host for host, _ in failures)}: {failures[0][1]}"
+        fact = f"{other} cannot be reached from {', '.join(host for host, _ in failures)}: {failures[0][1]}"
         yield Finding("network", "problem", fact, without(other, subject))
     if len(reached) > 1 and not wrong and not unreached:
         interfaces = sorted(_interfaces(ranks))
@@ -259,8 +259,8 @@ def _hang(ranks: Sequence[RankFile], subject: Subject, log: str) -> Finding:
     stage = STAGES[min(least + 1, len(STAGES) - 1)]
     others = [rank.host for rank in ranks if rank.host not in hosts]
     late = ", ".join(hosts) if others else "all hosts"
-    fact = f"a hang at {_ACTIVITIES.get(stage, stage)}: {late} came no further in {seconds:.0f} s"
-    fact += ", and the others waited" if others else ""
+    fact = f"a hang at {_ACTIVITIES.get(stage, stage)}: {late} made no progress for {seconds:.0f} s"
+    fact += ", and the other hosts waited" if others else ""
     is_one = bool(others) and len(hosts) == 1
     fix = without(hosts[0], subject) if is_one else _remedy(stage, "", ranks, subject)
     return Finding("nodes", "problem", fact, f"{fix}; {log}")
@@ -288,7 +288,7 @@ def _remedy(stage: str, error: str, ranks: Sequence[RankFile], subject: Subject)
         setting = f"`env: {{{variable}: {next(names, 'INTERFACE')}}}`"
         return f"name the interface that hosts share: {setting} in the job file"
     if stage == "rendezvous":
-        return "the other hosts do not reach the first host's name or port; see `network` and `names` above"
+        return "the other hosts cannot reach the first host's name or port; see `network` and `names` above"
     return "see the log"
 
 
@@ -330,7 +330,7 @@ def _sum(ranks: Sequence[RankFile], subject: Subject) -> Findings:
     reports = [(rank, rank.reports["sum"]) for rank in ranks if "sum" in rank.reports]
     wrong = [(rank, report) for rank, report in reports if not report["exact"]]
     for rank, report in wrong:
-        fact = f"rank {rank.rank} on {rank.host} got {report['got']:g} where {report['right']:g} is right"
+        fact = f"rank {rank.rank} on {rank.host} got {report['got']:g} instead of {report['right']:g}"
         yield Finding("all-reduce", "problem", fact, without(rank.host, subject))
     if not reports or wrong:
         return

@@ -52,11 +52,11 @@ def findings(folders: Mapping[Mount, Path], environ: Mapping[str, str], patience
             if isinstance(answer, Usage):
                 yield from _judge(mount, folders[mount], answer)
             elif answer is None:
-                yield Finding("quota", "ok", f"{mount.point} has none for you")
+                yield Finding("quota", "ok", f"{mount.point} has no quota for you")
             else:
                 program, *arguments = tools[mount].argv
                 command = " ".join(map(visible_word, [Path(program).name, *arguments]))
-                fix = f"`{command}` by hand; a full quota fails a job at its first write"
+                fix = f"`{command}` by hand; over its quota, a job fails at its first write"
                 yield Finding("quota", "unknown", f"{mount.point}: {answer}", fix)
 
 
@@ -90,7 +90,9 @@ def _ask(tool: _Tool, mount: Mount, environ: Mapping[str, str], patience: float)
 
 
 def _judge(mount: Mount, folder: Path, usage: Usage) -> Findings:
-    clean = f"free some: du -xsh {visible_word(str(folder))}/* | sort -h"
+    clean = (
+        f"to see what takes space: du -xsh {visible_word(str(folder))}/* | sort -h; then delete some of it"
+    )
     space = (f"{size_words(usage.bytes)} of {size_words(usage.soft or usage.hard)}", *usage[:3])
     files = (f"{usage.files} of {usage.soft_files or usage.hard_files} files", *usage[3:])
     for words, used, soft, hard in (space, files):

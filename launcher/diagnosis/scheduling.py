@@ -57,7 +57,7 @@ def commands(scheduler: QueuedScheduler, subject: Subject) -> Findings:
         submit = shutil.which(scheduler.submit_command[0], path=path)
         fact = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not on PATH here"
         yield Finding(
-            "scheduler", "problem", fact, f"they should be beside {submit}: ask your site's support"
+            "scheduler", "problem", fact, f"they should be in the folder of {submit}: ask your site's support"
         )
 
 
@@ -76,11 +76,11 @@ def daemon(scheduler: QueuedScheduler, subject: Subject) -> tuple[MachineInfo | 
     fact = f"{named} answers in {took:.1f} s"
     findings = [Finding("scheduler", "ok", fact)]
     if took > _SLOW and not info.unanswered:  # unanswered queries have their own findings
-        fix = "submit many jobs as one array, and let `castoff wait` ask rather than a loop of yours"
+        fix = "submit many jobs as one array, and use `castoff wait` instead of your own polling loop"
         findings = [Finding("scheduler", "warning", f"{fact}, which is slow", fix)]
     for about, reason in info.unanswered:
         if about not in info.lacks:
-            fix = "castoff works without it; account and limits are checked by the other answers"
+            fix = "castoff works without this answer; it checks the account and limits by other answers"
             findings.append(Finding("scheduler", "unknown", f"nothing is known about {about}: {reason}", fix))
     return info, findings
 
@@ -103,7 +103,9 @@ def account(scheduler: QueuedScheduler, subject: Subject, info: MachineInfo) -> 
         fix = f"ask your site's support to add {me} to an account"
         yield Finding("account", refuses, f"{scheduler.title} knows no account of {me}", fix)
     elif account is None:
-        yield Finding("account", "ok", f"none is given, so {user.default_account} pays; {me} has {theirs}")
+        yield Finding(
+            "account", "ok", f"the job names none, so {user.default_account} is charged; {me} has {theirs}"
+        )
     elif account in user.accounts:
         yield Finding("account", "ok", f"{account} is one of {me}'s: {theirs}")
     else:
@@ -124,7 +126,9 @@ def queue(subject: Subject, info: MachineInfo) -> Findings:
     if names is None:
         queues = _listed([queue for queue, about in info.queues.items() if about.offered])
         fix = subject.setting("queue", "NAME")
-        yield Finding("queue", "problem", f"none is given, and there is no default; there are: {queues}", fix)
+        yield Finding(
+            "queue", "problem", f"the job names none, and there is no default; there are: {queues}", fix
+        )
         return
     for name in names.split(","):  # Slurm uses the first with free nodes
         profiled = subject.site.queues.get(name)
@@ -182,7 +186,7 @@ def _state(name: str, about: QueueInfo, subject: Subject, info: MachineInfo) -> 
         yield Finding("queue", "problem", f"{name} {fact}{notes}", fix)
     elif about.accounts and subject.spec.account and subject.spec.account not in about.accounts:
         fix = subject.setting("account", about.accounts[0]) + other
-        fact = f"{name} takes jobs of the accounts {_listed(about.accounts)} alone"
+        fact = f"{name} takes only jobs of the accounts {_listed(about.accounts)}"
         yield Finding("queue", "problem", fact, fix)
     else:
         yield Finding("queue", "ok", f"{name} is up{_limits(about)}{notes}")
@@ -253,7 +257,7 @@ def plan_problems(subject: Subject) -> Findings:
     """The problems for which castoff itself rejects the job."""
     for problem in subject.problems:
         fact, _, fix = problem.message.partition("; ")
-        fix = fix or f"castoff sites {visible_word(subject.site.name)} shows what this site takes"
+        fix = fix or f"castoff sites {visible_word(subject.site.name)} shows the limits of this site"
         where = f"{problem.where}: " if ":" in problem.where else ""  # a line of the job file
         yield Finding("job", "problem", f"{where}{problem.path} {fact}", fix)
 
@@ -285,7 +289,7 @@ def profile(subject: Subject, differences: Sequence[Difference] | None, today: d
         yield Finding("profile", "ok", f"{site.name}: {site.description}")
     elif (today - date.fromisoformat(oldest)).days > _OLD_DAYS and differences is None:
         fact = f"some limits of {site.name} are from {oldest}"
-        yield Finding("profile", "warning", fact, f"{check}, or read the site's pages again")
+        yield Finding("profile", "warning", fact, f"{check}, or read the site's documentation again")
     else:
         is_unknown = differences is None
         agrees = "not compared with the scheduler" if is_unknown else "and the scheduler reports the same"

@@ -75,7 +75,7 @@ def _ask(path: Path) -> Mapping[str, Any]:
     try:
         answer: dict[str, Any] = json.loads(output)
     except ValueError:
-        return {"error": errors.decode(errors="replace").strip().rpartition("\n")[2] or "cannot be looked at"}
+        return {"error": errors.decode(errors="replace").strip().rpartition("\n")[2] or "cannot be accessed"}
     return answer
 
 
@@ -115,11 +115,12 @@ def _folder(
 def _unwritable(about: str, place: str, answer: Mapping[str, Any], subject: Subject) -> Finding:
     if answer["code"] in ("ENOSPC", "EDQUOT"):
         state = "is full" if answer["code"] == "ENOSPC" else "is over its quota"
-        fix = f"free some: du -xsh {visible_word(answer['nearest'])}/* | sort -h"
-        return Finding(about, "problem", f"{place} {state}: {answer['failed']}", _else(about, subject, fix))
+        return Finding(
+            about, "problem", f"{place} {state}: {answer['failed']}", _to_free(about, answer, subject)
+        )
     fact = f"{place} cannot be written to: {answer['failed']}"
     if about == "workdir":
-        fix = "harmless if the program writes nothing there; otherwise name another"
+        fix = "harmless if the program writes nothing there; otherwise choose another"
         return Finding(about, "warning", fact, _else(about, subject, fix))
     return Finding(about, "problem", fact, _else(about, subject, "choose another"))
 
@@ -129,22 +130,20 @@ def _troubles(
 ) -> Iterator[Finding]:
     place = f"{path} ({mount.kind})" if mount else str(path)
     free, took = answer["free"], answer["seconds"]
-    clean = f"free some: du -xsh {visible_word(str(answer['nearest']))}/* | sort -h"
     if free < _LITTLE:
         status: Status = "problem" if free < _NEXT_TO_NOTHING else "warning"
-        yield Finding(
-            about, status, f"{place} has only {size_words(free)} free", _else(about, subject, clean)
-        )
+        fact = f"{place} has only {size_words(free)} free"
+        yield Finding(about, status, fact, _to_free(about, answer, subject))
     if answer["files"] and answer["free_files"] < _FEW_FILES:  # some file systems do not count files
         status = "problem" if answer["free_files"] < 20 else "warning"
-        fact = f"{place} has room for {answer['free_files']} more files only"
+        fact = f"{place} has room for only {answer['free_files']} more files"
         yield Finding(about, status, fact, _else(about, subject, "remove or pack small files"))
     if took > _SLOW:
         fact = f"{place} is slow: {took:.1f} s for one small file"
-        fix = "often busy for a while only; `castoff doctor` again later"
+        fix = "it may be busy only for a while; run `castoff doctor` again later"
         yield Finding(about, "warning", fact, _else(about, subject, fix))
     if about == "runs" and not answer["locks"]:
-        fact = f"{place} has no locks (flock), by which castoff knows what still runs"
+        fact = f"{place} has no locks (flock), by which castoff knows which runs are active"
         yield Finding(about, "warning", fact, _else(about, subject, "choose another"))
     if about != "home" and mount is not None and queued(subject.site.scheduler):
         if mount.seen_by == "one":
@@ -154,6 +153,12 @@ def _troubles(
         elif mount.seen_by == "unknown":
             fact = f"{place}: whether other nodes see such a file system is not known"
             yield Finding(about, "unknown", fact, "`castoff doctor --nodes 2` tries it")
+
+
+def _to_free(about: str, answer: Mapping[str, Any], subject: Subject) -> str:
+    """The remedy for a file system without space."""
+    fix = f"to see what takes space: du -xsh {visible_word(str(answer['nearest']))}/* | sort -h; then delete "
+    return _else(about, subject, f"{fix}some of it{'' if about == 'home' else ', or choose another folder'}")
 
 
 def _else(about: str, subject: Subject, fix: str) -> str:

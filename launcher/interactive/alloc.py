@@ -137,7 +137,7 @@ def _check_jupyter(plan: Plan) -> None:
                 raise CastoffError(f"--jupyter: {plan.python} has no jupyterlab: {fix}")
     elif not plan.setup and not (shutil.which("jupyter") and shutil.which("jupyter-lab")):
         raise CastoffError(
-            "--jupyter: no jupyter lab is on PATH, and the job has no setup that could bring one: install "
+            "--jupyter: no jupyter lab is on PATH, and the job has no setup that could provide it: install "
             "jupyterlab, or name the python that has it in the job file, as in python: /path/to/bin/python"
         )
 
@@ -157,7 +157,7 @@ def run(asked: Request, environ: Mapping[str, str], *, runs_dir: Path | None = N
     terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
     if asked.interactive and not terminal:
         raise CastoffError(
-            "a shell needs a terminal, and standard input or output is none; a command needs none: castoff "
+            "a shell needs a terminal, but standard input or output is not one; without a shell: castoff "
             "alloc … -- COMMAND"
         )
     folder = _folder(runs_dir or runs_folder(environ), asked, secrets(asked.plan.env_from, environ))
@@ -187,7 +187,7 @@ def _folder(runs: Path, asked: Request, hidden: str) -> Path:
             files.replace(folder / "token", f"{os.urandom(24).hex()}\n")
     except OSError as error:
         raise CastoffError(
-            f"{runs}: cannot be written: {error.strerror}; --runs-dir names another"
+            f"{runs}: cannot be written: {error.strerror}; choose another folder with --runs-dir"
         ) from error
     return folder
 
@@ -197,14 +197,14 @@ def _code(asked: Request, folder: Path, ended: Ended) -> int:
     title = asked.scheduler.title
     if not (folder / "begun").exists():
         if ended.interrupted:
-            report(f"the request is withdrawn: {title} gave no hosts")
+            report(f"the request was withdrawn: {title} gave no hosts")
             return 130
-        report(f"{title} gave no hosts; its own words are above")
+        report(f"{title} gave no hosts; its message is above")
         return ended.code or 1
     text = clock.until(lambda: _text(folder / "code"), 0.1, _LAG)
     if text.isdecimal():
         return int(text)
-    report("the allocation ended before what ran in it: at its walltime, or somebody cancelled it")
+    report("the allocation ended before the program in it: it reached its walltime, or was cancelled")
     return ended.code or 1
 
 

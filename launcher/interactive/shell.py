@@ -92,7 +92,7 @@ def unreached(argv: Sequence[str], code: int) -> str | None:
     if argv[0] != "ssh" or code != _SSH_FAILED:
         return None
     return (
-        "code 255 is ssh's where it does not get to the host: some sites let nobody in, others only while "
+        "ssh exits with code 255 if it cannot reach the host: some sites allow no ssh, others only while "
         "your job runs there; from inside the job itself a command needs no ssh"
     )
 

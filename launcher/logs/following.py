@@ -121,9 +121,7 @@ class Follower:
         """Report why there are no new lines, each reason once."""
         run = self._status
         if not self._is_seen and run.state == "unknown":
-            self._report_once(
-                f"{run.id}: castoff cannot see its scheduler; Ctrl-C ends this before its ending"
-            )
+            self._report_once(f"{run.id}: castoff cannot query its scheduler; Ctrl-C stops following the run")
         elif run.state == "running" and not any(member.attempts for member in self._members):
             self._report_once(f"{run.id} is running, and its script has written nothing yet; waiting for it")
         elif not run.over and not any(member.attempts for member in self._members):

@@ -114,7 +114,7 @@ def check_in_snapshot(plan: Plan, code: Path) -> None:
         if secret_part(named.word):
             reason = "its name looks like a secret's"
             fix = f"git add it, or name it in the job: snapshot: {{paths: [., {named.word}]}}"
-        message = f"is {named.word!r}, which the snapshot lacks, as {reason}: {fix}"
+        message = f"is {named.word!r}, which is not in the snapshot, because {reason}: {fix}"
         raise InvalidInput([Problem("", named.field, message)])
 
 
@@ -202,7 +202,7 @@ class _Look:
         ):
             return []
         starts = "python " if named.word.endswith(".py") else "./"
-        is_there = f"is {named.word!r}, which is looked for on PATH, not in {self._folder}"
+        is_there = f"is {named.word!r}, which is looked up on PATH, not in {self._folder}"
         return [
             _Missing(named.field, f"{is_there}: write {starts}{named.word}", self._plan.container is None)
         ]
@@ -300,7 +300,7 @@ class _Look:
         )
         if origin is None or origin == self._folder or not (origin / word).exists():
             return ""
-        return f", but beside the job file: submit from {origin}, or set workdir: {origin}"
+        return f", but in the job file's folder: submit from {origin}, or set workdir: {origin}"
 
 
 def _in_setup(name: str, value: str) -> str:

@@ -47,7 +47,7 @@ def check_syntax(plan: Plan, script: Script) -> None:
     for name, text in _parts(plan, script.theirs):
         if name.endswith("teardown") and _END_OF_TEARDOWN in text.split("\n"):
             raise CastoffError(
-                f"{name}: has the line {_END_OF_TEARDOWN}, by which castoff ends it: change it"
+                f"{name}: its line {_END_OF_TEARDOWN} is castoff's own mark for the end: change that line"
             )
         if _is_plain(text):
             continue
@@ -56,8 +56,8 @@ def check_syntax(plan: Plan, script: Script) -> None:
         if _complaints(f"{{\n:\n{text}}}\n"):  # the part is complete, but it continues into the }
             last = printable(text.rstrip("\n").rpartition("\n")[2])
             raise CastoffError(
-                f"{name}: its last line, {last}, continues in the next one, which is castoff's; "
-                "take away the \\ at its end"
+                f"{name}: its last line, {last}, continues in the next line, which is castoff's; "
+                "remove the \\ at its end"
             )
     if complaint := _complaints(script.text):
         raise CastoffError(

@@ -89,4 +89,4 @@ def is_locked(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise CastoffError(f"{path}: cannot be looked at: {error.strerror}") from error
+        raise CastoffError(f"{path}: cannot be accessed: {error.strerror}") from error

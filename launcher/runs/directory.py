@@ -66,7 +66,7 @@ def check_trusted(path: Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
-        raise CastoffError(f"{path}: cannot be looked at: {error.strerror}") from error
+        raise CastoffError(f"{path}: cannot be accessed: {error.strerror}") from error
     if stat.S_ISLNK(about.st_mode):
         raise CastoffError(
             f"{path}: is a link to {path.readlink()}, and castoff follows none in place of a run "

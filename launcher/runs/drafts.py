@@ -81,7 +81,7 @@ def new_run(name: str, folder: Path, run_id: str | None = None) -> Iterator[Draf
             while draft is None:
                 draft = _draft(home / (run_id or new_id(name)), stack)
                 if draft is None and run_id is not None:
-                    raise RunExists(f"{home / run_id}: is there already, or is just being made")
+                    raise RunExists(f"{home / run_id}: exists already, or is just being made")
             for inner in ("attempts", "logs"):
                 (draft.run.path / inner).mkdir(mode=0o700)
             # so that git ignores the run directory, in any working tree

@@ -283,7 +283,7 @@ def _find(reference: str, known: Callable[[], list[Entry]]) -> str:
             refusals.append(str(error))
     near = did_you_mean(reference, [entry.name for entry in newest[:_RECENT]])
     # Run directories are only searched for schedulers' ids, which all contain a digit.
-    unread = f"\nnot looked at: {refusals[0]}" if refusals and re.search("[0-9]", reference) else ""
+    unread = f"\nnot searched: {refusals[0]}" if refusals and re.search("[0-9]", reference) else ""
     raise CastoffError(f"{reference or 'an empty name'}: {_missing(exact, near)}{unread}")
 
 

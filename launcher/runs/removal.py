@@ -35,7 +35,7 @@ def size(run: RunDirectory) -> int:
         if user not in (0, about.st_uid) and (inner or files):
             raise CastoffError(
                 f"{folder}: belongs to another user ({about.st_uid}), so you cannot remove its "
-                f"contents; ask them to, or chown it. {run.id} was left as it is"
+                f"contents; ask them to, or chown it. {run.id} was not changed"
             )
         for name in files:
             with contextlib.suppress(FileNotFoundError):
@@ -109,7 +109,7 @@ def empty(path: Path) -> None:
     except OSError as error:
         raise CastoffError(
             f"{path}: what is left of a removed run cannot be removed: {error.filename}: {error.strerror}; "
-            "once it can, the next `castoff clean` does it"
+            "once it can, the next `castoff clean` removes it"
         ) from error
 
 

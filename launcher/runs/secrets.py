@@ -22,7 +22,7 @@ def secrets(names: list[str], environ: Mapping[str, str]) -> str:
     missing = [name for name in names if name not in environ]
     if missing:
         raise CastoffError(
-            f"env_from: {', '.join(missing)} not set in this environment; export before submitting"
+            f"env_from: {', '.join(missing)} not set in this environment; export it before submitting"
         )
     return "".join(f"export {name}={shell_word(environ[name])}\n" for name in names)
 

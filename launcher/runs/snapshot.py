@@ -141,7 +141,9 @@ def take(
     for name, target in tree.links.items():
         folder = _folder_of(name)
         if os.path.realpath(code / folder) != os.path.normpath(os.path.realpath(code) + "/" + folder):
-            raise CastoffError(f"snapshot.link: {name}: lies in what leads to the original already")
+            raise CastoffError(
+                f"snapshot.link: {name}: is in a folder that is already a link to the original"
+            )
         (code / folder).mkdir(parents=True, exist_ok=True)
         (code / name).symlink_to(target)
     (run_path / "code.workdir").symlink_to(Path("code", tree.here))
@@ -197,7 +199,7 @@ def _check_no_home(roots: list[Path], environ: Mapping[str, str]) -> None:
         if root == "/" or any(f"{home}/".startswith(f"{root}/") for home in real):
             raise CastoffError(
                 f"snapshot: the code would be all of {printable(root)}, "
-                f"{'your home' if root in real else 'which is no project'}: submit from the project's own "
+                f"{'your home' if root in real else 'which is not a project'}: submit from the project's own "
                 "folder (if that is in no git repository of its own, `git init` makes one), or list in the "
                 "job what is code: snapshot: {paths: [src]}"
             )
@@ -284,9 +286,11 @@ def _links(top: Path, directory: Path, paths: list[str]) -> dict[str, str]:
     for path in paths:
         name = os.path.relpath(os.path.normpath(directory / path), top)
         if f"{os.path.relpath(directory, top)}/".startswith(f"{name}/") or name.split("/")[0] in (".", ".."):
-            raise CastoffError(f"snapshot.link: {path}: is not below {top}, or the job runs in there")
+            raise CastoffError(
+                f"snapshot.link: {path}: is not below {top}, or contains the job's working directory"
+            )
         if not os.path.lexists(top / name):
-            raise CastoffError(f"snapshot.link: {path}: {top / name} is not there")
+            raise CastoffError(f"snapshot.link: {path}: {top / name} does not exist")
         links[name] = os.path.realpath(top / name)
     return links
 
@@ -302,11 +306,11 @@ def _check_size(top: Path, sizes: Mapping[str, int], limit: str) -> None:
     words = files_words if many else size_words
     largest = ", ".join(f"{printable(name)} ({words(weight)})" for name, weight in weights.most_common(5))
     raise CastoffError(
-        f"snapshot: {top} holds {files_words(len(sizes))}{'' if many else f', {size_words(total)}'}, and a "
-        f"snapshot {MAX_FILES:,} files and {limit} at the most\n"
+        f"snapshot: {top} holds {files_words(len(sizes))}{'' if many else f', {size_words(total)}'}, but a "
+        f"snapshot may hold {MAX_FILES:,} files and {limit}\n"
         f"the largest in it: {largest}\n"
         "list in .gitignore what is not code, or in the job what is: snapshot: {paths: [src]}; "
-        "snapshot: {limit: 2G} allows for larger files"
+        "snapshot: {limit: 2G} allows larger files"
     )
 
 

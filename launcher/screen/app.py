@@ -34,7 +34,7 @@ l              logs; of a run that is active they are
                followed, and Ctrl-C returns here
 s              ask it to save and stop; asks first
 c              cancel it; asks first
-x or !         a shell beside its ranks
+x or !         a shell next to its ranks
 f              all, active or failed runs
 a              all that are over, or the newest
 /              search for a part of an id
@@ -155,7 +155,9 @@ class TopApp(App[int]):
         item, _ = self._chosen()
         if item is None:
             return
-        text = f"Ask {printable(item.row.entry.id)} to save and stop?\nNothing of it begins any more."
+        text = (
+            f"Ask {printable(item.row.entry.id)} to save and stop?\nIt starts no further attempts or members."
+        )
         self._act(item, "stopping", text, _stopped)
 
     def action_cancel_run(self) -> None:

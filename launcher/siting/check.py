@@ -128,7 +128,7 @@ class Comparison:
             if site.other_nodes is not None or not kind.queues or own_queues.intersection(kind.queues):
                 self._differs(("other_nodes",), "not listed", words)
             else:
-                self.not_compared.append(f"nodes of queues where the profile's are not: {words}")
+                self.not_compared.append(f"nodes in queues without the profile's nodes: {words}")
         for number, other in enumerate(others):
             if not any(_is_other(other, kind) for kind in reported.nodes):
                 self._differs(("other_nodes", str(number)), _other_words(other), "no such nodes", other)

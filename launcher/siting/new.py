@@ -171,8 +171,8 @@ def _changed(path: Path, before: str, new: Updated, search: Search, who: str) ->
             validated(path, new.text, search)
         except InvalidInput as problem:
             raise CastoffError(
-                f"{printable(str(path))}: is unchanged: with what {printable(who)} reports it would not be "
-                f"valid, so change it by hand\n{problem}"
+                f"{printable(str(path))}: is unchanged, since the values that {printable(who)} reports "
+                f"would make it invalid; change it by hand\n{problem}"
             ) from None
         write_profile(path.resolve(), new.text)
     return Change(path, new.left, changed)

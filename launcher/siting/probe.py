@@ -200,8 +200,8 @@ def merged(
     elif expected not in (0, facts.cores) or not _may_have(facts.cores, cpu_counts):
         cores = expected or " or ".join(f"{count} CPUs" for count in cpu_counts or ())
         left.append(
-            f"node: {facts.host} has {facts.cores} cores, and the profile's nodes have {cores}: it is of "
-            "another kind; name a queue or a constraint that leads to the right nodes"
+            f"node: {facts.host} has {facts.cores} cores, and the profile's nodes have {cores}: it is "
+            "another kind of node; name a queue or a constraint that leads to the right nodes"
         )
     else:
         text = _with_node(text, site.node, facts, date, left)

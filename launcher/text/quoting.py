@@ -52,7 +52,7 @@ def comment(text: str) -> str:
 def interpreter(text: str) -> str:
     """Check the text after `#!`: a path, and perhaps an argument (execve(2))."""
     if not text.startswith("/") or not text.isprintable():
-        raise ValueError(f"shell: is {shown(text)}, but takes the path of a shell, as in /bin/bash -l")
+        raise ValueError(f"shell: is {shown(text)}, but must be the path of a shell, as in /bin/bash -l")
     return text
 
 

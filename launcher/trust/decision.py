@@ -94,7 +94,7 @@ def fixes(found: list[Weakness]) -> Iterator[str]:
         if weak.ours:
             paths_by_command.setdefault(weak.shut_by, []).append(visible_word(str(weak.path)))
     if any(weak.is_link for weak in found):
-        yield "name what that link leads to, rather than the link"
+        yield "name the link's target instead of the link"
     if words := [visible_word(str(folder)) for folder in to_trust(found)]:
         yield f"if you trust them with what castoff runs from there: castoff trust {' '.join(words)}"
     for command, paths in paths_by_command.items():

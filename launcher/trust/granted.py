@@ -65,7 +65,9 @@ def withdraw(folder: Path, environ: Mapping[str, str]) -> Path:
     folders = granted(environ)
     names = {folder, Path(os.path.realpath(folder))} & {*folders}
     if not names:
-        raise CastoffError(f"{folder}: is not trusted, so nothing changes; `castoff trust` lists what is")
+        raise CastoffError(
+            f"{folder}: is not trusted, so nothing changes; `castoff trust` lists the trusted folders"
+        )
     lines = b"".join(os.fsencode(trusted) + b"\n" for trusted in folders if trusted not in names)
     try:
         files.replace(path, lines)
@@ -78,9 +80,11 @@ def _real(folder: Path) -> Path:
     try:
         real = folder.resolve(strict=True)
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
-        raise CastoffError(f"{folder}: cannot be trusted, as it is not there: {error}") from error
+        raise CastoffError(f"{folder}: does not exist, so it cannot be trusted: {error}") from error
     if "\n" in str(real):
-        raise CastoffError(f"{printable(str(real))}: holds a line break, and the list has a line for each")
+        raise CastoffError(
+            f"{printable(str(real))}: its name has a line break, but the list has one folder a line"
+        )
     return real
 
 
@@ -90,7 +94,7 @@ def _check(path: Path) -> None:
         fix = (
             f"{weakness.shut_by} {visible_word(str(weakness.path))}"
             if weakness.ours
-            else "set XDG_CONFIG_HOME to another"
+            else "set XDG_CONFIG_HOME to another folder"
         )
         raise CastoffError(
             f"{path}: its contents may be another user's, since {weakness.path} {weakness.why}; {fix}"

@@ -116,7 +116,7 @@ def test_a_full_cluster_and_ctrl_c(desk: Desk, slurm: SlurmCluster) -> None:
         one.send_signal(signal.SIGINT)
     answer = desk.end(process)
     assert answer.code == 130, answer.errors
-    assert "castoff: the request is withdrawn: Slurm gave no hosts\n" in answer.errors
+    assert "castoff: the request was withdrawn: Slurm gave no hosts\n" in answer.errors
     assert desk.slurm("squeue", "--noheader", "--name=waits") == ""
     (desk.folder / "go").touch()
     desk.until(full, state="ended")
@@ -126,4 +126,4 @@ def test_an_allocation_is_refused_in_slurms_words(desk: Desk) -> None:
     answer = desk.castoff("alloc", "--site", "slurm", "--queue", "none-such", "--", "true")
     assert answer.code == 1
     assert "invalid partition specified: none-such" in answer.errors
-    assert answer.errors.endswith("castoff: Slurm gave no hosts; its own words are above\n")
+    assert answer.errors.endswith("castoff: Slurm gave no hosts; its message is above\n")

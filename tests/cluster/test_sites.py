@@ -104,7 +104,7 @@ class TestProbe:
             pytest.skip("this machine has as many")
         answer = desk.castoff("sites", "new", "lab", "--probe")
         assert answer.code == 0, answer.errors
-        assert "and the profile's nodes have 12: it is of another kind" in answer.output
+        assert "and the profile's nodes have 12: it is another kind of node" in answer.output
         assert 'sockets: ["0-11"]' in (sites / "lab.yaml").read_text()
 
     def test_what_slurm_refuses(self, desk: Desk, bare: Path) -> None:

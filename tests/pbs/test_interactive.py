@@ -42,7 +42,7 @@ def test_a_command_beside_a_rank(desk: Desk) -> None:
     closed = desk.program("ssh", "echo 'Permission denied' >&2; exit 255")
     answer = desk.castoff("shell", run.id, "--", "true", env=closed)
     assert answer.code == 255
-    assert answer.errors.startswith("Permission denied\ncastoff: code 255 is ssh's where it does not get to")
+    assert answer.errors.startswith("Permission denied\ncastoff: ssh exits with code 255 if it cannot reach")
     (desk.folder / "go").touch()
     assert desk.until(run, state="ended")["ending"] == "done"
 
@@ -75,7 +75,7 @@ class Allocations:
         answer = desk.end(process)
         assert answer.code == 130, answer.output + answer.errors
         assert "is being deleted" in answer.output
-        assert "castoff: the request is withdrawn: PBS gave no hosts\n" in answer.errors
+        assert "castoff: the request was withdrawn: PBS gave no hosts\n" in answer.errors
         until(lambda: not pbs.run(HEAD, waiting).stdout.strip())
         (desk.folder / "go").touch()
         desk.until(full, state="ended")

@@ -33,7 +33,7 @@ def test_a_profile_from_the_server_and_a_node(desk: Desk, tmp_path: Path) -> Non
     assert "\ndefault_queue: workq\n" in text
     assert "    ranges: [{max_nodes: 2, max_walltime: 1h}]\n    max_jobs: 1\n" in text
     if psutil.cpu_count(logical=False) not in (CPUS, CPUS // 2, CPUS // 4):  # which the nodes only claim
-        assert f"and the profile's nodes have {CPUS} CPUs: it is of another kind" in answer.output
+        assert f"and the profile's nodes have {CPUS} CPUs: it is another kind of node" in answer.output
         assert "\n  sockets:" not in text
     assert "# ? Which mpiexec" not in text and "# ? Which account" in text
     words = ("--name", "ranks", "--nodes", "2", "--ranks-per-node", "1", "--walltime", "5m")

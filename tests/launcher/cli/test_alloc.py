@@ -217,7 +217,7 @@ def test_a_signal_while_it_waits_withdraws_it(
         else:
             process.send_signal(number)
         assert process.wait(patience.SECONDS) == 130
-    assert "castoff: the request is withdrawn: " in output.read_text()
+    assert "castoff: the request was withdrawn: " in output.read_text()
     assert list((tmp_path / "castoff-runs").iterdir()) == []
     assert "deleted" in output.read_text() or "revoked" in output.read_text()
 
@@ -228,7 +228,7 @@ def test_ctrl_c_on_a_terminal_withdraws_qsubs(programs: Programs, job: Path, tmp
     answer = on_terminal("sh", "-c", script, cwd=tmp_path, env=env, then=[("waiting for job", "\x03")])
     assert answer.code == 130, answer.output
     assert "Job 7.head is being deleted" in answer.output
-    assert "castoff: the request is withdrawn: PBS gave no hosts" in answer.output
+    assert "castoff: the request was withdrawn: PBS gave no hosts" in answer.output
 
 
 def test_what_a_scheduler_refuses(castoff_command: Castoff, programs: Programs, job: Path) -> None:
@@ -237,7 +237,7 @@ def test_what_a_scheduler_refuses(castoff_command: Castoff, programs: Programs, 
     assert answer.returncode == 1
     assert answer.stderr.splitlines() == [
         "salloc: error: invalid partition",
-        "castoff: Slurm gave no hosts; its own words are above",
+        "castoff: Slurm gave no hosts; its message is above",
     ]
 
 

@@ -70,7 +70,7 @@ def test_a_file_system_that_shows_no_access_lists(
     )
     answer = castoff("doctor", "--trust", "job.yaml", "--site", "local")
     assert answer.returncode == 0
-    said = "who may change it by an access list is not known: gpfs shows none"
+    said = "gpfs does not show access lists, so others may be able to change it"
     assert f"job file           job.yaml\n{'':21}{said}\n" in answer.stdout
     assert answer.stdout.endswith("can change any of it, as far as access lists are known\n")
     answer = castoff("doctor", "job.yaml", "--site", "local")

@@ -172,7 +172,7 @@ class TestUpdate:
         nodes = "echo '2|1|8|8|20000|(null)|(null)'"
         answer = castoff("sites", "check", "lab", "--update", env=answering("slurm-accounting", sinfo=nodes))
         assert answer.returncode == 1 and path.read_text() == text
-        assert f"{path}: is unchanged: with what Slurm reports" in answer.stderr
+        assert f"{path}: is unchanged, since the values that Slurm reports" in answer.stderr
         assert "options.less.reserved_cores: is 30, which no socket has" in answer.stderr
 
     def test_for_programs(self, castoff: Castoff, answering: Answers, tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ class TestSecrets:
         assert answer.returncode == 1
         assert (
             answer.stderr
-            == "castoff: env_from: TOKEN not set in this environment; export before submitting\n"
+            == "castoff: env_from: TOKEN not set in this environment; export it before submitting\n"
         )
         assert everything(tmp_path) == everything(fresh_home) == set()
 

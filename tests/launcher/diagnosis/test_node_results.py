@@ -156,7 +156,7 @@ def test_a_wrong_sum(job: Make) -> None:
     assert one.bad("done") == [
         (
             "all-reduce",
-            "rank 1 on n2 got 12 where 15 is right",
+            "rank 1 on n2 got 12 instead of 15",
             "tell your site's support of n2; PBS cannot keep a job off it",
         )
     ]
@@ -170,8 +170,8 @@ def test_names_and_links(job: Make) -> None:
     one.rank(1, reach={"hosts": {"n1": wrong, "n3": cut}})
     one.rank(2, reach={"hosts": {}})
     assert [finding[:2] for finding in one.bad("done")] == [
-        ("names", "n2 takes n1 for 10.9.9.9, but n1 has 10.0.0.1"),
-        ("network", "n3 is not reached by n1, n2: 10.0.0.3: timed out"),
+        ("names", "n2 resolves n1 to 10.9.9.9, but n1 has 10.0.0.1"),
+        ("network", "n3 cannot be reached from n1, n2: 10.0.0.3: timed out"),
     ]
 
 
@@ -195,15 +195,17 @@ def test_a_hang_names_who_was_waited_for(job: Make) -> None:
     one.rank(1, "reach", stuck={"at": "torch", "seconds": 90})
     one.rank(2, "torch")
     (found,) = one.bad()
-    assert found[1] == "a hang at importing torch: n2 came no further in 45 s, and the others waited"
+    assert found[1] == "a hang at importing torch: n2 made no progress for 45 s, and the other hosts waited"
     assert found[2] == "--exclude n2, and tell your site's support; castoff logs castoff-doctor-1"
     one.rank(0, "group", stuck={"at": "sum", "seconds": 45})
     one.rank(1, "group")
     one.rank(2, "group", stuck={"at": "sum", "seconds": 45})
-    assert one.bad()[0][1] == "a hang at an all-reduce: n2 came no further in 45 s, and the others waited"
+    assert (
+        one.bad()[0][1] == "a hang at an all-reduce: n2 made no progress for 45 s, and the other hosts waited"
+    )
     one.rank(1, "group", stuck={"at": "sum", "seconds": 45})
     (found,) = one.bad()
-    assert found[1] == "a hang at an all-reduce: all hosts came no further in 45 s"
+    assert found[1] == "a hang at an all-reduce: all hosts made no progress for 45 s"
     assert "name the interface that hosts share: `env: {GLOO_SOCKET_IFNAME: eth0}`" in found[2]
 
 

@@ -82,7 +82,11 @@ def test_how_much_is_left(
     found = [*quotas.findings({HOME: Path("/home/ann")}, environ, 30)]
     assert [one.status for one in found] == ([status] if status else [])
     assert not found or found[0].fact.startswith(fact)
-    assert all(one.remedy.startswith("free some: du -xsh /home/ann/") for one in found if one.status != "ok")
+    assert all(
+        one.remedy.startswith("to see what takes space: du -xsh /home/ann/")
+        for one in found
+        if one.status != "ok"
+    )
 
 
 def test_a_tool_that_hangs_or_fails(tool: Callable[[str], dict[str, str]]) -> None:

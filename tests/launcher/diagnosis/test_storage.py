@@ -62,11 +62,14 @@ def test_a_full_disk_and_few_files(look: Look, tmp_path: Path) -> None:
         assert (
             one.status == "problem" and one.fact == f"{small}/runs (tmpfs) is full: No space left on device"
         )
-        assert one.remedy.startswith(f"free some: du -xsh {small}/* | sort -h (--runs-dir FOLDER, or export ")
+        assert one.remedy.startswith(
+            f"to see what takes space: du -xsh {small}/* | sort -h; then delete some of it, or choose "
+            "another folder (--runs-dir FOLDER, or export "
+        )
         files = tmp_path / "files"
         mount_small(files, "nr_inodes=12")
         one = look(runs=files / "runs")["runs"]
-        assert one.status == "problem" and "has room for 11 more files only" in one.fact
+        assert one.status == "problem" and "has room for only 11 more files" in one.fact
 
     with_mounts(tmp_path, full)
 

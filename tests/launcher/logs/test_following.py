@@ -44,7 +44,7 @@ class TestEnds:
         followed = follow(made)
         assert followed.lines == ["[0] one", "[0] two", "[1] late"]
         assert (followed.end.ending, followed.end.code, followed.end.failed) == ("failed", 3, None)
-        assert followed.said == ["run: castoff cannot see its scheduler; Ctrl-C ends this before its ending"]
+        assert followed.said == ["run: castoff cannot query its scheduler; Ctrl-C stops following the run"]
 
     def test_one_that_is_over(self, made: MadeRun, follow: Follow) -> None:
         append(rank(made.begin(), 0), "one\nhalf")
@@ -61,7 +61,7 @@ class TestEnds:
         followed = follow(made)
         assert followed.lines == ["[0] first", "[0] second"]
         assert followed.end.ending == "done"
-        assert followed.said == ["run: castoff cannot see its scheduler; Ctrl-C ends this before its ending"]
+        assert followed.said == ["run: castoff cannot query its scheduler; Ctrl-C stops following the run"]
 
     def test_not_between_two_starts_by_hand(self, made: MadeRun, time: Time, follow: Follow) -> None:
         made.record("plan.json", {"name": "made", "scheduler": "local", "launcher": "local"})

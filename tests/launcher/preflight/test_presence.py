@@ -59,7 +59,7 @@ def check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Check:
         ("./pkg", "command.0: is './pkg', which is a folder"),
         (
             "train.py",
-            "command.0: is 'train.py', which is looked for on PATH, not in FOLDER: write python train.py",
+            "command.0: is 'train.py', which is looked up on PATH, not in FOLDER: write python train.py",
         ),
         (
             "python -m pkg.mian",
@@ -150,7 +150,7 @@ def test_beside_the_job_file(tmp_path: Path) -> None:
         check_present(spec, site, plan(spec, site), tmp_path, {})
     assert str(caught.value) == (
         f"{beside}/job.yaml:1: command.1: is 'train.py', which is not in {tmp_path}, "
-        f"but beside the job file: submit from {beside}, or set workdir: {beside}"
+        f"but in the job file's folder: submit from {beside}, or set workdir: {beside}"
     )
 
 

@@ -110,8 +110,8 @@ class TestParts:
     def test_a_last_line_that_continues_is_refused(self, where: str) -> None:
         said = refusal(self.of(where, ["true", "module load x \\"]))
         assert said == (
-            f"{where}: its last line, module load x \\, continues in the next one, which is castoff's; "
-            "take away the \\ at its end"
+            f"{where}: its last line, module load x \\, continues in the next line, which is castoff's; "
+            "remove the \\ at its end"
         )
 
     @pytest.mark.parametrize("lines", [["fi"], ["}"], [")"], ["}; {"], ["esac"], ["done"]])

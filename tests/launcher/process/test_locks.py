@@ -65,7 +65,7 @@ def test_a_file_system_without_locks(call: str, tmp_path: Path, monkeypatch: pyt
     with (tmp_path / "lock").open("w") as file, pytest.raises(NoLocks, match="No locks available"):
         try_lock(file.fileno(), inherited=call == "flock")
     if call == "flock":
-        with pytest.raises(CastoffError, match="cannot be looked at: No locks available"):
+        with pytest.raises(CastoffError, match="cannot be accessed: No locks available"):
             is_locked(tmp_path / "lock")
 
 

@@ -58,7 +58,7 @@ def test_one_that_cannot_be_looked_at_cannot_be_opened(
         raise OSError(116, "Stale file handle", str(path))
 
     monkeypatch.setattr(Path, "lstat", stale)
-    with pytest.raises(CastoffError, match="cannot be looked at: Stale file handle"):
+    with pytest.raises(CastoffError, match="cannot be accessed: Stale file handle"):
         RunDirectory(tmp_path)
 
 

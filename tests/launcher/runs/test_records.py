@@ -135,7 +135,7 @@ def test_a_pipe_or_a_device_in_its_place(tmp_path: Path, name: str) -> None:
     (made.run.path / name).unlink()
     (made.run.path / name).symlink_to("/dev/zero")
     if name == "local.lock":  # which is opened for itself alone
-        with pytest.raises(CastoffError, match="cannot be looked at"):
+        with pytest.raises(CastoffError, match="cannot be accessed"):
             status(made.run)
     else:
         assert status(made.run).members

@@ -105,7 +105,7 @@ def test_what_belongs_to_somebody_else() -> None:
             os.seteuid(0)
         assert str(caught.value) == (
             f"{theirs}: belongs to another user (0), so you cannot remove its contents; ask "
-            "them to, or chown it. run was left as it is"
+            "them to, or chown it. run was not changed"
         )
         (theirs / "file").unlink()  # an empty one does not hinder
         os.seteuid(4000)

@@ -121,10 +121,10 @@ class TestHome:
         (home / "project/src/a.py").write_text("1\n")
         monkeypatch.setenv("HOME", str(home))
         for folder in (home, home.parent, Path("/")):
-            with pytest.raises(CastoffError, match=r"your home|which is no project"):
+            with pytest.raises(CastoffError, match=r"your home|which is not a project"):
                 taken(folder, tmp_path / f"never {folder.name}")
         for paths in ([".."], ["."], ["../.."]):
-            with pytest.raises(CastoffError, match=r"your home|which is no project"):
+            with pytest.raises(CastoffError, match=r"your home|which is not a project"):
                 taken(
                     home / "project" if paths != ["."] else home,
                     tmp_path / f"nor {paths[0][-4:]!r}".replace("/", "-"),
@@ -321,7 +321,7 @@ class TestRefusals:
         repository.write("big", "x" * 800_000)
         with pytest.raises(CastoffError) as caught:
             taken(repository.folder, limit="2M")
-        assert "4 files, 2.1 MiB, and a snapshot 20,000 files and 2M at the most" in str(caught.value)
+        assert "4 files, 2.1 MiB, but a snapshot may hold 20,000 files and 2M" in str(caught.value)
         assert "data/ (1.3 MiB), big (781.2 KiB), a.py (11 bytes)" in str(caught.value)
         assert ".gitignore" in str(caught.value) and "limit: 2G" in str(caught.value)
         taken(repository.folder, limit="3M")
@@ -339,14 +339,20 @@ class TestRefusals:
             ({"paths": ["nothing"]}, "pathspec 'nothing' did not match any"),
             ({"paths": ["data"]}, "pathspec 'data' did not match any"),
             ({"paths": [".."]}, "'..' is outside repository"),
-            ({"link": ["nothing"]}, "snapshot.link: nothing: .*nothing is not there"),
-            ({"link": ["../.."]}, "snapshot.link: ../..: is not below .*, or the job runs in there"),
-            ({"link": ["."]}, "snapshot.link: .: is not below .*, or the job runs in there"),
+            ({"link": ["nothing"]}, "snapshot.link: nothing: .*nothing does not exist"),
+            (
+                {"link": ["../.."]},
+                "snapshot.link: ../..: is not below .*, or contains the job's working directory",
+            ),
+            ({"link": ["."]}, "snapshot.link: .: is not below .*, or contains the job's working directory"),
             (
                 {"link": ["data", "data/x"]},
-                "snapshot.link: data/x: lies in what leads to the original already",
+                "snapshot.link: data/x: is in a folder that is already a link to the original",
             ),
-            ({"link": ["scratch/x"]}, "snapshot.link: scratch/x: lies in what leads to the original already"),
+            (
+                {"link": ["scratch/x"]},
+                "snapshot.link: scratch/x: is in a folder that is already a link to the original",
+            ),
         ],
     )
     def test_what_is_not_there(

@@ -152,7 +152,7 @@ def test_help_covers_the_keys(runs: list[RunDirectory]) -> None:
     async def use(pilot: Pilot) -> None:
         await reads(pilot, "20 ended")
         await pilot.press("question_mark")
-        await reads(pilot, "another member of an array", "a shell beside its ranks")
+        await reads(pilot, "another member of an array", "a shell next to its ranks")
         await pilot.press("q")  # which only ends the help
         await reads(pilot, "20 ended")
 

@@ -95,7 +95,7 @@ def test_interpreters() -> None:
     for text in ("/bin/bash", "/bin/bash -l", "/opt/a b/sh"):
         assert interpreter(text) == text
     for text in ("bash", "", "-l", "/bin/sh\nx", "/bin/sh\r", "/bin/\x1bsh"):
-        with pytest.raises(ValueError, match=r"^shell: is .*, but takes the path of a shell"):
+        with pytest.raises(ValueError, match=r"^shell: is .*, but must be the path of a shell"):
             interpreter(text)
 
 

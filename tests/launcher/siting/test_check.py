@@ -198,7 +198,7 @@ class TestNodes:
         info = NOTHING._replace(nodes=[self.WHOLE, self.SHRUNKEN._replace(queues=("small",))])
         comparison = Comparison(self.at(), info)
         assert fields(comparison) == []
-        assert "nodes of queues where the profile's are not: 1 node with 4 cores, 2 a100, 24000M (small)" in (
+        assert "nodes in queues without the profile's nodes: 1 node with 4 cores, 2 a100, 24000M (small)" in (
             comparison.not_compared
         )
         assert fields(Comparison(self.at(other_nodes=[]), info)) == ["other_nodes"]

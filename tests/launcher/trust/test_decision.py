@@ -116,7 +116,7 @@ class TestWhatCastoffFindsByItself:
         if os.geteuid() != 0:
             pytest.skip("only root can give a link away")
         os.chown(link, STRANGER, STRANGER, follow_symlinks=False)
-        assert refusal(link / "passwd")[1:] == ["name what that link leads to, rather than the link"]
+        assert refusal(link / "passwd")[1:] == ["name the link's target instead of the link"]
 
     def test_an_odd_name_is_a_shell_s_word(self, tmp_path: Path) -> None:
         (odd := tmp_path / "it's\n$(here)").mkdir()
