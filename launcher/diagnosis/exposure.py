@@ -23,7 +23,7 @@ from castoff.launcher.trust.writers import Weakness
 
 
 def unknown_words(kinds: Iterable[str]) -> str:
-    """The message that the access lists on these kinds of file systems cannot be read."""
+    """The message that these kinds of file systems do not show their access lists."""
     return f"{', '.join(kinds)} does not show access lists, so others may be able to change it"
 
 
@@ -125,7 +125,7 @@ def _of_job(spec: JobSpec, setup: list[str], environ: Mapping[str, str]) -> Iter
 def _words(line: str) -> list[str]:
     try:
         return shlex.split(line, comments=True)
-    except ValueError:  # a part of a longer command, or not shell
+    except ValueError:  # part of a longer command, or not a shell line
         return line.split()
 
 

@@ -49,8 +49,10 @@ def findings(subject: Subject) -> Findings:
         return
     fix = subject.setting("python", "/path/to/env/bin/python")
     if not makes_nothing(plan.setup) or runs_scripts(plan.setup):
-        fact = "setup runs commands of its own, so only the job itself knows its Python"
-        yield Finding("python", "unknown", fact, f"`castoff doctor {_nodes_words(subject)}` tries it there")
+        fact = "setup runs other commands, too, so only the job itself can show which Python it gets"
+        yield Finding(
+            "python", "unknown", fact, f"`castoff doctor {_nodes_words(subject)}` tests it in a job"
+        )
         return
     try:
         done = run_to_end([*_shell(subject), "-c", _script(subject)], PATIENCE, _environment(subject))

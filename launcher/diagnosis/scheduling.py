@@ -101,7 +101,7 @@ def account(scheduler: QueuedScheduler, subject: Subject, info: MachineInfo) -> 
     refuses: Status = "problem" if info.enforces_accounts else "warning"
     if not user.accounts:
         fix = f"ask your site's support to add {me} to an account"
-        yield Finding("account", refuses, f"{scheduler.title} knows no account of {me}", fix)
+        yield Finding("account", refuses, f"{scheduler.title} has no account for {me}", fix)
     elif account is None:
         yield Finding(
             "account", "ok", f"the job names none, so {user.default_account} is charged; {me} has {theirs}"
@@ -114,7 +114,7 @@ def account(scheduler: QueuedScheduler, subject: Subject, info: MachineInfo) -> 
 
 
 def _queue_of(subject: Subject) -> str | None:
-    """The job's queue: the one it names, the one castoff chose, or the site's default."""
+    """The queue that the job names or castoff chose, or else the site's default queue."""
     return subject.plan.queue if subject.plan else subject.spec.queue or subject.site.default_queue
 
 
@@ -130,7 +130,7 @@ def queue(subject: Subject, info: MachineInfo) -> Findings:
             "queue", "problem", f"the job names none, and there is no default; there are: {queues}", fix
         )
         return
-    for name in names.split(","):  # Slurm uses the first with free nodes
+    for name in names.split(","):  # Slurm uses the first queue with free nodes
         profiled = subject.site.queues.get(name)
         listed = info.queues.get((profiled and profiled.listed_as) or name)
         if listed is None:

@@ -148,11 +148,11 @@ def _troubles(
     if about != "home" and mount is not None and queued(subject.site.scheduler):
         if mount.seen_by == "one":
             fact = f"{place} is a disk of this host, which compute nodes may not see"
-            fix = "`castoff doctor --nodes 2` tries it; or use a shared file system"
+            fix = "`castoff doctor --nodes 2` tests whether they do; or use a shared file system"
             yield Finding(about, "warning", fact, _else(about, subject, fix))
         elif mount.seen_by == "unknown":
             fact = f"{place}: whether other nodes see such a file system is not known"
-            yield Finding(about, "unknown", fact, "`castoff doctor --nodes 2` tries it")
+            yield Finding(about, "unknown", fact, "`castoff doctor --nodes 2` tests it")
 
 
 def _to_free(about: str, answer: Mapping[str, Any], subject: Subject) -> str:

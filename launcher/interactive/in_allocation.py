@@ -204,7 +204,7 @@ def _nodes(allocation: Allocation, spec: JobSpec) -> int:
         scheduler = queued(allocation.scheduler)
         larger = f", or for a larger allocation ({scheduler.interactive} …)" if scheduler else ""
         message = (
-            f"is {spec.nodes}, but {allocation} has no more: ask for {count} at the most "
+            f"is {spec.nodes}, but {allocation} has only {count}: ask for at most that many "
             f"(--nodes {count}){larger}"
         )
         raise InvalidInput([Problem(source.where(("nodes",)), "nodes", message)])

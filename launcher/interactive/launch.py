@@ -119,7 +119,7 @@ class _Attempt(Supervision):
         if left <= grace:
             self.report(
                 f"{max(left, 0):.0f} s are left here, but grace is {grace} s, so the program is asked to "
-                f"stop at once; for less: --grace {max(int(left) // 10, 1)}s"
+                f"stop at once; for a shorter grace: --grace {max(int(left) // 10, 1)}s"
             )
 
     def start(self, command: list[str], environment: Mapping[str, str]) -> None:

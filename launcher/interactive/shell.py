@@ -127,7 +127,7 @@ def _attempt(run: RunDirectory, now: RunStatus, member: MemberStatus) -> Attempt
         raise CastoffError(f"{job}: it is just starting{because}; try again in a few seconds")
     if member.state == "pending":
         raise CastoffError(
-            f"{job}: it is waiting{because}, and a shell needs a job that runs; `castoff status {run.id}` "
+            f"{job}: it is waiting{because}, and a shell needs a running job; `castoff status {run.id}` "
             "shows when it does"
         )
     if member.state == "ended":
@@ -144,7 +144,7 @@ def _host_number(
         for same in (str, _short):
             if (name := same(host)) in (names := [same(known) for known in hosts]):
                 return names.index(name)
-        raise CastoffError(f"{run.id}: {host} is not a host of it; its hosts: {_listed(hosts)}")
+        raise CastoffError(f"{run.id}: {host} is not one of its hosts: {_listed(hosts)}")
     if rank is None or len(hosts) == 1:
         return 0
     plan = read(run.path / "plan.json", _Distribution)

@@ -228,7 +228,7 @@ def _of_launcher(lines: list[str], *, began: bool) -> _Printed:
     if first is None:
         last = texts[-_OF_LAUNCHER_LINES:]
         return _Printed(last, last[-1].removeprefix("castoff: ") if last else None)
-    # The launcher's first line explains most. castoff's come last, except the attempt's reason, shown anyway.
+    # The launcher's first line explains most. castoff's lines come last, without the reason, shown anyway.
     own = [line for line in texts if line.startswith("castoff: ") and not line.startswith("castoff: not ")]
     messages = [line for line in texts[first:] if line.strip("- ") and not line.startswith("castoff: ")]
     shown = messages[:_OF_LAUNCHER_LINES] + [line.removeprefix("castoff: ") for line in own[-3:]]

@@ -206,7 +206,7 @@ class Follower:
         return End(run.id, ending or "unknown", code, reason, first)
 
     def _newest(self, member: MemberStatus) -> AttemptStatus | None:
-        """The newest attempt of a member among the selected ones."""
+        """The newest attempt of a member that is selected."""
         selected = [
             attempt for attempt in member.attempts if self.selection.has(member.member, attempt.attempt)
         ]

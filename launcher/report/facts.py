@@ -71,7 +71,7 @@ class RunFacts:
 
     now: RunStatus
     at: float
-    """The time of its state, in seconds since the epoch."""
+    """When the run's state was read, in seconds since the epoch."""
     planned: Facts
     plan: Plan | None
     """None: the script was submitted by hand, or an older castoff planned it."""

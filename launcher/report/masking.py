@@ -45,7 +45,7 @@ def masked_job(text: str) -> str:
     """Mask secrets in a job file: YAML with lines of shell."""
     try:
         root = compose(text, "", CoreLoader)
-    except InvalidInput:  # castoff submits no such job file
+    except InvalidInput:  # not YAML: castoff submits no such job file
         return masked_script(_FIELD.sub(_masked, text))
     secrets = [] if root is None else sorted({*_secret(root)})
     for begin, end in reversed(secrets):

@@ -197,7 +197,7 @@ def _nodes(count: int) -> str:
 
 
 def _phases(facts: RunFacts) -> list[list[Any]]:
-    """The phases of each member: those of all its attempts in order."""
+    """The phases of each member, over all its attempts in order."""
     return [
         [
             *(phase for attempt in member.attempts for phase in attempt.phases),

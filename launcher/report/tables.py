@@ -80,7 +80,7 @@ class Use(NamedTuple):
     """The time that the jobs took together, in seconds."""
     cpus: int | None
     cpu_use: float | None
-    """The fraction of the CPUs' time in which they computed."""
+    """The fraction of the time in which the CPUs computed."""
     memory: int | None
     """The largest memory of a job, in bytes."""
     memory_requested: int | None

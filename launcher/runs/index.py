@@ -44,11 +44,11 @@ class Entry:
     added: float
     """Seconds since the epoch."""
     begun: int = 0
-    """How often it was started again."""
+    """How often the run was started again."""
     ended: RunSummary | None = None
     """The summary of a run that is over for good, unless it is started again; None if not known."""
     scheduler: str | None = None
-    """The scheduler that has its jobs; None if a search found the run."""
+    """The scheduler that has the run's jobs; None if a search found the run."""
 
     @property
     def run(self) -> RunDirectory:
@@ -268,7 +268,8 @@ def _find(reference: str, known: Callable[[], list[Entry]]) -> str:
     if len(begun) > 1:
         ids = ", ".join(entry.id for entry in begun[:_MANY])
         raise CastoffError(
-            f"{reference}: {len(begun)} runs begin with that; write more of the id; the newest: {ids}"
+            f"{reference}: {len(begun)} runs have ids that begin with this; give more of the id; "
+            f"the newest: {ids}"
         )
     if begun:
         return begun[0].path

@@ -74,5 +74,5 @@ def mark_of(run: RunDirectory) -> str | None:
 
 
 def pid_of(run: RunDirectory) -> int | None:
-    """The id of the owning process on its host; None if there was never one."""
+    """The id of the owning process on its host; None if no process ever owned the run."""
     return _owner(run).pid

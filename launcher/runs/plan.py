@@ -170,7 +170,9 @@ class Plan(Facts, frozen=True, kw_only=True):
     workdir: str | None
     """An absolute path, or `./` and a path relative to the folder of submission."""
     snapshot: Snapshot | None
-    """The copy of the code, taken at submission, in which the ranks run; None: they run in the original."""
+    """The copy of the code, taken at submission, in which the ranks run; None: they run in the original
+    folder.
+    """
     python: str | None
     master_suffix: str
     after: dict[str, list[str]]

@@ -219,7 +219,7 @@ def _sections(git: Git, prefix: str, *base: str) -> Iterator[tuple[str, bytes]]:
     text = git.answer(*words, f"--src-prefix=a/{prefix}", f"--dst-prefix=b/{prefix}", "--")
     for section in re.split(rb"^(?=diff --git )", text, flags=re.MULTILINE)[1:]:
         header, _, rest = section.partition(b"\n")
-        if rest:  # a file with only a new time has a header alone
+        if rest:  # a file with only a new time has no hunk
             yield _name(header.removeprefix(b"diff --git ")), section
 
 

@@ -62,7 +62,7 @@ class Start(msgspec.Struct):
     host: str | None = None
     time: Seconds | None = None
     restart: Number | None = None
-    """Which restart of its job this is, counted from 1; None: the job's first attempt."""
+    """Which restart of its job this attempt is, counted from 1; None: the job's first attempt."""
 
 
 class Ending(msgspec.Struct, omit_defaults=True):

@@ -121,6 +121,6 @@ def _open_folders(path: Path) -> None:
     path.chmod(0o700)
     for folder, inner, _ in os.walk(path):
         for inner_folder in (Path(folder, name) for name in inner):
-            with contextlib.suppress(OSError):  # another user's; the removal reports it
+            with contextlib.suppress(OSError):  # another user's folder; its removal reports that
                 if not inner_folder.is_symlink():
                     inner_folder.chmod(0o700)

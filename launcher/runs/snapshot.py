@@ -192,7 +192,7 @@ def _check_no_home(roots: list[Path], environ: Mapping[str, str]) -> None:
     import pwd
 
     homes = [environ.get("HOME", "")]
-    with contextlib.suppress(KeyError):  # the user has no entry
+    with contextlib.suppress(KeyError):  # the user has no passwd entry
         homes.append(pwd.getpwuid(os.geteuid()).pw_dir)
     real = [os.path.realpath(home) for home in homes if home.startswith("/")]
     for root in map(os.path.realpath, roots):
@@ -200,7 +200,7 @@ def _check_no_home(roots: list[Path], environ: Mapping[str, str]) -> None:
             raise CastoffError(
                 f"snapshot: the code would be all of {printable(root)}, "
                 f"{'your home' if root in real else 'which is not a project'}: submit from the project's own "
-                "folder (if that is in no git repository of its own, `git init` makes one), or list in the "
+                "folder (if it has no git repository of its own, run `git init` in it), or list in the "
                 "job what is code: snapshot: {paths: [src]}"
             )
 

@@ -45,13 +45,13 @@ class AttemptStatus(msgspec.Struct, frozen=True):
     """The reason for the ending, if the scheduler knows more than `ending`."""
     host: str | None
     started: float | None
-    """Seconds since the epoch; None if it never began."""
+    """Seconds since the epoch; None if the attempt never began."""
     ended: float | None
     failure: Failure | None
     logs: str
     """The folder of the ranks' logs."""
     restart: int | None = None
-    """Which restart of its job it was, counted from 1; None: the job's first attempt."""
+    """Which restart of its job the attempt was, counted from 1; None: the job's first attempt."""
 
     @property
     def word(self) -> str:
@@ -59,7 +59,9 @@ class AttemptStatus(msgspec.Struct, frozen=True):
         return self.ending or self.state
 
     def seconds(self, now: float) -> float | None:
-        """Seconds that it took, or has run until `now`; None if it never began or its end is unknown."""
+        """Seconds that the attempt took, or has run until `now`; None if it never began or its end is
+        unknown.
+        """
         until = now if self.state == "running" else self.ended
         if self.started is None or until is None:
             return None
@@ -77,10 +79,10 @@ class MemberStatus(msgspec.Struct, frozen=True):
     reason: str | None = None
     """Why the member waits or is unknown, if its scheduler has reported that."""
     dependency_never_satisfied: bool = False
-    """Whether its dependency can never be satisfied, so that it never begins."""
+    """Whether the member's dependency can never be satisfied, so that the member never begins."""
     expected_start: float | None = None
-    """When its scheduler expects it to begin, in seconds since the epoch; None if it is not waiting, or if
-    there is no estimate.
+    """When the scheduler expects the member to begin, in seconds since the epoch; None if the member is not
+    waiting, or if there is no estimate.
     """
 
     @property

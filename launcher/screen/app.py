@@ -35,8 +35,8 @@ l              logs; of a run that is active they are
 s              ask it to save and stop; asks first
 c              cancel it; asks first
 x or !         a shell next to its ranks
-f              all, active or failed runs
-a              all that are over, or the newest
+f              show all, active or failed runs
+a              show all runs that are over, or the newest
 /              search for a part of an id
 q              quit; Ctrl-Z leaves it to the shell
 

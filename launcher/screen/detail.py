@@ -58,7 +58,7 @@ def detail_of(now: RunStatus, member: int | None, progress: Callable[[str, float
     chosen = chosen_member(now, member)
     try:
         run = RunDirectory(Path(now.directory))
-    except CastoffError as error:  # others can write to it now
+    except CastoffError as error:  # other users can write to it now
         return Detail(now, chosen, Progress(), trouble=str(error))
     attempt = chosen.attempts[-1] if chosen.attempts else None
     if attempt is None:

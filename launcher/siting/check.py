@@ -140,7 +140,7 @@ def _is_complete(queues: Mapping[str, Queue], source: str | None) -> bool:
 
 
 def _is_from(cited: str, source: str | None, name: str) -> bool:
-    """Whether a queue's limits are from the scheduler, so that those it no longer reports are lifted."""
+    """Whether a queue's limits are from the scheduler, so that limits it no longer reports are lifted."""
     return cited in (source, f"{source} {name}")
 
 
@@ -206,6 +206,6 @@ def _limits_of(queue: Queue) -> dict[str, int | None]:
 
     choices = {"min_nodes": min, "max_nodes": max, "min_walltime": min, "max_walltime": max}
     limits = {part: bound(choose, part) for part, choose in choices.items()}
-    if queue.select_counts == "devices":  # PBS bounds the number of chunks
+    if queue.select_counts == "devices":  # PBS limits the number of chunks
         limits |= {"min_nodes": min(queue.device_counts, default=1), "max_nodes": queue.most_devices}
     return {**limits, "max_jobs": queue.max_jobs, "max_devices": queue.max_devices}

@@ -48,7 +48,7 @@ class Draft(NamedTuple):
     host: str
     """The host on which the scheduler was asked."""
     queue: str | None = None
-    """The queue whose nodes the profile describes and that its jobs get; None: the default queue."""
+    """The queue to which the profile's jobs go, and whose nodes it describes; None: the default queue."""
     gpu_type: str | None = None
     """The type of these nodes' devices; None: any type, or no devices."""
     shared: bool = False
@@ -215,7 +215,7 @@ def _devices(draft: Draft, kind: NodeKind, sockets: int) -> Iterator[Entry]:
 
 
 def other_nodes_entries(draft: Draft, info: MachineInfo, own: Container[NodeKind]) -> Iterator[Entry]:
-    """The section `other_nodes`: all kinds of nodes that are not in `own`, those of the profile."""
+    """The section `other_nodes`: all kinds of nodes except `own`, the kinds that the profile describes."""
     others = [kind for kind in info.nodes if kind not in own]
     if not others:
         yield Field("other_nodes", [])

@@ -71,7 +71,8 @@ def refuse_existing(path: Path, search: Search) -> None:
         problem = "comes with castoff" if origin == "built-in" else f"exists already, {printable(str(file))}"
         raise CastoffError(
             f"site {name}: {problem}; `castoff sites check {name}` shows what has changed since then, and "
-            f"writes it with --update; or choose another name, or print it: castoff sites new {name} -o -"
+            f"writes it with --update; or choose another name, or print the profile: castoff sites new "
+            f"{name} -o -"
         )
 
 
@@ -94,7 +95,7 @@ def proposal(
         CastoffError: the scheduler has no such queue, or the queue has no such devices.
     """
     name, reason, *others = _scheduler(search, scheduler)
-    report(f"site {path.stem}: asks {title_of(name)}: {reason}")
+    report(f"site {path.stem}: asking {title_of(name)}: {reason}")
     try:
         info = ask_scheduler(name, search.environ, about=f"site {path.stem}")
     except QueryFailed as failure:

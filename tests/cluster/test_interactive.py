@@ -37,7 +37,7 @@ def test_a_command_beside_a_rank(desk: Desk) -> None:
     assert answer.output == f"{hosts[1]}\n"
     assert desk.status(run)["state"] == "running"  # as if nothing had been
     answer = desk.castoff("shell", run.id, "--host", "n9", "--", "true")
-    assert answer.errors.endswith(f"n9 is not a host of it; its hosts: {', '.join(hosts)}\n")
+    assert answer.errors.endswith(f"n9 is not one of its hosts: {', '.join(hosts)}\n")
     (desk.folder / "go").touch()
     assert desk.until(run, state="ended")["ending"] == "done"
     answer = desk.castoff("shell", run.id, "--", "true")

@@ -111,7 +111,7 @@ def test_a_shell_needs_a_terminal(castoff_command: Castoff, running: RunDirector
 def test_what_is_not_of_the_job(castoff_command: Castoff, running: RunDirectory) -> None:
     for words, says in (
         (["--rank", "2"], f"{running.id}: no rank 2; ranks are 0 to 1"),
-        (["--host", "n9"], f"{running.id}: n9 is not a host of it; its hosts: "),
+        (["--host", "n9"], f"{running.id}: n9 is not one of its hosts: "),
         (["--member", "1"], f"{running.id}: no member 1; members are 0 to 0"),
     ):
         answer = castoff_command("shell", "waits", *words, "--", "true")

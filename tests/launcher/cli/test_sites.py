@@ -197,7 +197,7 @@ class TestNew:
         answer = castoff("sites", "new", "lab", env=lab)
         path = users / "lab.yaml"
         assert answer.returncode == 0, answer.stderr
-        assert answer.stderr.startswith("castoff: site lab: asks Slurm: /")
+        assert answer.stderr.startswith("castoff: site lab: asking Slurm: /")
         assert answer.stdout.splitlines() == [
             f"wrote      {path}",
             "node       64 cores, 4 a100, 20000M, the most frequent of queue debug; "

@@ -158,7 +158,8 @@ class TestStatus:
         answer = castoff("status", "a")
         assert answer.returncode == 1
         assert (
-            answer.stderr == "castoff: a: 2 runs begin with that; write more of the id; the newest: "
+            answer.stderr
+            == "castoff: a: 2 runs have ids that begin with this; give more of the id; the newest: "
             f"{runs[1].id}, {runs[0].id}\n"
         )
 

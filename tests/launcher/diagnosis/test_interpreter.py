@@ -96,7 +96,7 @@ def test_what_only_the_job_knows(look: Look, monkeypatch: pytest.MonkeyPatch, tm
     """A setup of the user's own commands is not run here; one that hangs is given up."""
     found = look(setup=["touch made"])
     assert found["python"].status == "unknown" and not (tmp_path / "made").exists()
-    assert found["python"].remedy == "`castoff doctor --nodes 1` tries it there"
+    assert found["python"].remedy == "`castoff doctor --nodes 1` tests it in a job"
     monkeypatch.setattr(interpreter, "PATIENCE", 0.2)
     python = fake(tmp_path / "slow", "exec sleep 1000")
     found = look(python=python)

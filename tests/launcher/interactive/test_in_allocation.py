@@ -165,7 +165,10 @@ class TestFlux:
         assert "--requires=host:fx0,fx1" in fewer.start
         assert "--gpus-per-task=2" in decided(found, "flux", devices_per_rank=2).start
         for fields, said in (
-            ({"nodes": 4}, "has no more: ask for 3 at the most (--nodes 3), or for a larger allocation (f"),
+            (
+                {"nodes": 4},
+                "has only 3: ask for at most that many (--nodes 3), or for a larger allocation (f",
+            ),
             ({"ranks_per_node": 3}, "need 3 CPUs, but Flux job 779167465472 (3 hosts: fx0, fx1, fx2) has 2"),
             ({"devices_per_rank": 3}, "--nslots=3 --cores-per-slot=2 --gpus-per-slot=3)"),
         ):
@@ -238,7 +241,9 @@ class TestJob:
         with pytest.raises(InvalidInput) as caught:
             decided(THREE, nodes=4)
         assert caught.value.problems[0].path == "nodes"
-        assert "is 4, but Slurm job 12 (3 hosts: n1, n2, n3) has no more: ask for 3" in str(caught.value)
+        assert "is 4, but Slurm job 12 (3 hosts: n1, n2, n3) has only 3: ask for at most that many" in str(
+            caught.value
+        )
 
     def test_nothing_is_asked_of_a_queue(self) -> None:
         """Neither what Aurora insists on nor what its queues refuse matters on hosts that are given."""

@@ -113,7 +113,7 @@ class TestIndex:
         index.add(new, "same")
         assert index.find("same").path == new.path
         assert index.find(old.id).path == old.path
-        with pytest.raises(CastoffError, match="2 runs begin with that"):
+        with pytest.raises(CastoffError, match="2 runs have ids that begin with this"):
             index.find("sam")
 
     def test_where_it_is(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +268,7 @@ class TestFind:
         with pytest.raises(CastoffError) as caught:
             index.find("sam")
         newest = ", ".join(run.id for run in runs[:-9:-1])
-        message = "sam: 20 runs begin with that; write more of the id; the newest"
+        message = "sam: 20 runs have ids that begin with this; give more of the id; the newest"
         assert str(caught.value) == f"{message}: {newest}"
 
     @pytest.mark.parametrize(
