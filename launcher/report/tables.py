@@ -112,7 +112,7 @@ def resources(facts: RunFacts) -> Table | None:
 
 
 def misses_ranks(facts: RunFacts) -> bool:
-    """Whether the numbers may leave out ranks, as those of PBS without its cgroups hook may."""
+    """Whether the numbers may leave out ranks, as PBS's numbers may without its cgroups hook."""
     return any(
         attempt.usage and attempt.usage.source == "qstat"
         for member in facts.members

@@ -66,7 +66,7 @@ def lines(path: Path) -> Iterator[bytes]:
 
 
 def _opened(path: Path, flags: int) -> int:
-    """The descriptor of a regular file; others are refused, since a pipe would block."""
+    """The descriptor of a regular file; other kinds of files are refused, since a pipe would block."""
     descriptor = os.open(path, flags | os.O_NONBLOCK, 0o600)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor

@@ -14,7 +14,7 @@ SECRETS = "secrets.sh"
 
 
 def secrets(names: list[str], environ: Mapping[str, str]) -> str:
-    """The text of secrets.sh, which exports these variables.
+    """The text of secrets.sh, which exports the variables with these names.
 
     Raises:
         CastoffError: a variable is not set.
