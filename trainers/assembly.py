@@ -174,7 +174,7 @@ class Assembly:
             self.context.on_main(export)
 
     def run_test(self, test: EvaluationLoader) -> Metrics:
-        """The test set's metrics with the best model that was saved, or else with the current one.
+        """Evaluate the best saved model, or the current one if none was saved, on the test set.
 
         Any rank may call it: it evaluates the whole set and waits for no other rank.
 

@@ -48,7 +48,7 @@ class TrainerDDP(Assembly):
         Raises:
             StoppedEarly: a stop was requested, and everything is saved. It is a SystemExit: uncaught, it ends
                 the program.
-            NonFiniteError: a gradient is not finite, and such steps are not skipped.
+            NonFiniteError: a gradient is not finite, and `training.non_finite` is not `skip`.
             ConfigError: the run's checkpoints were made with a configuration that does not match.
             optuna.TrialPruned: the trial was pruned, on all ranks, after a checkpoint.
             TypeError: a loader is not one of this trainer's.

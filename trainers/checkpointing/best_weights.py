@@ -1,4 +1,4 @@
-"""Loads a checkpoint's weights into an engine: any checkpoint's, and after training the best one's."""
+"""Loads weights into an engine: those of a given checkpoint or, after training, of the best one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from castoff.trainers.optimization.engine import Engine
 
 
 class Best:
-    """Loads the weights of the best checkpoint, on one rank or on all, unless the model has them."""
+    """Loads the weights of the best checkpoint, on one rank or on all, unless the model already has them."""
 
     def __init__(self, checkpoints: Checkpoints, engine: Engine, context: RankContext):
         self._checkpoints = checkpoints
@@ -20,7 +20,7 @@ class Best:
         self._taken = False
 
     def forget(self) -> None:
-        """Note that the model gets other weights."""
+        """Record that the model no longer has the best weights."""
         self._taken = False
 
     def load(self) -> None:

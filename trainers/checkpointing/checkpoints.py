@@ -91,7 +91,7 @@ class Checkpoints:
         self._writer = Writer()
         self._damaged: set[Path] = set()
         self._copies: set[Path] = set()
-        """Folders found in place of links."""
+        """Folders found where links to checkpoints were expected."""
 
     def __enter__(self) -> Checkpoints:
         return self
@@ -178,7 +178,7 @@ class Checkpoints:
         self._tidy()
 
     def _keep_record(self, final: Path, draft: Path, files: Mapping[str, Any]) -> None:
-        """Copy the record of a checkpoint that is written again, if its weights are the same."""
+        """If a checkpoint is written again with the same weights, keep its record."""
         try:
             same = read_checksummed(final / _MANIFEST)["files"]["model.pt"] == files["model.pt"]
             record = read_checksummed(final / _RECORD)
@@ -188,7 +188,7 @@ class Checkpoints:
             write_checksummed(draft / _RECORD, checksummed(record))
 
     def _clear(self) -> None:
-        """Remove drafts that killed processes left, and restore replaced checkpoints."""
+        """Remove drafts of killed processes, and restore checkpoints whose replacement was interrupted."""
         for left in self.folder.glob(".step-*"):
             final = left.with_name(left.name[1:].removesuffix(_BEFORE))
             if left.name.endswith(_BEFORE) and not final.exists():
@@ -277,7 +277,7 @@ class Checkpoints:
         return path
 
     def whole(self, path: Path) -> Path:
-        """The path itself, after the checkpoint has been verified.
+        """Verify a checkpoint, and return its path.
 
         Raises:
             CheckpointError: it is damaged.
@@ -339,7 +339,8 @@ class Checkpoints:
 
 
 def found_in(place: Path) -> Path | None:
-    """The checkpoint that a folder is, or the newest undamaged one of the run that it is; None: neither.
+    """The folder itself if it is a checkpoint; if it is a run's folder, the newest undamaged checkpoint; else
+    None.
 
     Raises:
         CheckpointError: it is damaged, or all of the run's are.
@@ -402,7 +403,7 @@ def _refuse_non_finite(step: int, parts: Mapping[str, Any], infinite: Collection
 
 
 def finite(tensor: torch.Tensor) -> bool:
-    """Whether every number in a tensor is finite, by sums, which need no memory and only one core."""
+    """Whether every number in a tensor is finite, judged by sums, which need no memory and only one core."""
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return True
     if tensor.is_complex():

@@ -110,7 +110,7 @@ MATTERS = {
     "training.drop_last",
     GLOBAL_BATCH,
 }
-"""Fields that must not change, because it would be another training."""
+"""Fields that must not change on resuming, because another value would make it a different training."""
 
 _PARTS = ("training.batch_size", "training.gradient_accumulation_steps", WORLD_SIZE)
 """The factors of the global batch."""
@@ -179,7 +179,7 @@ def digest(now: Mapping[str, Any], task: Task | None = None) -> str:
 
 
 def _classes(task: Task | None) -> list[tuple[set[str], set[str]]]:
-    """SILENT and REPORTED, each with its entries and those that the task adds."""
+    """The paths in SILENT and in REPORTED, with those that the task adds to each."""
     silent, reported = (
         declared_arguments(task, name) for name in ("volatile_arguments", "changeable_arguments")
     )
@@ -192,9 +192,7 @@ def _class_of(path: str, classes: Iterable[tuple[set[str], set[str]]]) -> set[st
 
 
 def _meaning(path: str, value: Any) -> Any:
-    """The part of a value that must not change: of a path only the file name; of `ema_decay` whether it is
-    set.
-    """
+    """The part of a value that must not change: a path's file name; for `ema_decay`, whether it is set."""
     if path == "training.ema_decay":
         return value is not None and value is not _ABSENT
     if isinstance(value, str):
@@ -219,7 +217,9 @@ def _global_batch(old: Mapping[str, Any], new: Mapping[str, Any], checkpoint: st
 
 
 def _folded(mine: Mapping[str, Any], others: Mapping[str, Any]) -> Fields:
-    """The fields in `mine`; fields below a path become a dict if `others` has a single value at it."""
+    """The fields in `mine`; those below a path are combined to a dict if `others` has a single value at
+    that path.
+    """
     folded: Fields = {}
     for path, value in mine.items():
         whole = next((above for above in _above(path) if above in others and above not in mine), None)

@@ -87,7 +87,9 @@ class CheckpointManager:
         """Seconds for which training halted for the last checkpoint."""
 
     def keep(self, shared: Mapping[str, Stateful], own: Mapping[str, OfOneRank]) -> None:
-        """Register further parts to save: `shared` with rank 0's state, `own` with each rank's."""
+        """Register further parts to save: of `shared` ones rank 0's state, of `own` ones each rank's
+        state.
+        """
         first: dict[str, Stateful] = {"state": self._state, "engine": self._engine}
         self._registry = Registry(KeptTask(self._task), first | dict(shared), own)
         self._saved = None
@@ -217,8 +219,8 @@ class CheckpointManager:
         return fields(self._config, self._context.world_size, self._given)
 
     def _here(self) -> tuple[int, int, bool]:
-        """(step, epoch, validating), which grows in training, but not by a validation: that needs no new
-        checkpoint.
+        """(step, epoch, validating). Training changes it; if nothing has changed, no new checkpoint is
+        needed.
         """
         return self._state.step, self._state.epoch, self._state.validating
 

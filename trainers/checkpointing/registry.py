@@ -25,12 +25,13 @@ class OfOneRank(Stateful, Protocol):
     """An object with a separate state on each rank."""
 
     def load_state_dicts(self, states: Sequence[dict[str, Any]], context: RankContext) -> None:
-        """Resume from the states of another number of ranks."""
+        """Resume from a checkpoint's states that were saved by a different number of ranks."""
         ...
 
 
 class Registry:
-    """All objects with a state: of `shared` ones rank 0's state is kept, of `own` ones each rank's.
+    """The objects with a state. A checkpoint holds rank 0's state of `shared` ones, each rank's of `own`
+    ones.
 
     The task's state is kept once if it is equal on all ranks, else for each rank.
     """

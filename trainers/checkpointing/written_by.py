@@ -16,7 +16,7 @@ FORMAT = 1
 
 
 def versions() -> dict[str, Any]:
-    """The entries of a manifest about its writer."""
+    """The versions that a manifest records: of the format, castoff and torch."""
     try:
         castoff = version("castoff")
     except PackageNotFoundError:  # run from the sources, not installed

@@ -41,7 +41,7 @@ _SEEN = 2e-4
 
 
 class _Figure(NamedTuple):
-    """A sum over a few samples, or over the same samples twice."""
+    """A sum over a few samples, and the same sum over these samples twice."""
 
     total: float
     items: float | None
@@ -61,7 +61,7 @@ _PER_BATCH = (
 )
 
 _Figures: TypeAlias = "dict[str, tuple[_Figure, _Figure]]"
-"""Figures by name: of the samples, and of the samples twice."""
+"""By name, a sum over the samples and the sum over the same samples twice."""
 
 _Sums: TypeAlias = "Callable[[Task, nn.Module, Any, int], Mapping[str, Sum]]"
 """Computes a task's sums for a batch with this number of samples."""
@@ -73,7 +73,7 @@ class Kind(NamedTuple):
     method: str
     sums: _Sums
     main: str
-    """The name that must be a sum; for others a mean is a warning."""
+    """The name that must be a sum: a mean is an error here, and only a warning under other names."""
     others: str
     mend: str
     a_sum: str
@@ -89,7 +89,9 @@ def _of_loss(task: Task, model: nn.Module, batch: Any, _: int) -> dict[str, Sum]
 
 
 def _of_evaluation(task: Task, model: nn.Module, batch: Any, samples: int) -> dict[str, Sum]:
-    """Each metric times the number of samples: only the task's `finish` knows the divisor."""
+    """Each metric times the number of samples, because only the task's `finish` knows the metric's
+    divisor.
+    """
     result = task.evaluate(model, batch)
     sums = totals(result.sums if isinstance(result, Evaluated) else result, samples)
     return {name: (value * samples, None) for name, value in task.finish(sums).items()}
@@ -157,7 +159,9 @@ class Additivity:
     def _looked_at(
         self, task: Task, model: nn.Module, pair: Pair | None, kind: Kind
     ) -> tuple[list[_Figures | None], list[str]]:
-        """The figures of each draw, and the names of means; both empty if a rank has no samples."""
+        """The sums of each draw, and the names of those that are means; both empty if a rank has no
+        samples.
+        """
         if not self._context.everywhere(pair is not None):
             return [], []
         assert pair is not None
@@ -169,7 +173,7 @@ class Additivity:
         return drawn, _means(drawn)
 
     def _figures(self, task: Task, model: nn.Module, pair: Pair, sums: _Sums, number: int) -> _Figures | None:
-        """The figures with the `number`-th random seed; None: the task cannot compute them."""
+        """The sums with the `number`-th random seed; None: the task cannot compute them."""
         seed = derived(TASK, self._state.seed, self._context.rank, number)
         try:
             common = CommonNumbers()

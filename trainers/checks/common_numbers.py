@@ -84,7 +84,7 @@ def _length(given: Any) -> int:
 
 
 def _sized(func: Any, args: Any, kwargs: Any, length: int) -> Tensor | None:
-    """Draw half of the size and repeat it; None: the size is not twice `length`."""
+    """Draw numbers for half of the size, and repeat them; None: the size is not twice `length`."""
     first = 0
     if func is torch.randint:  # whose bounds come first: one or two
         first = next((at for at, each in enumerate(args) if not isinstance(each, int)), len(args))

@@ -37,8 +37,9 @@ class Parallel(Ranks, frozen=True, kw_only=True):
     gradient_as_bucket_view: bool = True
     """Gradients are views into the buckets that are sent, which saves a copy of them."""
     static_graph: bool = False
-    """Every step uses the same parameters. Refused with gradient accumulation, which torch does not
-    support with it."""
+    """Every step uses the same parameters. Refused with gradient accumulation, because torch does not
+    support both together.
+    """
     sync_batchnorm: bool = False
     """BatchNorm over the samples of all ranks. Accelerators only; on a CPU it is an error."""
 
@@ -49,10 +50,13 @@ class Schedule(Section, frozen=True, kw_only=True):
     type: Literal["constant", "linear", "cosine", "noam"] = "constant"
     """Shape of the learning rate after the warmup."""
     warmup_steps: NotNegative = 0
-    """Optimizer steps in which the rate rises linearly; the first has 1 / warmup_steps of it already."""
+    """Optimizer steps in which the rate rises linearly; in the first step it is 1 / warmup_steps of the
+    full rate.
+    """
     steps: Positive | None = None
-    """Optimizer steps, warmup included, after which the floor is reached and kept; left out: those of the
-    training."""
+    """Optimizer steps, warmup included, after which the floor is reached and kept; left out: all steps of
+    the training.
+    """
     floor: Fraction = 0.0
     """The rate at the end, as a fraction of the configured rate."""
 
@@ -155,7 +159,7 @@ class Evaluator(Section, frozen=True, kw_only=True):
     kwargs: dict[str, Any] = {}
     """Keyword arguments of such a class."""
     device: Literal["auto", "cpu", "cuda", "xpu", "mps"] = "auto"
-    """The device that trains: each rank evaluates where it trains. Another one is an error."""
+    """Each rank evaluates on the device that it trains on; another device is an error."""
     criterion: Imported = None
     """`criterion(outputs, batch)`; left out: the training's."""
     apply_model: Imported = None

@@ -18,7 +18,7 @@ def without_references(data: Any, problems: list[str]) -> Any:
 
 
 def step_into(container: Any, name: str | int) -> Any:
-    """The item of a mapping or list at one step of a path, a name or a number.
+    """The item of a mapping or list under one step of a path, which is a name or a number.
 
     Raises:
         LookupError: there is no such item.
@@ -40,7 +40,9 @@ class _Resolution:
         self._circles: list[set[FieldPath]] = []
 
     def of(self, value: Any, place: FieldPath, behind: tuple[FieldPath, ...]) -> Any:
-        """The value at `place` without references; `behind`: places of the references that led to it."""
+        """The value at `place`, with references replaced; `behind`: places of the references that led to
+        it.
+        """
         if isinstance(value, Reference):
             return self._followed(value, place, behind)
         if isinstance(value, Mapping):

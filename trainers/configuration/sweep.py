@@ -198,7 +198,7 @@ def _wrong(data: Mapping[str, Any], node: CoupledSweep, made: Mapping[FieldPath,
 
 
 def _real(data: Mapping[str, Any], target: FieldPath) -> FieldPath:
-    """A target's place in the data, in which some of its names may be numbers."""
+    """The path of a target in the data, with names that are indices of a list there as integers."""
     container: Any = data
     real: list[str | int] = []
     for name in target:

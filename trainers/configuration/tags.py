@@ -139,7 +139,7 @@ def below(data: Any, place: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
 
 
 def made(tag: str, fields: Any, line: int) -> tuple[Any, list[str]]:
-    """Make a tag's node from the fields below it; returns it, or None, and the problems."""
+    """Make a tag's node from its fields; returns the node (None if it is wrong) and the problems."""
     kind, example = _KINDS[tag], f"write !{tag} {_EXAMPLES[tag]}"
     if not isinstance(fields, Mapping):
         return None, [f"!{tag}: holds {fields!r}, but takes fields; {example}"]

@@ -124,7 +124,7 @@ class TrainingLoader(ABC):
         """End the workers kept between epochs; the next epoch starts new ones."""
 
     def load_state_dicts(self, states: Sequence[dict[str, Any]], context: RankContext) -> None:
-        """Resume from the states of another number of ranks.
+        """Resume from a checkpoint's states that were saved by a different number of ranks.
 
         Raises:
             ConfigError: this loader cannot.

@@ -13,7 +13,9 @@ _begun: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
 
 def teller(dataset: Any) -> Callable[[int], None] | None:
-    """A function that sets the data set's epoch; None: neither it nor a set it is part of has `set_epoch`."""
+    """A function that sets the data set's epoch; None: neither it nor the data set that it is a Subset of
+    has `set_epoch`.
+    """
     while type(dataset) is Subset and not hasattr(dataset, "set_epoch"):
         dataset = dataset.dataset
     if not callable(getattr(dataset, "set_epoch", None)):

@@ -300,7 +300,7 @@ class _Rows(Dataset[Any]):
 
     @staticmethod
     def can(dataset: Any) -> bool:
-        """Whether it is a TensorDataset of plain tensors; batches of others, such as channels_last, may get
+        """Whether a data set is a TensorDataset of plain tensors; others, such as channels_last, may give
         other strides.
         """
         while type(dataset) is Subset:

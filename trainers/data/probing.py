@@ -26,7 +26,7 @@ from castoff.trainers.task import Splits
 from castoff.trainers.task.own_generators import drawing, warn_of_own_generators
 
 _SAMPLES = 4
-"""Samples that are read of each set, and samples of the batch of a pair."""
+"""Number of samples read of each set, and number of samples in the batch of a pair."""
 
 _LONG = 10.0
 """Seconds after which reading a set stops; samples not read by then are not compared. A batch that is

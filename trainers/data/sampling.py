@@ -21,7 +21,7 @@ class ShardPlan(NamedTuple):
     world_size: int
     steps: int
     even_from: int
-    """The first of the two last steps, if these share their samples evenly; otherwise at least `steps`."""
+    """Index of the last step but one, if the last two share their samples evenly; else at least `steps`."""
 
     def samples(self, step: int) -> int:
         """How many samples the ranks take together in a step."""

@@ -18,7 +18,9 @@ logger = logging.getLogger(__name__)
 
 
 def held(splits: Splits, seed: int, context: RankContext) -> Splits:
-    """The same splits, with validation and test sets of known length; each rank reads the iterable ones."""
+    """The same splits, but validation and test sets have a length: every rank first reads an iterable set
+    in full.
+    """
     whole = {}
     for name in ("validation", "test"):
         part = getattr(splits, name)

@@ -27,7 +27,7 @@ def agree(mine: Mapping[str, Any], context: RankContext, how: str) -> None:
 
 
 def refuse(found: list[str], context: RankContext, how: str) -> None:
-    """Raise an error on all ranks if `found` has problems on any rank; all ranks must call it.
+    """Raise an error on all ranks if `found` lists problems on any rank; all ranks must call it.
 
     Raises:
         ConfigError: a rank has problems; raised on all ranks.

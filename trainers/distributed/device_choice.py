@@ -13,7 +13,8 @@ _ALIASES = {"ccl": "xccl", "xpu": "xccl", "cuda": "nccl", "cpu": "gloo"}
 
 
 def choose_device(asked: str, local: int, index: int | None = None) -> torch.device:
-    """The device of a local rank: `index` among the visible ones, else the local rank in turn.
+    """The device of a local rank: the visible device `index`, else visible devices in turn, one per local
+    rank.
 
     Raises:
         DistributedError: this host has no such device.

@@ -38,6 +38,8 @@ def lost_peers(error: BaseException) -> bool:
 
 
 def of_a_collective(error: BaseException) -> bool:
-    """Whether an error comes from a collective: also gloo's if ranks are at different collectives."""
+    """Whether an error comes from a collective; gloo's error when ranks call different collectives counts,
+    too.
+    """
     by_gloo = isinstance(error, RuntimeError) and _BY_GLOO.search(str(error)) is not None
     return by_gloo or isinstance(error, dist.DistError)

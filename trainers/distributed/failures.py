@@ -135,7 +135,7 @@ def words(text: str) -> list[str]:
 
 
 def _reporter(error: Exception, message: str | None, me: Rank, call: RankHealthCheck | None) -> int | None:
-    """The rank that reports the error in full; None: unknown, this rank or rank 0."""
+    """The rank that reports the error in full."""
     reporting = getattr(error, "reporting_rank", None)
     if reporting is not None:
         return int(reporting)
@@ -184,7 +184,9 @@ def _with_names(error: Exception, call: RankHealthCheck) -> Exception:
 
 
 def _health_check() -> RankHealthCheck | None:
-    """The health check, which passes errors to other ranks; None: there are none, or not yet connected."""
+    """The health check, which passes errors to other ranks; None: there are none, or they are not
+    connected yet.
+    """
     if "torch" not in sys.modules:
         return None
     from castoff.trainers.distributed.process_group import health_check

@@ -256,7 +256,9 @@ def judge(answers: Iterable[Answer], world_size: int, hosts: Mapping[int, str]) 
 
 
 def _counted(waiting: list[Answer]) -> list[str]:
-    """Lines with the ranks' numbers of collectives, if these differ: one that only some call blocks all."""
+    """Lines with the ranks' numbers of collectives, if these differ: a collective that only some call
+    blocks all.
+    """
     counts: dict[int, list[int]] = {}
     for answer in waiting:
         counts.setdefault(answer.collectives, []).append(answer.rank)

@@ -101,7 +101,8 @@ class _Table:
 
 
 class _Feistel:
-    """A Feistel network: of a number's two digits, in turns, a table maps one to an addend of the other.
+    """A Feistel network on numbers of two digits: in each round, a table maps one digit to an addend of the
+    other.
 
     The digits' bases are about the square root of the length, so that there are few more two-digit numbers
     than `length`. A result ≥ length goes through the network again until it is below; the mapping remains

@@ -54,7 +54,7 @@ class RankContext:
         self._flags: dist.ProcessGroup | None = None
         self._timeout: float | None = None
         self.waits_for: str | None = None
-        """The barrier that this rank waits at, in words; None: at none."""
+        """The barrier that this rank waits at, in words; None: it waits at none."""
 
     @property
     def is_main(self) -> bool:

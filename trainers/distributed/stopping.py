@@ -43,10 +43,13 @@ Batch = TypeVar("Batch")
 
 _LOOK_EVERY = 1.0
 _MESSAGE_EVERY = 0.25
-"""Seconds between two messages: steps of a millisecond would spend a tenth of their time on one each."""
+"""Seconds between two messages: if steps take a millisecond, one at each step would cost a tenth of the
+time.
+"""
 _MOST_STEPS = 50
-"""The most steps between two messages; without a CPU group it is always so many, because reading a message
-then waits for the device."""
+"""The most steps between two messages. Without a CPU group it is always this many, because reading a
+message then waits for the device.
+"""
 
 
 class StoppedEarly(SystemExit):

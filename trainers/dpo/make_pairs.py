@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def made(structures: Path, out: Path, number: int | None, share: float, seed: int) -> list[dict[str, str]]:
-    """Make `number` pairs, with paths for a file at `out`; None: one pair for each chain.
+    """Make `number` pairs (None: one for each chain), with paths relative to a file at `out`.
 
     `share`: the share of a chain's residues that are replaced in the other sequence, at least one residue.
 

@@ -34,7 +34,7 @@ AT_ONCE = 8
 """Number of pairs in a batch of the reference: few enough for the memory that training needs."""
 
 _FORMAT = 1
-"""Version of the file, and of all code that determines its numbers and is not in the fingerprint."""
+"""Version of the file's format, and of all code that determines its numbers but is not in the fingerprint."""
 
 
 class Samples(Protocol):
@@ -121,7 +121,7 @@ def _digest(tensors: dict[str, Tensor]) -> str:
 
 
 def _dealt_back(shares: Sequence[Sequence[Any]], number: int) -> list[Any]:
-    """Put values that were dealt to the ranks in turn into their original order."""
+    """Restore the original order of values that were distributed to the ranks in turn."""
     if not shares:
         return []
     return [shares[index % len(shares)][index // len(shares)] for index in range(number)]

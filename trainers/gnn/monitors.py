@@ -181,7 +181,7 @@ class _OfNumbers(_OfHead):
     score: str
     """scikit-learn's name of the score."""
     least = 1
-    """Smallest number of graphs."""
+    """The fewest graphs for which the metric can be computed."""
 
     def measure(self, outputs: Array, wanted: Array) -> float:
         """A number, in the target's unit or without any."""

@@ -23,7 +23,7 @@ from castoff.trainers.task.configured_task import ConfiguredTask
 
 
 class GraphTask(ConfiguredTask):
-    """Trains a network on graphs, with what the network's forward has parameters for.
+    """Trains a network on graphs, passing the inputs that the network's forward has parameters for.
 
     `data` has files, causets or a dataset. The criterion is called with (outputs, batch), and monitors with
     the outputs and `batch.y` of all batches. Networks, criteria and monitors may have bare names.

@@ -178,8 +178,8 @@ class Engine:
         return self._weight[1]
 
     def _counted(self, items: int | Tensor, micros: int, last: bool) -> Tensor:
-        """The weight of a loss with counted items, from their expected number; starts the sum of the actual
-        one.
+        """The weight of a loss whose items are counted, from their expected number; also starts to sum the
+        actual number.
         """
         device = self._context.device
         # torch.tensor would wait for the device; zeros does not.
@@ -312,8 +312,8 @@ class Engine:
                 raise self._non_finite(unread.step, unread.losses)
 
     def _non_finite(self, step: int, losses: list[Tensor]) -> NonFiniteError:
-        """The error for a step; all ranks call it, since they have the same gradient, and exchange whose loss
-        it was.
+        """The error for a step whose gradient is not finite. All ranks must call it, to exchange whose
+        loss was the cause.
         """
         mine = all(bool(torch.isfinite(loss).all()) for loss in losses)
         fine = self._context.gather(torch.tensor([float(mine)])).flatten().tolist()

@@ -48,7 +48,7 @@ class LearningRate:
         """The first group's rate in the last step."""
         self._scheduler = make_scheduler(config, optimizer)
         self._after: str | None = None
-        """After what torch's scheduler is stepped: `step`, `epoch` or `evaluation`."""
+        """What torch's scheduler is stepped after: `step`, `epoch` or `evaluation`."""
         self._made_from: dict[str, Any] | None = None
         if self._scheduler is not None:
             self._after = _stepped_after(config, self._scheduler)
@@ -188,7 +188,7 @@ def _explained(problems: list[str], config: Config, made: Schedule) -> list[str]
 
 
 def _stepped_after(config: Config, scheduler: LRScheduler) -> str:
-    """After what the scheduler is stepped: `step`, `epoch` or `evaluation`."""
+    """What the scheduler is stepped after: `step`, `epoch` or `evaluation`."""
     per, kind = config.training.lr_scheduler_per, type(scheduler).__name__
     field = "training.lr_scheduler_per"
     if isinstance(scheduler, ReduceLROnPlateau):

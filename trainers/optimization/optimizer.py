@@ -129,7 +129,9 @@ def load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> list[str]:
 
 
 def _check_names(make: Any, fields: str, arguments: list[Any], by_name: Mapping[str, Any]) -> None:
-    """Check the names of arguments; the trainer passes the first one, the parameters or the optimizer."""
+    """Check the names of arguments. The trainer itself passes the first argument: the parameters, or the
+    optimizer.
+    """
     problems = wrong_arguments(make, by_name, f"{fields}_kwargs", given=1 + len(arguments))
     if problems:
         raise ConfigError(problems)

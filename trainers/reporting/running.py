@@ -12,7 +12,7 @@ from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.distributed.process_group import RankContext
 
 _AT_MOST = 10_000
-"""The most micro-batches whose numbers are kept on the device before they are read."""
+"""The most micro-batches whose losses and metrics stay on the device before they are copied to the host."""
 _SMALL = 1024
 """Bytes; a number in a larger storage is copied, or it would keep the storage alive."""
 
@@ -122,7 +122,7 @@ class Running:
         self._waiting.clear()
 
     def load_state_dicts(self, states: Sequence[Mapping[str, Any]], context: RankContext) -> None:
-        """Resume from the sums of another number of ranks; rank 0 takes all of them."""
+        """Resume from the sums that a different number of ranks saved; rank 0 takes all of them."""
         mine: dict[str, Any] = {"names": states[0]["names"], "interval": [], "epoch": []}
         if context.is_main:
             for name in ("interval", "epoch"):

@@ -57,8 +57,9 @@ class Model(Section, frozen=True, kw_only=True):
     dropout: Annotated[float, msgspec.Meta(ge=0, lt=1)] | None = None
     """Dropout."""
     scale_by_sigma: bool | None = None
-    """Scale the score by a factor that follows from the noise level; left out: on the absorbing graph, the
-    only one that has it."""
+    """Scale the score by a factor that follows from the noise level. Left out: true on the absorbing
+    graph, which alone has such a factor; else false.
+    """
 
 
 class Graph(Section, frozen=True, kw_only=True):

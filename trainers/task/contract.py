@@ -274,7 +274,9 @@ _KEPT |= {torch.Size, torch.dtype, torch.device}
 
 
 def _unreadable(value: Any, where: str) -> tuple[str, Any] | None:
-    """The first part that a checkpoint cannot keep, as (place, value); like torch, without subclasses."""
+    """The first part that a checkpoint cannot hold, as (place, value). As in torch, subclasses of dict and
+    list count as such parts.
+    """
     if type(value) in (dict, OrderedDict):
         items = [(f"{where}[{key!r}]", part) for key, part in value.items()]
         items += [(f"{where}'s key", key) for key in value]

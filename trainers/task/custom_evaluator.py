@@ -110,8 +110,8 @@ def _last(values: Any) -> Any:
 
 
 def _numbers(given: Any) -> dict[str, float]:
-    """The numbers in a result by name, NAME/0, NAME/1 … for lists; a single number is the loss. Others are
-    dropped.
+    """The numbers in a result by name, NAME/0, NAME/1 … for lists; a single number is the loss. Other
+    values are dropped.
     """
     if is_table(given):
         return _latest(given) if len(given) else {}

@@ -203,7 +203,7 @@ def _layers(weights: Mapping[str, Any], name: str) -> int:
 
 
 def _differences(weights: Mapping[str, Any], expected: Mapping[str, Tensor]) -> list[str]:
-    """The reasons why weights do not fit, one for each kind."""
+    """The reasons why weights do not fit, one for each kind of problem."""
     missing = [name for name in expected if name not in weights]
     unknown = [name for name in weights if name not in expected]
     both = [(name, weights[name]) for name in expected if name in weights]

@@ -50,7 +50,9 @@ _EMPTY = Chain("", "", *(numpy.zeros((0, 4, 3), numpy.float32), numpy.zeros(0, n
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
 _SEVERAL_PROCESSES_FROM = 64
-"""Number of files from which on several processes read them: fewer are read before others have started."""
+"""From this number of files on, several processes read them; fewer are read before other processes have
+started.
+"""
 _MOST_PROCESSES = 16
 _SHOWN = 5
 """Number of problems of one kind that an error lists; the others are counted."""

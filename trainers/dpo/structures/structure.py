@@ -16,7 +16,7 @@ class Structure(NamedTuple):
     atoms: numpy.typing.NDArray[numpy.float32]
     """(length, 4, 3), in Å: N, CA, C and O; 0 where a residue is not resolved."""
     resolved: numpy.typing.NDArray[numpy.bool_]
-    """(length,): whether all four atoms are known, at possible distances."""
+    """(length,): whether all four backbone atoms of a residue are known, at physically possible distances."""
     native: Tokens
     """(length,): the residue that the file has; UNKNOWN if it has none."""
     chains: numpy.typing.NDArray[numpy.int32]

@@ -25,7 +25,9 @@ class Segment(NamedTuple):
     psi: float
     """Both angles are in degrees."""
     residues: str
-    """Residues of this backbone, each as often as it occurs in this text."""
+    """Letters from which residues of this backbone are drawn; a letter that occurs twice is drawn twice as
+    often.
+    """
     lengths: tuple[int, int]
 
 

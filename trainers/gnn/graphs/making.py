@@ -40,7 +40,7 @@ class Making(ABC):
     """
 
     source: str
-    """The field whose code supplies the samples."""
+    """The configuration field that names the code from which the samples come."""
 
     def __init__(self, settings: Files | Generated):
         self._filter: Callable[[Any], Any] | None = resolved(settings.pre_filter)
@@ -222,7 +222,9 @@ def wrong(data: Data) -> list[str]:
 
 @contextmanager
 def _stage(name: str) -> Iterator[None]:
-    """Report exceptions in a field's code as errors with the field and the line."""
+    """Report exceptions from user code that a configuration field names as errors with the field and the
+    line in that code.
+    """
     try:
         yield
     except ConfigError:

@@ -132,7 +132,7 @@ class _Blocks:
         self._block: Array | None = None
 
     def sample(self, index: int) -> Array:
-        """The part of one sample."""
+        """The part of the array that belongs to one sample."""
         first = index - index % self._length
         if self._block is None or first != self._first:
             span = slice(first, first + self._length)

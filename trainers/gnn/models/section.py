@@ -47,7 +47,8 @@ Applied = Callable[[nn.Module, Any], Any]
 
 
 def applied(model: nn.Module) -> Applied:
-    """A function that applies a model to a batch of graphs, with what the model's forward has parameters for.
+    """A function that applies a model to a batch of graphs, passing the inputs that the model's forward has
+    parameters for.
 
     Always x and edge_index; each node's graph as `batch`, or as the third parameter whatever its name; the
     number of graphs as `size`, `num_graphs` or `batch_size`; `edge_attr`, `edge_weight` and `graph_features`,

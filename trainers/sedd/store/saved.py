@@ -327,7 +327,7 @@ def _described(value: Any) -> str:
 
 
 def _foreign(name: str, argument: Any, stack: list[Any]) -> str:
-    """Why an instruction is not followed, for the error."""
+    """Why an instruction (opcode) of a pickle is refused, in words for the error."""
     if name in ("GLOBAL", "STACK_GLOBAL"):
         words = str(argument).split() if name == "GLOBAL" else [str(each) for each in stack[-2:]]
         what = ".".join(words)
@@ -344,7 +344,9 @@ def _foreign(name: str, argument: Any, stack: list[Any]) -> str:
 
 
 class _Memo:
-    """The offsets of texts that a pickle may use again: in a file, as there is one for each sequence."""
+    """The offsets of texts to which a pickle may refer again. They are in a temporary file, because there
+    is one for every sequence and they would fill memory.
+    """
 
     _AT_ONCE = 8192
 
