@@ -208,11 +208,11 @@ MISTAKES: dict[str, Mistake] = {
             "mine = DataLoader(data.train, 4, sampler=DistributedSampler(data.train, LAST + 1, RANK))",
             "return data._replace(train=mine)",
         ),
-        shows="Wrong.build_data gave a DataLoader for train; give the data set",
+        shows="Wrong.build_data returned a DataLoader for train; return the data set",
         before=_SAMPLERS,
     ),
     "sampler of validation": Mistake(
-        _SAMPLERS + _HEAD + _OWN_LOADERS, "val is a DataLoader; give what prepare_dataloaders() returns", 1
+        _SAMPLERS + _HEAD + _OWN_LOADERS, "val is a DataLoader; pass what prepare_dataloaders() returns", 1
     ),
     # Ranks that do not do the same
     "collective of one rank": at_step_3(

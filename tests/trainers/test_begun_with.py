@@ -59,8 +59,8 @@ def test_from_then_on_its_own_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("meant", "says"),
     [
-        ("nowhere", "training.resume_checkpoint: is '{meant}', but there is no checkpoint of castoff's"),
-        ("old.pth", "training.resume_checkpoint: is '{meant}', but there is no checkpoint of castoff's"),
+        ("nowhere", "training.resume_checkpoint: is '{meant}', but there is no castoff checkpoint"),
+        ("old.pth", "training.resume_checkpoint: is '{meant}', but there is no castoff checkpoint"),
         ("$NOT_SET/x", "training.resume_checkpoint: is '{meant}', but NOT_SET is not set here"),
     ],
 )

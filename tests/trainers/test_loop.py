@@ -498,7 +498,7 @@ def test_a_damaged_best_is_not_tested(tmp_path: Path) -> None:
     data = bytearray((best / "model.pt").read_bytes())
     data[len(data) // 2] ^= 1
     (best / "model.pt").write_bytes(data)
-    with pytest.raises(CheckpointError, match=r"best checkpoint.*model\.pt does not have its checksum"):
+    with pytest.raises(CheckpointError, match=r"best checkpoint.*model\.pt does not match its checksum"):
         trainer.run_test(trainer.prepare_dataloaders()[2])
 
 

@@ -60,6 +60,7 @@ def load_weights(engine: Engine, checkpoint: Path) -> None:
             module.load_state_dict(state)
         except RuntimeError as error:
             raise CheckpointError(
-                f"the weights of checkpoint {checkpoint} do not fit the model that build_model makes: "
-                f"{' '.join(str(error).split())}. Make the same one, or start over with training.fresh: true"
+                f"the weights of checkpoint {checkpoint} do not fit the model that build_model returns: "
+                f"{' '.join(str(error).split())}. Build the same model, or start over with "
+                "training.fresh: true"
             ) from error

@@ -80,7 +80,9 @@ class Checkpoints:
         durable: Callable[[int], None] = lambda step: None,
     ):
         if keep < 2:
-            raise ValueError(f"keep is {keep}, but one alone may be damaged: 2 is the least")
+            raise ValueError(
+                f"keep is {keep}, but must be at least 2, because a single checkpoint may be damaged"
+            )
         self.folder = folder
         self.keep = keep
         self._infinite = frozenset(infinite)
@@ -216,7 +218,7 @@ class Checkpoints:
         if link.is_dir() and not link.is_symlink():
             # scp -r turns a link into a folder: possibly outdated, but somebody's copy.
             if link not in self._copies:
-                logger.warning("%s is a folder, not a link to a checkpoint, and stays as it is", link)
+                logger.warning("%s is a folder, not a link to a checkpoint, and is left unchanged", link)
             self._copies.add(link)
             return
         if path is None:
@@ -252,8 +254,8 @@ class Checkpoints:
             damaged.append(f"{path}: {problem}")
         if damaged:
             raise CheckpointError(
-                "every checkpoint is damaged; put back a copy of one, or start over with training.fresh: "
-                f"true (castoff train --fresh), which sets {self.folder.parent} aside:\n" + "\n".join(damaged)
+                "every checkpoint is damaged; restore a copy of one, or start over with training.fresh: "
+                f"true (castoff train --fresh), which renames {self.folder.parent}:\n" + "\n".join(damaged)
             )
         return None
 
@@ -271,8 +273,9 @@ class Checkpoints:
             return self.best()
         if problem is not None:
             raise CheckpointError(
-                f"the best checkpoint, {path}, is damaged: {problem}. Put back a copy of it; or remove that "
-                "folder, and the best of those that are left is used, or else the model as it is"
+                f"the best checkpoint, {path}, is damaged: {problem}. Restore a copy of it, or remove "
+                "that folder: then the best remaining checkpoint is used or, without one, the current "
+                "model"
             )
         return path
 
@@ -321,7 +324,7 @@ class Checkpoints:
                 if size != expected["size"]:
                     return f"{name} has {size} bytes instead of {expected['size']}"
                 if sum_of(path / name) != expected["crc32"]:
-                    return f"{name} does not have its checksum"
+                    return f"{name} does not match its checksum"
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             return f"{type(error).__name__}: {error}"
         return None
@@ -397,8 +400,8 @@ def _refuse_non_finite(step: int, parts: Mapping[str, Any], infinite: Collection
         for name, tensor in tensors(parts.get(part), part):
             if not finite(tensor) and name.removeprefix(f"{part}.") not in infinite:
                 raise NonFiniteWeights(
-                    f"the weights of step {step} became no checkpoint, because they are NaN or infinite, "
-                    f"first in {name}; the checkpoints before it are as they were"
+                    f"the weights of step {step} were not saved as a checkpoint, because they are NaN or "
+                    f"infinite, first in {name}; earlier checkpoints are unchanged"
                 )
 
 

@@ -138,9 +138,9 @@ class Differences:
 
 
 _WAYS_OUT = (
-    "this would be another training: put back what the checkpoint was made with; or start over with "
-    "training.fresh: true (castoff train --fresh), which sets the old folder aside; or train beside it, "
-    "with training.run: NAME"
+    "this would be a different training: restore the checkpoint's values; or start over with "
+    "training.fresh: true (castoff train --fresh), which renames the old folder; or train in a separate "
+    "folder, with training.run: NAME"
 )
 
 

@@ -231,8 +231,9 @@ def _named(asked: str) -> Path:
     if checkpoint is None:
         raise ConfigError(
             [
-                f"{field}: is {asked!r}, but there is no checkpoint of castoff's; write the folder of one, "
-                "as trained/NAME/checkpoints/step-0000002000, or that of a run, whose newest is meant"
+                f"{field}: is {asked!r}, but there is no castoff checkpoint; write a checkpoint's "
+                "folder, such as trained/NAME/checkpoints/step-0000002000, or a run's folder, to use "
+                "its newest checkpoint"
             ]
         )
     return checkpoint

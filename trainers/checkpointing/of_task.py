@@ -44,10 +44,10 @@ class KeptTask:
         if len(states) not in (1, context.world_size):
             raise ConfigError(
                 [
-                    f"parallel.world_size: there are {context.world_size} ranks, but {kind}.state_dict gave "
-                    f"each of the checkpoint's {len(states)} ranks a state of its own; take {len(states)} "
-                    "ranks, or start over with training.fresh: true. A state that all ranks share, as by "
-                    "all_reduce, resumes on any number"
+                    f"parallel.world_size: there are {context.world_size} ranks, but {kind}.state_dict "
+                    f"gave each of the checkpoint's {len(states)} ranks a different state; use "
+                    f"{len(states)} ranks, or start over with training.fresh: true. A state that is the "
+                    "same on all ranks, for example after all_reduce, can resume on any number of ranks"
                 ]
             )
         mine = states[0] if len(states) == 1 else states[context.rank]
@@ -55,9 +55,9 @@ class KeptTask:
             self._task.load_state_dict(mine)
         except KeyError as error:
             raise CheckpointError(
-                f"{kind}.load_state_dict reads {error}, but when the checkpoint was made, state_dict gave "
-                f"{few([repr(key) for key in mine]) or 'nothing'}; read what is new with "
-                "state.get(…), or start over with training.fresh: true"
+                f"{kind}.load_state_dict reads {error}, but when the checkpoint was made, state_dict "
+                f"gave {few([repr(key) for key in mine]) or 'nothing'}; read new keys with state.get(…), "
+                "or start over with training.fresh: true"
             ) from error
 
 

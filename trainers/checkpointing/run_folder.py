@@ -69,7 +69,7 @@ class RunFolder:
         if config.training.fresh and not _made_by(mark, castoff_run) and _has_more(folder):
             aside = _next(folder)
             folder.rename(aside)
-            logger.info("Beginning anew: the earlier %s is now %s", folder, aside)
+            logger.info("Starting over: the earlier folder %s is now %s", folder, aside)
             self._lock = RunLock(folder, self.attempt)
         if not mark.exists():
             replace_file(mark, f"{json.dumps({'castoff_run': castoff_run})}\n".encode())
@@ -101,11 +101,11 @@ class RunFolder:
         """Log on rank 0 that nothing is left to train; `stopped`: early stopping ended the training."""
         if not self._context.is_main:
             return
-        why = "early stopping has ended it" if stopped else "it has come to its end"
-        more = "" if stopped else "; to train on, set a larger training.num_epochs or num_steps"
+        why = "early stopping ended the training" if stopped else "the training is complete"
+        more = "" if stopped else "; to train longer, set a larger training.num_epochs or num_steps"
         logger.info(
-            "Nothing is left to train in %s: %s, at step %d; to train anew, set training.fresh: "
-            "true (castoff train --fresh)%s",
+            "Nothing is left to train in %s: %sat step %d; to start over, set training.fresh: true "
+            "(castoff train --fresh)%s",
             self.path,
             why,
             step,
@@ -126,8 +126,8 @@ def run_name(config: Config, environ: Mapping[str, str]) -> str:
     if not name or name in (".", "..") or "/" in name or not name.isprintable():
         raise ConfigError(
             [
-                f"{field}: is {name!r}, but names the run's folder: one name, without slashes and control "
-                "characters (training.path says where it lies)"
+                f"{field}: is {name!r}, but must be the name of the run's folder, without slashes and "
+                "control characters (training.path is the folder that contains it)"
             ]
         )
     castoff_run = Attempt(environ).run

@@ -55,8 +55,8 @@ class RunLock:
             if holder is None or not self._is_earlier_attempt(holder):
                 raise ConfigError(
                     [
-                        f"training.run: {holder or 'another process'} trains into {folder}; wait until that "
-                        "has ended, or give this training a folder of its own: --set training.run=NAME"
+                        f"training.run: {holder or 'another process'} trains into {folder}; wait until "
+                        "it has ended, or give this training its own folder: --set training.run=NAME"
                     ]
                 )
             lock = LockFile.replace(self._path, attempt.me)
@@ -76,8 +76,8 @@ class RunLock:
         if not self._path.exists() or not self._lock.exclusive or self._lock.is_current():
             return
         raise AttemptOver(
-            f"{holder_of(self._path) or 'another process'} now trains into {self._path.parent}: this attempt "
-            "was taken for lost. It ends, and writes nothing more"
+            f"{holder_of(self._path) or 'another process'} now trains into {self._path.parent}: this "
+            "attempt was considered lost. It ends without writing anything more"
         )
 
     def _known(self) -> LockFile | None:

@@ -154,6 +154,7 @@ def _through_a_file(value: Any, where: str) -> Any:
     except Exception as error:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         raise TypeError(
-            f"a checkpoint cannot hold {where}, a {kind}: it takes tensors, numbers, text, None, and dicts, "
-            "lists, tuples and sets of those, which torch.load(weights_only=True) reads"
+            f"a checkpoint cannot hold {where}, a {kind}: it holds only what "
+            "torch.load(weights_only=True) reads, which are tensors, numbers, text, None, and dicts, "
+            "lists, tuples and sets of these"
         ) from error

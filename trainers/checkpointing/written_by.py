@@ -42,8 +42,8 @@ def check_format(path: Path, manifest: Mapping[str, Any]) -> None:
 def lacks(path: Path, manifest: Mapping[str, Any], what: str) -> CheckpointError:
     """The error for a checkpoint of this format that lacks `what`."""
     return CheckpointError(
-        f"checkpoint {path} has no {what}; {_writer(manifest)}, and this is {_here()}. Resume with the one "
-        "that wrote it, or start over with training.fresh: true (castoff train --fresh)"
+        f"checkpoint {path} has no {what}; {_writer(manifest)}, and this is {_here()}. Resume with the "
+        "castoff that wrote it, or start over with training.fresh: true (castoff train --fresh)"
     )
 
 
@@ -52,7 +52,7 @@ def changes(manifest: Mapping[str, Any]) -> str | None:
     now = versions()
     if all(manifest.get(name) == now[name] for name in ("castoff", "torch")):
         return None
-    return f"The checkpoint was {_writer(manifest)}; {_here()} may round otherwise in the last bits"
+    return f"The checkpoint was {_writer(manifest)}; {_here()} may round the last bits differently"
 
 
 def _writer(manifest: Mapping[str, Any]) -> str:

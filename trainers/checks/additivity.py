@@ -48,16 +48,17 @@ class _Figure(NamedTuple):
 
 
 _OVER_PAIRS = (
-    "%s of the same %d samples twice is four times as much, not twice: it is a sum over all pairs of "
-    "samples. So it is where outputs of shape (N, 1) meet labels of shape (N,): give both one shape, as with "
-    "squeeze(1)"
+    "%s of the same %d samples twice is four times as large, not twice: it is a sum over all pairs of "
+    "samples, as happens if outputs have the shape (N, 1) and labels the shape (N,): give both the same "
+    "shape, for example with squeeze(1)"
 )
 
 _PER_BATCH = (
-    "Most of %s's total does not grow with the samples: a part of it is one of the whole batch, such as a KL "
-    "divergence of the weights or a penalty. The total is divided by the number of samples, so this part has "
-    "the less weight, the larger the batch and the more ranks. Multiply it by the batch's samples; divide "
-    "it by those of the training set if it is meant once an epoch"
+    "Most of %s's total does not grow with the samples: a part of it belongs to the whole batch, such "
+    "as a KL divergence of the weights or a penalty. The total is divided by the number of samples, so "
+    "this part counts less with larger batches and with more ranks. Multiply it by the number of "
+    "samples in the batch; if it should count once per epoch, divide it by the number of samples in the "
+    "training set"
 )
 
 _Figures: TypeAlias = "dict[str, tuple[_Figure, _Figure]]"
@@ -102,9 +103,9 @@ LOSS = Kind(
     _of_loss,
     "total",
     "metrics",
-    "sum it (reduction='sum'), or give Loss(mean * samples); of a mean over other items, as tokens, "
-    "Loss(mean * tokens, tokens)",
-    "a sum, as (guess == label).sum()",
+    "sum it (reduction='sum'), or return Loss(mean * samples); for a mean over other items, such as "
+    "tokens, Loss(mean * tokens, tokens)",
+    "a sum, such as (guess == label).sum()",
     no_grad=False,
 )
 EVALUATE = Kind(
@@ -112,9 +113,9 @@ EVALUATE = Kind(
     _of_evaluation,
     "loss",
     "metrics",
-    'give {"loss": (sum, None)}; of a mean, (mean * samples, None), and over other items, as tokens, '
-    "(mean * tokens, tokens)",
-    "a sum and its items, as ((guess == label).sum(), len(label))",
+    'return {"loss": (sum, None)}; for a mean, (mean * samples, None), and for a mean over other items, '
+    "such as tokens, (mean * tokens, tokens)",
+    "a sum and its number of items, such as ((guess == label).sum(), len(label))",
     no_grad=True,
 )
 
@@ -136,7 +137,7 @@ class Additivity:
         model = self._engine.judged if kind.no_grad else self._engine.bare
         drawn, means = self._looked_at(task, model, pair, kind)
         others = few(sorted(name for name in means if name != kind.main))
-        where = f"{type(task).__qualname__}.{kind.method} gives a mean for"
+        where = f"{type(task).__qualname__}.{kind.method} returns a mean for"
         single = self._state.precision == "fp32"
         if self._context.everywhere(kind is LOSS and kind.main in means and single and _constant_part(drawn)):
             means = [name for name in means if name != kind.main]
@@ -147,7 +148,7 @@ class Additivity:
             raise self._reported(f"{where} {kind.main}{beside}", kind, pair, drawn)
         if self._context.is_main and others and kind.main not in means:
             logger.warning(
-                "%s %s where a sum over the batch's items is due, so it is divided once more; give %s",
+                "%s %s instead of a sum over the batch's items, so it is divided twice; return %s",
                 where,
                 others,
                 kind.a_sum,
@@ -182,7 +183,7 @@ class Additivity:
             with common.twice():
                 twice = self._of(task, model, pair.twice, 2 * pair.samples, sums, seed)
         except Exception as error:  # noqa: BLE001  # the task may fail in eval mode or with few samples
-            logger.debug("what a few samples come to cannot be looked at: %r", error)
+            logger.debug("the sums over a few samples cannot be checked:  %r", error)
             return None
         return {name: (once[name], twice[name]) for name in once if name in twice}
 
@@ -208,9 +209,9 @@ class Additivity:
         first = self._context.gather(torch.tensor([once, twice], dtype=torch.float64))[0]
         return ConfigError(
             [
-                f"{what} where a sum is due: {kind.mend}. Of {pair.samples} samples the {kind.main} is "
-                f"{first[0]:.6g}, and of the same twice {first[1]:.6g}, on rank 0. If it is right as it is, "
-                "training.check_first_step: false leaves this out"
+                f"{what} instead of a sum: {kind.mend}. For {pair.samples} samples the {kind.main} is "
+                f"{first[0]:.6g}, and for the same samples twice {first[1]:.6g}, on rank 0. If this is "
+                "intended, training.check_first_step: false skips this check"
             ]
         )
 

@@ -98,11 +98,12 @@ class FirstEvaluation:
         task = type(self._task).__qualname__
         method = "loss, which evaluate calls," if type(self._task).evaluate is Task.evaluate else "evaluate"
         return (
-            f"validation: {task}.{method} waits for other ranks in each batch ({collectives} collectives), "
-            f"but the ranks have unequal numbers of batches: {val.number_of_batches} of them are divided "
-            f"among {self._context.world_size} ranks, and the last ones would wait for ever. Return sums and "
-            "leave collectives out of evaluation: the trainer adds up what the ranks return. Or choose "
-            "validation.batch_size so that each rank has as many"
+            f"validation: {task}.{method} waits for other ranks in each batch ({collectives} "
+            f"collectives), but the ranks have unequal numbers of batches: {val.number_of_batches} of "
+            f"them are divided among {self._context.world_size} ranks, and ranks with more batches would "
+            "wait forever. Return sums and call no collectives in evaluation: the trainer adds up what "
+            "the ranks return. Or choose validation.batch_size so that all ranks have equally many "
+            "batches"
         )
 
     def _tested(self, first: FirstBatch) -> None:
@@ -153,7 +154,7 @@ class FirstEvaluation:
         try:
             self._early_stopping.check(found)
         except ConfigError as error:
-            remedy = f"if other batches, or later epochs, have it, {_SWITCH}"
+            remedy = f"if other batches or later epochs have this metric,  {_SWITCH}"
             raise ConfigError([f"{problem}; {remedy}" for problem in error.problems]) from None
 
     def _see_sums(self, task: Task, first: FirstBatch) -> None:
@@ -171,8 +172,8 @@ def _copy(data: Any) -> Any:
 
 def _warn(name: str, error: Exception) -> None:
     logger.warning(
-        "The first batch of the %s set cannot be evaluated: %s, %s. Ignore this if it needs what one batch "
-        "lacks, or what training has yet to make; %s",
+        "The first batch of the %s set cannot be evaluated: %s, %s. Ignore this if the evaluation needs "
+        "something that a single batch lacks, or that training creates later;  %s",
         name,
         brief(error),
         place_of(error),

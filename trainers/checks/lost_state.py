@@ -61,10 +61,10 @@ def changes_are_kept(task: Task, model: nn.Module, context: RankContext) -> Iter
     if lost:
         kind = type(task).__qualname__
         logger.warning(
-            "A step changes %s, which no checkpoint holds: a resumed run begins without it, and differs from "
-            "one that was not interrupted. Return it in %s.state_dict, restore it in load_state_dict; in a "
-            "model make it a buffer (register_buffer); for random numbers take self.state.generator. Ignore "
-            "this for what is only shown",
+            "A step changes %s, which no checkpoint holds: a resumed run begins without it, and differs "
+            "from one that was not interrupted. Return it in %s.state_dict, restore it in "
+            "load_state_dict; in a model make it a buffer (register_buffer); for random numbers use "
+            "self.state.generator. Ignore this for values that are only displayed",
             few(lost),
             kind,
         )

@@ -91,7 +91,7 @@ class Training(Loop, frozen=True, kw_only=True):
     the number of ranks."""
     gradient_accumulation_steps: Positive = 1
     """Micro-batches of each rank in one optimizer step."""
-    optimizer_type: Annotated[Any, takes("a !pyobject, as in optimizer_type: !pyobject torch.optim.AdamW")]
+    optimizer_type: Annotated[Any, takes("a !pyobject, such as optimizer_type: !pyobject torch.optim.AdamW")]
     """The optimizer's class."""
     optimizer_args: list[Any] = []
     """Its positional arguments after the parameters."""
@@ -341,7 +341,7 @@ class Config(Common, frozen=True, kw_only=True):
         """
         if isinstance(fields, Config):
             if given := " ".join(overrides):
-                raise ValueError(f"{given} cannot change a Config: give these to Config.load, or to train")
+                raise ValueError(f"{given} cannot change a Config: pass them to Config.load or to train")
             return fields
         problems: list[Problem] = []
         document = one_training(fields, {}, overrides, choose, RATE, origin, problems)

@@ -20,9 +20,11 @@ def contradictions(data: Mapping[str, Any], known: list[Problem]) -> list[tuple[
         return []
     given = [name for name in _LENGTHS if training.get(name) is not None]
     if not given and not any(is_meant(("training", name), known) for name in _LENGTHS):
-        missing = "is missing; say how long to train, with it or with training.num_steps"
+        missing = "is missing; set either this or training.num_steps"
         return [(("training", "num_epochs"), missing)]
     if len(given) == 2:
-        both = f"is {training['num_steps']!r} beside training.num_epochs: {training['num_epochs']!r}"
-        return [(("training", "num_steps"), f"{both}; one of the two ends the training, so drop the other")]
+        both = f"is {training['num_steps']!r}, and training.num_epochs is  {training['num_epochs']!r}"
+        return [
+            (("training", "num_steps"), f"{both}; only one of them can end the training, so drop the other")
+        ]
     return []

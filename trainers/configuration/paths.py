@@ -20,8 +20,8 @@ def expanded(path: str, field: str) -> Path:
     if left is not None:
         raise ConfigError(
             [
-                f"{field}: is {path!r}, but {left[1]} is not set here; set it, or write the path itself, "
-                "as /scratch/me"
+                f"{field}: is {path!r}, but {left[1]} is not set here; set it, or write the full path, "
+                "such as /scratch/me"
             ]
         )
     try:
@@ -29,7 +29,7 @@ def expanded(path: str, field: str) -> Path:
     except RuntimeError as error:
         user = Path(filled).parts[0]
         raise ConfigError(
-            [f"{field}: is {path!r}, but nobody knows the home of {user} here; write the path itself"]
+            [f"{field}: is {path!r}, but the home folder of {user} is unknown here; write the full path"]
         ) from error
 
 
@@ -44,4 +44,4 @@ def check_writable(file: Path, field: str) -> None:
         kind = "a folder" if file.is_dir() else "not a file"
         raise ConfigError([f"{field}: is {str(file)!r}, which is {kind}; name a file"])
     if not folder.is_dir():
-        raise ConfigError([f"{field}: is {str(file)!r}, but there is no folder {folder}; make it before"])
+        raise ConfigError([f"{field}: is {str(file)!r}, but there is no folder {folder}; create it first"])

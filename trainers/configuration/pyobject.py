@@ -30,7 +30,7 @@ class PyObject(msgspec.Struct, frozen=True):
         module, _, name = self.path.rpartition(".")
         missing = f"!pyobject {self.path}: "
         if not module:
-            raise ConfigError([f"{missing}is a bare name; write its import path, as in my_package.{name}"])
+            raise ConfigError([f"{missing}is a bare name; write its import path, such as my_package.{name}"])
         parts = module.split(".")
         for taken in range(len(parts), 0, -1):  # the path may lead into a class
             root = ".".join(parts[:taken])
@@ -63,8 +63,8 @@ def _elsewhere(path: str) -> str:
         return ""
     name = path.rpartition(".")[2]
     return (
-        f": the program that runs is {running}; put {name} into a module beside the YAML, as my_module.py, "
-        f"and write !pyobject my_module.{name}"
+        f": the program that runs is {running}; put {name} into a module next to the YAML file, such as "
+        f"my_module.py, and write !pyobject my_module.{name}"
     )
 
 

@@ -50,7 +50,7 @@ class Members:
         self._data = data
         self._axes = axes(data, problems)
         if self.count > MOST:
-            problems.append(f"stands for {self.words()}, but may for {MOST} at most; make a sweep shorter")
+            problems.append(f"stands for {self.words()}, but at most {MOST} are allowed; shorten a sweep")
 
     @property
     def count(self) -> int:
@@ -188,12 +188,12 @@ def _wrong(data: Mapping[str, Any], node: CoupledSweep, made: Mapping[FieldPath,
     try:
         field = _at(data, node.target)
     except (LookupError, ValueError):
-        return f"goes along with {path}, but there is no such field"
+        return f"is coupled to {path}, but there is no such field"
     if not isinstance(field, Sweep):
         kind = f"a {name_of(field)}" if isinstance(field, (*AXES, CoupledSweep)) else f"{field!r}"
-        return f"goes along with {path}, which is {kind}; name a !sweep"
+        return f"is coupled to {path}, which is {kind}; name a !sweep"
     if len(field.values) != len(node.values):
-        return f"has {len(node.values)} values, but {path}, with which it goes along, has {len(field.values)}"
+        return f"has {len(node.values)} values, but {path}, to which it is coupled, has {len(field.values)}"
     return None
 
 

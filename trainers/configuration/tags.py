@@ -172,9 +172,9 @@ _Made: TypeAlias = tuple[dict[str, Any], list[str]]
 def _a_sweep(fields: dict[str, Any]) -> _Made:
     values = fields["values"]
     if not isinstance(values, list) or not values:
-        return fields, [f"values is {values!r}, but takes a list with a value at least"]
+        return fields, [f"values is {values!r}, but takes a list of at least one value"]
     inside = {name_of(node) for _, node in below(values) if isinstance(node, (*AXES, CoupledSweep))}
-    return fields, [f"values holds a {each}; a sweep's values are not sweeps" for each in sorted(inside)]
+    return fields, [f"values holds a {each}; a sweep's values cannot be sweeps" for each in sorted(inside)]
 
 
 def _a_coupled_sweep(fields: dict[str, Any]) -> _Made:
@@ -185,7 +185,7 @@ def _a_coupled_sweep(fields: dict[str, Any]) -> _Made:
 
 def _a_reference(fields: dict[str, Any]) -> _Made:
     place = place_in(fields["target"])
-    wrong = f"target is {fields['target']!r}, but takes the path of a field, as model.layers[0].width"
+    wrong = f"target is {fields['target']!r}, but takes the path of a field, such as model.layers[0].width"
     return {"target": place}, [wrong] if place is None else []
 
 
@@ -200,10 +200,10 @@ def _a_range(fields: dict[str, Any]) -> _Made:
         return fields, problems
     start, stop, step = fields["start"], fields["stop"], fields["step"]
     if step == 0:
-        return fields, [f"step is 0, and so leads nowhere from {start}; leave it out, or write another"]
+        return fields, [f"step is 0, which leads nowhere from {start}; leave it out, or write another step"]
     if (stop - start) * step < 0:
         return fields, [
-            f"no step of {step} leads from {start} to {stop}; swap the two, or turn the step's sign"
+            f"no step of {step} leads from {start} to {stop}; swap the two, or change the step's sign"
         ]
     return fields, []
 

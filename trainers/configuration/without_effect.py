@@ -18,7 +18,7 @@ def without_effect(config: Config, *, limits_memory: bool = True) -> list[str]:
             training.max_memory_per_gpu is not None and not limits_memory,
             "torch limits no process's memory on this device",
         ),
-        ("parallel.rank", config.parallel.rank is not None, "the launcher says it"),
+        ("parallel.rank", config.parallel.rank is not None, "the launcher sets it"),
         (
             "training.checkpoint_at",
             training.checkpoint_at and config.validation.every_steps is None,
@@ -33,7 +33,7 @@ def without_effect(config: Config, *, limits_memory: bool = True) -> list[str]:
     loaders: dict[str, Training | Evaluation] = {"training": training, **parts}
     for name, loaded in loaders.items():
         if not loaded.num_workers:
-            why = f"{name}.num_workers is 0, and workers alone do so"
+            why = f"{name}.num_workers is 0, and only workers do so"
             candidates += [
                 (f"{name}.{field}", getattr(loaded, field), why)
                 for field in ("prefetch_factor", "persistent_workers")

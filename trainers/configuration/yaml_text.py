@@ -147,7 +147,7 @@ def _pyobject(loader: _Loader, node: yaml.Node) -> PyObject | None:
     path = loader.construct_scalar(node) if isinstance(node, yaml.ScalarNode) else ""
     if isinstance(path, str) and is_import_path(path):
         return PyObject(path)
-    loader.mistakes.append((node, f"!pyobject takes an import path, as torch.optim.AdamW, not {path!r}"))
+    loader.mistakes.append((node, f"!pyobject takes an import path, such as torch.optim.AdamW, not {path!r}"))
     return None
 
 

@@ -149,8 +149,8 @@ class IterableLoader(TrainingLoader):
         """
         problems = [
             f"{field}: there are {mine} {what}, but the checkpoint was made with {state[name]}, and an "
-            f"iterable training set resumes only with as many; take {state[name]}, or start over with "
-            "training.fresh: true"
+            f"iterable training set resumes only with the same number; use {state[name]}, or start over "
+            "with training.fresh: true"
             for (name, mine), (field, what) in zip(
                 self._shape().items(),
                 (("parallel.world_size", "ranks"), ("training.num_workers", "workers")),
@@ -184,8 +184,8 @@ class IterableLoader(TrainingLoader):
         if consumed:
             raise ConfigError(
                 [
-                    f"training: nobody knows where the training set stood after {consumed} steps of epoch "
-                    f"{epoch + 1}; load the checkpoint's state of the loader first"
+                    f"training: the position in the training set after {consumed} steps of epoch "
+                    f"{epoch + 1} is unknown; load the loader's state from the checkpoint first"
                 ]
             )
         return _BEGINNING
@@ -247,10 +247,10 @@ class IterableLoader(TrainingLoader):
         parts = self._context.world_size * self._workers
         leave = ", or leave drop_last out" if self._training.drop_last else ""
         return (
-            f"data: the training set {type(self.dataset).__name__} has too little for every rank to take one "
-            f"step: {self._context.world_size} ranks x {self._workers} workers read {parts} parts of it in "
-            f"batches of {self._training.batch_size}; take fewer ranks, fewer workers or a smaller "
-            f"batch_size{leave}"
+            f"data: the training set {type(self.dataset).__name__} has too few samples for every rank to "
+            f"take one step: {self._context.world_size} ranks x {self._workers} workers read {parts} "
+            f"parts of it in batches of {self._training.batch_size}; use fewer ranks, fewer workers or a "
+            f"smaller batch_size{leave}"
         )
 
 

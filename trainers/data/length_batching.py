@@ -57,7 +57,7 @@ def lengths_of(dataset: Any) -> Tensor | None:
     except (TypeError, ValueError, RuntimeError) as error:
         raise _wrong(name, f"is {in_words(attribute)}") from error
     if lengths.dim() != 1 or len(lengths) != len(dataset):
-        raise _wrong(name, f"has the shape {tuple(lengths.shape)}, but the set {len(dataset)} samples")
+        raise _wrong(name, f"has the shape {tuple(lengths.shape)}, but the set has {len(dataset)} samples")
     if not len(lengths):
         return lengths.long()
     if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
@@ -169,5 +169,5 @@ def _numbers(indices: Sequence[int]) -> Tensor:
 
 def _wrong(name: str, problem: str) -> ConfigError:
     return ConfigError(
-        [f"data: {name} {problem}; it takes a whole number of at least 0 for each sample, or None"]
+        [f"data: {name} {problem}; it must hold a whole number of at least 0 for each sample, or be None"]
     )

@@ -219,16 +219,18 @@ def must_be(kind: type, given: Any, name: str) -> None:
     """
     if not isinstance(given, kind):
         raise TypeError(
-            f"{name} is a {type(given).__name__}; give what prepare_dataloaders() returns. The trainer "
-            "decides which samples come when, so that a run can continue anywhere, and takes no sampler: for "
-            "some samples to count more, weight them in the loss, or repeat them in the data set"
+            f"{name} is a {type(given).__name__}; pass what prepare_dataloaders() returns. The trainer "
+            "decides the order of samples, so that a run can resume anywhere, and accepts no sampler: "
+            "to make some samples count more, weight them in the loss, or repeat them in the data set"
         )
 
 
 def _length(dataset: Any, why: str) -> int:
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
         kind = type(dataset).__name__
-        raise ConfigError([f"data: {kind} has no length and index; give it __len__ and __getitem__: {why}"])
+        raise ConfigError(
+            [f"data: {kind} has no length and cannot be indexed; define __len__ and __getitem__: {why}"]
+        )
     return len(dataset)
 
 
@@ -372,12 +374,13 @@ def _report_dropped(plan: ShardPlan, training: Training, context: RankContext, l
     left = plan.length - plan.bounds(plan.steps - 1)[1]
     if left and not training.drop_last and context.is_main:
         logging.getLogger(__name__).warning(
-            "The last %d of %d training samples are left out of each epoch (others, where it is shuffled): "
-            "on %d ranks they %s. Change training.batch_size or the number of ranks to have all",
+            "The last %d of %d training samples are left out of each epoch (different ones each time if "
+            "it is shuffled): on %d ranks they %s. Change training.batch_size or the number of ranks to "
+            "use all samples",
             left,
             plan.length,
             context.world_size,
-            "leave some with no sample"
+            "leave some ranks without a sample"
             if min(plan.batch_size, least) == 1
             else "make micro-batches of fewer than two samples, on which the model's BatchNorm cannot train",
         )

@@ -30,9 +30,7 @@ def agree_on_sizes(splits: Splits, context: RankContext) -> None:
         if lengths is not None:
             digest = hashlib.sha256(lengths.numpy().tobytes()).hexdigest()
             sizes[f"SHA-256 of the lengths of build_data's {name}"] = digest
-    agree(
-        sizes, context, "every rank must make the same data sets, of which the trainer deals out the samples"
-    )
+    agree(sizes, context, "every rank must build the same data sets; the trainer distributes their samples")
 
 
 def agree_on_samples(mine: Mapping[str, Mapping[int, Content]], context: RankContext) -> None:
@@ -53,9 +51,10 @@ def agree_on_samples(mine: Mapping[str, Mapping[int, Content]], context: RankCon
         if (there := main.get(name, {}).get(at)) is not None and not here.same(there)
     ]
     how = (
-        "every rank must make the same data sets, of which the trainer deals out the samples: seed what "
-        "shuffles or draws in build_data (numpy.random.default_rng(0), random.Random(0)), sort what a folder "
-        "or a set lists, and do not divide samples by rank"
+        "every rank must build the same data sets; the trainer distributes their samples. Seed "
+        "everything that shuffles or draws in build_data (numpy.random.default_rng(0), "
+        "random.Random(0)), sort what is listed from a folder or a set, and do not divide samples by "
+        "rank"
     )
     refuse(_the_first(differences, sum(map(len, mine.values())), "samples"), context, how)
 
@@ -85,10 +84,10 @@ def agree_on_stream(
         if all(both) and not here.same(there)
     ]
     how = (
-        "every rank must get the same elements in the same order, and the trainer deals them out over ranks "
-        "and workers. A set that deals them out itself, by RANK or torch.distributed, is dealt out twice, "
-        "and most of it never seen: yield all on every rank, or write shard(num_shards=, index=); and seed "
-        "what shuffles"
+        "every rank must get the same elements in the same order; the trainer distributes them among "
+        "ranks and workers. If the set distributes them itself, by RANK or torch.distributed, most of "
+        "them are never used: yield all elements on every rank, or define shard(num_shards=, index=); "
+        "and seed everything that shuffles"
     )
     refuse(_the_first(differences, len(steady), "elements"), context, how)
 
@@ -97,4 +96,4 @@ def _the_first(differences: list[str], compared: int, what: str) -> list[str]:
     """The first of the differences, with their number."""
     if len(differences) < 2:
         return differences
-    return [f"{differences[0]}; {len(differences)} of {compared} {what} that were compared differ"]
+    return [f"{differences[0]}; {len(differences)} of {compared} {what} that were compared are different"]

@@ -67,9 +67,10 @@ def shard(
     if drop_last and not whole:
         raise ConfigError(
             [
-                f"training.drop_last: the training set has {length} samples, fewer than one global batch of "
-                f"{batch_size} x {accumulation} x {world_size} (batch_size x gradient_accumulation_steps x "
-                "ranks), and would be dropped whole; lower training.batch_size or set drop_last: false"
+                f"training.drop_last: the training set has {length} samples, fewer than one global batch "
+                f"of {batch_size} x {accumulation} x {world_size} (batch_size x "
+                "gradient_accumulation_steps x ranks), so that all would be dropped; lower "
+                "training.batch_size or set drop_last: false"
             ]
         )
     if drop_last or not rest:
@@ -82,8 +83,8 @@ def shard(
     if length < world_size:
         raise ConfigError(
             [
-                f"data: the training set has {length} samples, fewer than there are ranks ({world_size}); "
-                "take fewer ranks"
+                f"data: the training set has {length} samples, fewer than there are ranks "
+                f"({world_size}); use fewer ranks"
             ]
         )
     if not whole:

@@ -50,8 +50,8 @@ class Attempt:
         """
         if self._folder is not None and (self._folder / "ending.json").exists():
             raise AttemptOver(
-                f"this attempt is over, by {self._folder}/ending.json: it was taken for lost, and another "
-                "one may train by now. It ends, and writes nothing more"
+                f"this attempt is over, according to {self._folder}/ending.json: it was considered lost, "
+                "and another attempt may be training now. It ends without writing anything more"
             )
 
     def has_ended(self, number: int) -> bool:

@@ -26,8 +26,8 @@ def choose_device(asked: str, local: int, index: int | None = None) -> torch.dev
         if asked == "auto":
             return torch.device("cpu")
         raise DistributedError(
-            f"training.device is {asked}, but torch {torch.__version__} sees none here; "
-            "write device: auto (or cpu), or load the module of a torch built for it"
+            f"training.device is {asked}, but torch {torch.__version__} sees no such device here; write "
+            "device: auto (or cpu), or load the module of a torch built for it"
         )
     if asked not in ("auto", accelerator.type):
         raise DistributedError(
@@ -36,8 +36,9 @@ def choose_device(asked: str, local: int, index: int | None = None) -> torch.dev
     count = max(torch.accelerator.device_count(), 1)
     if index is not None and index >= count > 1:
         raise DistributedError(
-            f"this rank's device is {accelerator.type}:{index} (CASTOFF_DEVICE), but it sees {count}; ask "
-            "for as many devices as the ranks of a node need, or start fewer ranks on a node"
+            f"this rank's device is {accelerator.type}:{index} (CASTOFF_DEVICE), but the rank sees "
+            f"{count}; ask for as many devices as the ranks of a node need, or start fewer ranks on a "
+            "node"
         )
     return torch.device(accelerator.type, (local if index is None else index) % count)
 
@@ -59,8 +60,8 @@ def available_backend(asked: str | None, device: torch.device) -> str:
     lacking = [name for name in re.split(r"\w+:|,", used) if name and not dist.is_backend_available(name)]
     if lacking:
         raise DistributedError(
-            f"parallel.backend: is {asked}, but this torch has no {', '.join(lacking)}; "
-            f"leave it out, and {device.type} gets {backend_for(None, device)}"
+            f"parallel.backend: is {asked}, but this torch has no {', '.join(lacking)}; leave it out: "
+            f"the default for {device.type} is {backend_for(None, device)}"
         )
     return used
 

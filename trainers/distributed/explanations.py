@@ -32,7 +32,7 @@ def explained(error: Exception, folder: str | None) -> str | None:
 
     if lost_peers(error):
         text = " ".join(str(error).split())
-        return f"the ranks could not meet, or another one is gone, and its log says why: {text}"
+        return f"the ranks could not connect, or another rank has ended, and its log has the reason: {text}"
     return None
 
 
@@ -71,7 +71,7 @@ def place_in(frames: Sequence[FrameType]) -> str:
         path = Path(frame.f_code.co_filename)
         if module_of(frame).partition(".")[0] not in ("torch", *sys.stdlib_module_names):
             return f"in {frame.f_code.co_name} ({path.name}:{frame.f_lineno})"
-    return "in nothing of this program"
+    return "in no code of this program"
 
 
 def module_of(frame: FrameType) -> str:

@@ -234,7 +234,7 @@ def judge(answers: Iterable[Answer], world_size: int, hosts: Mapping[int, str]) 
     lines += _named([f"{_called(rank, hosts)} does not answer; {_part(last)}" for rank in gone], "such ranks")
     behind = [f"rank {answer.rank} ({answer.host}) {_stands(answer)}" for answer in busy]
     if waiting and busy:
-        behind = [f"{line}; it has not come to where the others wait" for line in behind]
+        behind = [f"{line}; it has not reached the point where the others wait" for line in behind]
     lines += _named(behind, "such ranks")
     places: dict[tuple[int, str], list[int]] = {}
     for answer in waiting:
@@ -245,7 +245,8 @@ def judge(answers: Iterable[Answer], world_size: int, hosts: Mapping[int, str]) 
         lines.append(
             "the ranks wait for different things, so none of them can continue"
             if len(places) > 1
-            else "all ranks answer, and wait for the same: what lies between them does not carry it"
+            else "all ranks answer, and wait at the same point: the network between them does not "
+            "transfer the data"
         )
     lines += _named(
         [f"{_ranks(ranks)} waited {_after(step)}: {doing}" for (step, doing), ranks in places.items()],

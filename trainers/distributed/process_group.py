@@ -139,7 +139,7 @@ class RankContext:
         """Wait for all ranks; with gloo, an error names the ranks that did not come."""
         if not self.distributed or self.world_size == 1:
             return
-        self.waits_for = f"for all ranks to come to {name!r}"
+        self.waits_for = f"for all ranks to reach {name!r}"
         try:
             dist.barrier(self.flag_group())
         except RuntimeError as error:
@@ -147,7 +147,7 @@ class RankContext:
             if call is None or not of_a_collective(error):
                 raise
             verdict = call.hold("waits", self.waits_for)
-            raise RanksLost(verdict, self.rank, before=f"not all ranks came to {name!r}: ") from error
+            raise RanksLost(verdict, self.rank, before=f"not all ranks reached {name!r}: ") from error
         finally:
             self.waits_for = None
 
@@ -251,10 +251,10 @@ def _join(backend: str, me: RankEnv, rank: int, worldsize: int, timeout: float) 
             raise
         where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise DistributedError(
-            f"the ranks could not meet: rank {rank} of {worldsize}, on {socket.gethostname()}, tried it at "
-            f"{where} ({' '.join(str(error).split())}). See that all of them are started within "
-            f"parallel.start_timeout, {timeout:g} seconds, that {where} is rank 0's host and a port that "
-            "nothing else uses there, and that other hosts reach it"
+            f"the ranks could not connect: rank {rank} of {worldsize}, on {socket.gethostname()}, tried "
+            f"{where} ({' '.join(str(error).split())}). Check that all ranks are started within "
+            f"parallel.start_timeout, {timeout:g} seconds, that {where} is rank 0's host and a free port "
+            "there, and that other hosts can reach it"
         ) from error
 
 
@@ -275,9 +275,9 @@ def _store(
         return meeting_store(rank, world_size, int(port), timeout)
     except OSError as error:
         raise DistributedError(
-            f"rank 0 cannot listen on port {port} of this host, where the ranks are to meet: "
-            f"{error.strerror}; `ss -ltnp` shows who does. Set another MASTER_PORT, or leave that to "
-            "castoff launch, which takes a free one"
+            f"rank 0 cannot listen on port {port} of this host, through which the ranks are to connect: "
+            f"{error.strerror}; `ss -ltnp` shows which process does. Set another MASTER_PORT, or use "
+            "castoff launch, which chooses a free port"
         ) from error
 
 
@@ -333,9 +333,9 @@ def rendezvous(
         # MASTER_PORT are not meant for them, and torchrun's store does not listen at the new address.
         if me.launcher not in ("single", "environment") and me.world_size > 1:
             raise DistributedError(
-                f"this is rank {me.rank} of {me.world_size} by {me.launcher}, but the program says rank "
-                f"{rank} of {world_size}; take both from castoff.RankEnv.detect(), and spawn nothing inside "
-                "a job"
+                f"according to {me.launcher} this is rank {me.rank} of {me.world_size}, but the program "
+                f"says rank {rank} of {world_size}; take both from castoff.RankEnv.detect(), and spawn "
+                "no ranks inside a job"
             )
         environ["MASTER_ADDR"], environ["MASTER_PORT"] = master_addr, master_port
         environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
@@ -367,7 +367,7 @@ def context_of(rank: int, config: Config) -> RankContext:
     problems = []
     declared = config.parallel.world_size
     if declared not in (None, size):
-        meant = f"{size} ranks have met" if joined else "this process has joined no group"
+        meant = f"{size} ranks have connected" if joined else "this process has not joined a group"
         problems.append(
             f"parallel.world_size: is {declared}, but {meant}; call initialize_ddp() on {declared} ranks, or "
             "leave it out: the launcher knows it"

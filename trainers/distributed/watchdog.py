@@ -160,7 +160,7 @@ class Watchdog:
                 continue
             quiet += 1
             if quiet * tick >= self._limit:
-                self._end(self._call, [f"nothing has happened for {self._limit:g} s; {self._field()}"])
+                self._end(self._call, [f"no progress for {self._limit:g} s; {self._field()}"])
             elif quiet % every == 0 and (self._call.is_open() or _is_ended()):
                 self._end(self._call, [])
 
@@ -178,7 +178,7 @@ class Watchdog:
 
     def _field(self) -> str:
         name = "timeout" if self._limit == self._timeout else "start_timeout"
-        return f"parallel.{name} is that long, and must be longer than any step"
+        return f"parallel.{name} sets this limit, and must be longer than any step"
 
 
 def _is_ended() -> bool:

@@ -14,9 +14,9 @@ _SHOWN = 8
 """Number of models that an error lists."""
 
 _MAKE_ONE = (
-    "a base model is made of a folder of structures with "
-    "castoff train dpo --objective likelihood --structures FOLDER --output_dir base, and is then "
-    "--base_model_dir base --base_model_name best_model"
+    "to make a base model from a folder of structures, run castoff train dpo --objective likelihood "
+    "--structures FOLDER --output_dir base, and then use --base_model_dir base --base_model_name "
+    "best_model"
 )
 
 
@@ -50,11 +50,11 @@ def _absent(given: BaseModel, path: Path) -> str:
     """The reason why there is no base model, and how to make one."""
     folder = path.parent
     if not folder.is_dir():
-        state = "which is a file" if folder.exists() else "which is not there"
+        state = "which is a file" if folder.exists() else "which does not exist"
         return f"base_model.dir (--base_model_dir): is {given.dir!r}, {state}; {_MAKE_ONE}"
     names = sorted(model.stem for model in folder.glob("*.pt"))
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    content = f"has the models {', '.join(names[:_SHOWN])}{more}" if names else "has no file .pt"
+    content = f"has the models {', '.join(names[:_SHOWN])}{more}" if names else "has no .pt file"
     near = did_you_mean(given.name, names)
     return (
         f"base_model.name (--base_model_name): is {given.name!r}, but there is no {path}; "

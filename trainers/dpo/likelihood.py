@@ -165,7 +165,8 @@ class LikelihoodTask(Task):
         recovered = float((drawn[batch.designed] == designed).float().mean())
         most_frequent = float(designed.bincount().max() / len(designed))
         message = (
-            "Native sequence recovery, sampled for %d chains: %.3f; the most frequent residue alone: %.3f"
+            "Native sequence recovery, sampled for %d chains: %.3f; if only the most frequent residue "
+            "is guessed: %.3f"
         )
         logger.info(message, len(native), recovered, most_frequent)
         return {"recovery/sampled": recovered, "recovery/most_frequent": most_frequent}

@@ -83,8 +83,9 @@ def made(structures: Path, out: Path, number: int | None, share: float, seed: in
     if not pairs or (number is not None and len(pairs) < number):
         raise ConfigError(
             [
-                f"--number: {len(pairs):,} different pairs can be made of the {len(sources):,} different "
-                f"chains in {structures}, and not {wanted:,}; ask for fewer, or bring more structures"
+                f"--number: {len(pairs):,} different pairs can be made from the {len(sources):,} "
+                f"different chains in {structures}, not {wanted:,}; request fewer, or provide more "
+                "structures"
             ]
         )
     return pairs
@@ -144,7 +145,7 @@ def _share(text: str) -> float:
     except ValueError:
         share = -1.0
     if not 0 < share <= 1:
-        raise argparse.ArgumentTypeError(f"is {text!r}, but takes a number above 0, and 1 at most")
+        raise argparse.ArgumentTypeError(f"is {text!r}, but takes a number above 0 and at most 1")
     return share
 
 
@@ -158,14 +159,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "structures", metavar="STRUCTURES", type=Path, help="a folder of PDB and mmCIF files, also .gz"
     )
-    parser.add_argument("--out", metavar="FILE", type=Path, required=True, help="JSON, as dpo reads it")
-    parser.add_argument("--number", metavar="N", type=_positive, help="pairs; default one of each chain")
+    parser.add_argument(
+        "--out", metavar="FILE", type=Path, required=True, help="JSON file in the format that dpo reads"
+    )
+    parser.add_argument(
+        "--number", metavar="N", type=_positive, help="number of pairs; default: one for each chain"
+    )
     parser.add_argument(
         "--substitutions",
         metavar="SHARE",
         type=_share,
         default=0.1,
-        help="of a chain's residues, as far as there is something worse for them; default 0.1",
+        help="share of a chain's residues to substitute, if there are worse ones for them; default 0.1",
     )
     parser.add_argument("--seed", metavar="N", type=_whole, default=0, help="default 0")
     return parser

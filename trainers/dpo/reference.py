@@ -210,7 +210,9 @@ def _check_finite(values: Tensor, conditions: Conditions) -> None:
     if wrong:
         problem = f"preference.temperature: is {conditions.temperature:g}, and training.precision "
         problem += f"{conditions.precision}, in which the reference's log-probabilities of {wrong:,} of "
-        problem += f"{len(values):,} pairs are not finite numbers; take a higher temperature, as 0.1, or fp32"
+        problem += (
+            f"{len(values):,} pairs are not finite numbers; use a higher temperature, such as 0.1, or fp32"
+        )
         raise ConfigError([problem])
 
 
@@ -226,7 +228,7 @@ def _read(paths: Sequence[Path], fingerprint: str, number: int) -> Tensor | None
         except FileNotFoundError:
             continue
         except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-            logger.warning("The reference's log-probabilities in %s are made anew: %s", path, error)
+            logger.warning("The reference's log-probabilities in %s are computed again: %s", path, error)
             continue
         if content.get("fingerprint") == fingerprint and len(values) == number:
             message = "The reference's log-probabilities of %d pairs were computed before: %s"

@@ -90,10 +90,10 @@ class EpochReports(Reports):
         if ratio > _UNLIKELY and not self._warned and self._context.is_main:
             self._warned = True
             self.logger.warning(
-                "%s is %.2f: the policy makes the preferred sequences much less likely than the base model "
-                "does, and only the others even less, so what it designs gets worse though the loss falls. "
-                "Lower the learning rate, train for fewer epochs, or raise preference.beta; judge designs by "
-                "their likelihood under the base model, too",
+                "%s is %.2f: the policy makes the preferred sequences much less likely than the base "
+                "model does, and only the others even less, so its designs get worse although the loss "
+                "falls. Lower the learning rate, train for fewer epochs, or raise preference.beta; "
+                "judge designs by their likelihood under the base model, too",
                 CHOSEN_TO_REFERENCE,
                 ratio,
             )

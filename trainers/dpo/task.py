@@ -70,7 +70,8 @@ class DpoTask(Task):
             raise ConfigError(
                 [
                     f"preference.label_smoothing: is {read.preference.label_smoothing:g}, but "
-                    f"preference.loss: {read.preference.loss} has none; drop it, or take sigmoid or robust"
+                    f"preference.loss: {read.preference.loss} does not use it; drop it, or use sigmoid "
+                    "or robust"
                 ]
             )
         self.settings = read

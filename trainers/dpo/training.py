@@ -41,7 +41,7 @@ def _check_folder(config: Config) -> None:
     existing = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not existing.is_dir():
         raise ConfigError(
-            [f"training.run (--output_dir): is {folder}, but {existing} is not a folder; name another place"]
+            [f"training.run (--output_dir): is {folder}, but {existing} is not a folder; name another one"]
         )
     if config.training.fresh or not folder.is_dir() or (folder / "run.json").exists():
         return
@@ -50,7 +50,7 @@ def _check_folder(config: Config) -> None:
         raise ConfigError(
             [
                 f"training.run (--output_dir): {folder} holds {', '.join(models[:3])}, which would be "
-                "written over here, and no training of castoff's has made that folder; name another one, or "
-                f"have it set aside as {folder.name}.1 with --fresh"
+                "overwritten, and the folder was not made by a castoff training; name another one, or "
+                f"use --fresh to rename it to {folder.name}.1"
             ]
         )

@@ -143,10 +143,10 @@ class DefaultEarlyStopping:
         if metric not in metrics:
             raise ConfigError(
                 [
-                    f"{WHERE}.tasks.{name}.metric: is {task.metric!r}, which validation does not measure"
-                    f"{did_you_mean(task.metric, metrics)}; name one that it does "
-                    f"({', '.join(metrics) or 'there is none'}), or have it measured: by a monitor in "
-                    "validation.validator.evaluator_tasks, or by a task's own evaluate()"
+                    f"{WHERE}.tasks.{name}.metric: is {task.metric!r}, which validation does not "
+                    f"measure{did_you_mean(task.metric, metrics)}; name one that it measures "
+                    f"({', '.join(metrics) or 'there is none'}), or add the metric as a monitor in "
+                    "validation.validator.evaluator_tasks, or in a task's own evaluate()"
                 ]
             )
         return float(metrics[metric])

@@ -114,7 +114,7 @@ class Search:
             return False
         if self._metric not in metrics:
             measured = ", ".join(metrics) or "nothing"
-            raise ConfigError([f"the trial is to report {self._metric}, but validation measures {measured}"])
+            raise ConfigError([f"the trial should report {self._metric}, but validation measures {measured}"])
         when = epoch if self._by_epochs else step
         if when not in self._reported:
             self._trial.report(float(metrics[self._metric]), when)
@@ -135,8 +135,9 @@ class Search:
         if direction != f"{mode}imize":
             raise ConfigError(
                 [
-                    f"the study is to {direction} its objective, but {metric} is to be as "
-                    f"{'small' if mode == 'min' else 'large'} as can be: "
-                    f'optuna.create_study(direction="{mode}imize"), or have early_stopping watch another'
+                    f"the study should {direction} its objective, but {metric} should be as "
+                    f"{'small' if mode == 'min' else 'large'} as possible: "
+                    f'optuna.create_study(direction="{mode}imize"), or let early_stopping watch '
+                    "another metric"
                 ]
             )

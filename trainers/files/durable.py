@@ -184,7 +184,7 @@ def read_checksummed(path: Path) -> dict[str, Any]:
     data = path.read_bytes()
     body = data[:-_SEAL_LENGTH]
     if data[len(body) :] != _SEAL % zlib.crc32(body):
-        raise ValueError(f"{path.name} does not have its checksum")
+        raise ValueError(f"{path.name} does not match its checksum")
     content: dict[str, Any] = json.loads(data)
     del content["crc32"]
     return content

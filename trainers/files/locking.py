@@ -84,15 +84,15 @@ class _Waiting:
             self._sign, self._alive = sign, now
         if first:
             return False  # a new holder may not have recorded itself yet
-        holder, silent = holder_of(self._path) or "a process that gives no name", now - self._alive
+        holder, silent = holder_of(self._path) or "an unnamed process", now - self._alive
         if silent >= SILENCE:
-            words = "%s holds %s and has shown no sign of life for %.0f s, as on a host that is lost: "
+            words = "%s holds %s and has shown no sign of life for %.0f s, as if its host were lost: "
             logger.warning(f"{words}this process takes its place", holder, self._path, silent)
             return True
         if not self._reported:
             words = "Waiting for another process: %s holds %s. If it is gone, delete that file; after %.0f s "
             logger.info(
-                f"{words}without a sign of life of it this process takes its place",
+                f"{words}without a sign of life from it, this process takes its place",
                 holder,
                 self._path,
                 SILENCE,

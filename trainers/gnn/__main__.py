@@ -6,7 +6,7 @@ from castoff.trainers.configuration.config import Config
 from castoff.trainers.program.command_line import run
 from castoff.trainers.program.importing import without_collections
 
-DESCRIPTION = "Train a network on graphs: causal sets that are read or generated, or graphs of your own."
+DESCRIPTION = "Train a network on graphs: causal sets that are read or generated, or your own graphs."
 
 
 def main() -> None:

@@ -51,23 +51,24 @@ def _check(outputs: Any, batch: Any) -> None:
         actual = f"heads {sorted(heads)}" if heads else f"a {type(outputs).__name__}"
         raise ConfigError(
             [
-                f"criterion: manifold_and_dimension is for the heads 0 and 1, but the model gives {actual}; "
-                "name a criterion of your own"
+                "criterion: manifold_and_dimension is for the heads 0 and 1, but the model has "
+                f"{actual}; name your own criterion"
             ]
         )
     for head, output in outputs.items():
         if output.dim() != 2 or output.shape[1] != 1:
             raise ConfigError(
                 [
-                    f"criterion: manifold_and_dimension takes one number a graph of head {head}, which gives "
-                    f"the shape {list(output.shape)}; let its last layer have a width of 1"
+                    f"criterion: manifold_and_dimension takes one number per graph from head {head}, "
+                    f"whose output has the shape {list(output.shape)}; let its last layer have a width "
+                    "of 1"
                 ]
             )
     shape = list(batch.y.shape) if getattr(batch, "y", None) is not None else None
     if shape is None or len(shape) != 2 or shape[1] < 2:
         raise ConfigError(
             [
-                "criterion: manifold_and_dimension takes a y of two columns, manifold-like or not and the "
-                f"dimension, but it is {shape}; name a criterion of your own"
+                "criterion: manifold_and_dimension takes a y of two columns, manifold-like or not and "
+                f"the dimension, but it is {shape}; name your own criterion"
             ]
         )

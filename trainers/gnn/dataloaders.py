@@ -73,8 +73,8 @@ class DataLoaderFactory:
         if passed and (dataset is not None or len(passed) < len(three)):
             raise ConfigError(
                 [
-                    "prepare_dataset: takes train_dataset, val_dataset and test_dataset, or dataset, which "
-                    "it splits; give all three or the one"
+                    "prepare_dataset: takes train_dataset, val_dataset and test_dataset, or dataset, "
+                    "which it splits; pass the three, or only dataset"
                 ]
             )
         if passed:
@@ -112,9 +112,9 @@ class DataLoaderFactory:
             kind = f"a {type(training_sampler).__name__}"
             raise ConfigError(
                 [
-                    f"training_sampler: is {kind}, but the trainer decides which samples come when, so that "
-                    "a run can resume anywhere; weight the samples in the criterion, or give a train_dataset "
-                    "in which some come more often"
+                    f"training_sampler: is {kind}, but the trainer decides the order of samples, so that "
+                    "a run can resume anywhere; weight the samples in the criterion, or pass a "
+                    "train_dataset that repeats some of them"
                 ]
             )
         splits = self.prepare_dataset(dataset, split, train_dataset, val_dataset, test_dataset)

@@ -67,7 +67,9 @@ class _OfHead(ABC):
         outputs = torch.cat([_of_head(prediction, self.head) for prediction in predictions])
         table = torch.cat([_in_columns(target) for target in targets])
         if len(outputs) != len(table):
-            raise ConfigError([f"the model gave {len(outputs)} rows for {len(table)} graphs with targets"])
+            raise ConfigError(
+                [f"the model returned {len(outputs)} rows for {len(table)} graphs with targets"]
+            )
         wanted = _column(table, self.column, "column")
         if self.where is not None:
             counted = _column(table, self.where, "where") > 0
@@ -221,13 +223,15 @@ def _of_head(outputs: Any, head: int) -> Tensor:
     if isinstance(outputs, Mapping):
         if head not in outputs:
             heads = ", ".join(map(str, outputs))
-            raise ConfigError([f"head: is {head}, but the model gave the outputs of {heads}"])
+            raise ConfigError([f"head: is {head}, but the model returned the outputs of {heads}"])
         outputs = outputs[head]
     elif head:
-        raise ConfigError([f"head: is {head}, but the model gave {in_words(outputs)}, no dict of heads"])
+        raise ConfigError(
+            [f"head: is {head}, but the model returned {in_words(outputs)}, not a dict of heads"]
+        )
     if not isinstance(outputs, Tensor) or outputs.dim() not in (1, 2):
         write = "it takes a tensor of shape (graphs, numbers)"
-        raise ConfigError([f"head: {head} gave {in_words(outputs)}, but {write}"])
+        raise ConfigError([f"head: {head} returned {in_words(outputs)}, but {write}"])
     return outputs[:, None] if outputs.dim() == 1 else outputs
 
 
@@ -264,13 +268,13 @@ def _whole(wanted: Array, classes: int) -> Array:
     wrong = (numbers != wanted) | (numbers < 0) | (numbers >= classes)
     if wrong.any():
         first = wanted[wrong][0]
-        expected = f"whole numbers from 0 to {classes - 1}, as the head tells apart {classes} classes"
+        expected = f"whole numbers from 0 to {classes - 1}, because the head has {classes} classes"
         raise ConfigError([f"column: holds {first:g}, but it takes {expected}"])
     return numbers
 
 
 def _single(outputs: Array, head: int) -> Array:
     if outputs.shape[1] != 1:
-        raise ConfigError([f"head: {head} gave {outputs.shape[1]} numbers a graph, but it takes one"])
+        raise ConfigError([f"head: {head} returned {outputs.shape[1]} numbers per graph, but it takes one"])
     single: Array = outputs[:, 0]
     return single

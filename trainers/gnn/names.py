@@ -123,7 +123,7 @@ def _by_name(name: str, field: str, kind: str) -> Any:
     if "." in name:
         raise ConfigError([f"{field}: is the text {name!r}; write !pyobject {name}"])
     near = did_you_mean(name, _spelled(kind)) or _among(_OWN[kind], kind)
-    problem = f"{field}: is {name!r}, and no {kind} is known by that name"
+    problem = f"{field}: is {name!r}, but no {kind} is known by that name"
     raise ConfigError([f"{problem}{near}; anything else by !pyobject and its import path"])
 
 

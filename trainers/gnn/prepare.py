@@ -47,9 +47,9 @@ def _written(config: Config) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=_PROGRAM,
-        description="Write the graphs that a training would write when it begins, so that its ranks do not "
-        "wait for that: with as many processes as data.n_processes says, as on a login node. The training "
-        "finds them by itself, with the same configuration.",
+        description="Write the graphs that a training would write when it begins, so that its ranks do "
+        "not wait for them. It uses data.n_processes processes, and can run on a login "
+        "node. A training with the same configuration finds the graphs by itself.",
         allow_abbrev=False,
     )
     parser.add_argument("config", metavar="CONFIG", help="YAML of the training run")

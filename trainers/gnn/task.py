@@ -133,9 +133,12 @@ class GraphTask(ConfiguredTask):
             if not of_libraries(error):
                 raise  # a mistake in the user's own network
             message = " ".join(str(error).split())
-            has = f"{graph.x.shape[1]} numbers a node" if hasattr(graph.x, "shape") else f"{graph}"
+            has = f"{graph.x.shape[1]} numbers per node" if hasattr(graph.x, "shape") else f"{graph}"
             raise ConfigError(
-                [f"model: cannot take the first graph of data, which has {has}: {message}; make the two fit"]
+                [
+                    f"model: cannot process the first graph of data, which has {has}: {message}; make model "
+                    "and data match"
+                ]
             ) from error
 
 
@@ -144,9 +147,9 @@ def _see_that_they_are_the_same(before: Mapping[str, Any] | None, current: Mappi
         return
     raise ConfigError(
         [
-            f"data.files: give {current['number']:,} graphs, other ones than the {before['number']:,} that "
-            "this training was begun with: a file was changed, or code of reader, pre_filter or "
-            "pre_transform; put back what was there, start over with training.fresh: true (--fresh), or "
-            "train beside it, with training.run: NAME"
+            f"data.files: give {current['number']:,} graphs, which are not the {before['number']:,} "
+            "graphs that this training began with: a file or the code of reader, pre_filter or "
+            "pre_transform has changed; restore the old state, start over with training.fresh: true "
+            "(--fresh), or train in a separate folder, with training.run: NAME"
         ]
     )

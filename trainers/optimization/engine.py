@@ -232,7 +232,7 @@ class Engine:
             self._empty += 1
             if _is_news(self._empty):
                 words = (
-                    "No rank has an item that counts; the step's gradient is taken for zero (%d such so far)"
+                    "No rank has an item to count; the step's gradient is set to zero (%d such steps so far)"
                 )
                 logger.warning(words, self._empty)
         factor = torch.where(none, 0.0, self._expected / torch.where(none, 1.0, self._items))
@@ -318,7 +318,11 @@ class Engine:
         mine = all(bool(torch.isfinite(loss).all()) for loss in losses)
         fine = self._context.gather(torch.tensor([float(mine)])).flatten().tolist()
         bad = [str(rank) for rank, is_fine in enumerate(fine) if not is_fine]
-        where = f"the loss of rank {', '.join(bad[:8])} is" if bad else "no loss is, but the gradient is"
+        where = (
+            f"the loss of rank {', '.join(bad[:8])} is"
+            if bad
+            else ("all losses are finite, but the gradient is")
+        )
         named = [
             name
             for name, each in self.bare.named_parameters()
@@ -326,10 +330,10 @@ class Engine:
         ]
         some = f"{', '.join(named[:3])}{f' and {len(named) - 3} more' if len(named) > 3 else ''}"
         again = f" ({self._skipped_in_a_row} steps in a row)" if self._skipped_in_a_row > 1 else ""
-        leave = "" if self._skips else ", or leave such steps out with training.non_finite: skip"
+        leave = "" if self._skips else ", or skip such steps with training.non_finite: skip"
         return NonFiniteError(
-            f"step {step + 1}: {where} not finite{again}; gradients that are not: {some or 'none now'}. "
-            f"Lower the learning rate, or set training.clip_grad_norm{leave}"
+            f"step {step + 1}: {where} not finite{again}; gradients that are not finite: "
+            f"{some or 'none now'}. Lower the learning rate, or set training.clip_grad_norm{leave}"
         )
 
     # --- How it is wrapped ------------------------------------------------------------------------

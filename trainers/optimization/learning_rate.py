@@ -123,9 +123,9 @@ class LearningRate:
             raise ConfigError(
                 [
                     *changed,
-                    "one of torch's schedulers computes each rate from the one before, and cannot take up "
-                    "another; keep what the checkpoint was made with, write training.schedule in its place, "
-                    "which is a function of the step alone, or start over with training.fresh: true",
+                    "torch's schedulers compute each rate from the previous one, and cannot continue "
+                    "with other settings; keep those of the checkpoint, use training.schedule instead, "
+                    "which depends only on the step, or start over with training.fresh: true",
                 ]
             )
         self._scheduler.load_state_dict(state["scheduler"])
@@ -162,7 +162,7 @@ def _schedule(config: Config, scaled: scaling.Resolved) -> Schedule:
             if getattr(training, name)
         ]
     elif training.schedule is not None:
-        problems = ["training.lr_scheduler_type: stands beside training.schedule; drop one of the two"]
+        problems = ["training.lr_scheduler_type: is set, and training.schedule, too; drop one of the two"]
     else:
         problems = []
     if training.schedule is None:
@@ -213,8 +213,8 @@ def _check_rates(config: Config, scheduler: LRScheduler) -> None:
             raise ConfigError(
                 [
                     f"training.scaling.learning_rate: is {rule}, but {type(each).__name__} takes its "
-                    "rates from training.lr_scheduler_kwargs, where they are literal; write them as "
-                    "they shall be and drop the rule, or use training.schedule"
+                    "rates from training.lr_scheduler_kwargs, where they are not scaled; write the "
+                    "scaled rates there and drop the rule, or use training.schedule"
                 ]
             )
 

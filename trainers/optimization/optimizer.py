@@ -50,8 +50,9 @@ def make_optimizer(config: Config, task: Task, model: nn.Module) -> Optimizer:
     if closure is not None and closure.default is inspect.Parameter.empty:
         raise ConfigError(
             [
-                f"training.optimizer_type: {type(made).__name__} computes the loss several times a step (it "
-                "takes a closure), which this trainer does not; write one as torch.optim.AdamW"
+                f"training.optimizer_type: {type(made).__name__} computes the loss several times a step "
+                "(it takes a closure), which this trainer does not; write another one, such as "
+                "torch.optim.AdamW"
             ]
         )
     for number, group in enumerate(made.param_groups):
@@ -83,7 +84,7 @@ def make_scheduler(config: Config, optimizer: Optimizer) -> LRScheduler | None:
     if not isinstance(made, LRScheduler):
         raise ConfigError(
             [
-                f"training.lr_scheduler_type: makes {_kind(made)}, which is no "
+                f"training.lr_scheduler_type: makes {_kind(made)}, which is not a "
                 f"torch.optim.lr_scheduler.LRScheduler; write {example}"
             ]
         )
@@ -139,7 +140,7 @@ def _check_names(make: Any, fields: str, arguments: list[Any], by_name: Mapping[
 
 def _check_rate(rate: Any, where: str) -> None:
     if not isinstance(rate, Real) or isinstance(rate, bool) or math.isinf(rate):
-        raise ConfigError([f"{where}: is {rate!r}, but takes a number, as lr: 0.001 or lr: 1e-3"])
+        raise ConfigError([f"{where}: is {rate!r}, but takes a number, such as lr: 0.001 or lr: 1e-3"])
 
 
 def _parameters(task: Task, model: nn.Module) -> list[Any]:
@@ -152,7 +153,7 @@ def _parameters(task: Task, model: nn.Module) -> list[Any]:
     returned = task.parameters(model)
     if isinstance(returned, (Tensor, Mapping, str)) or not isinstance(returned, Iterable):
         raise ConfigError(
-            [f"task.parameters: gives {_kind(returned)}, but a list of parameters or groups is due"]
+            [f"task.parameters: returns {_kind(returned)}, but must return a list of parameters or groups"]
         )
     parameters: list[Any] = list(returned)
     flat = parameters
@@ -160,7 +161,8 @@ def _parameters(task: Task, model: nn.Module) -> list[Any]:
         parameters = [_group(number, group) for number, group in enumerate(parameters)]
         flat = [each for group in parameters for each in group["params"]]
     problems = [
-        f"task.parameters: gives {_kind(each)} where a parameter is due, as in list(model.parameters())"
+        f"task.parameters: returns {_kind(each)} in place of a parameter; return parameters, such as "
+        "list(model.parameters())"
         for each in flat
         if not isinstance(each, Tensor)
     ]
@@ -173,20 +175,22 @@ def _parameters(task: Task, model: nn.Module) -> list[Any]:
             shape = f"a tensor of shape {tuple(each.shape)}"
             raise ConfigError(
                 [
-                    f"task.parameters: gives {shape} that is not a parameter of the model, and so would be "
-                    "neither reduced over the ranks nor saved; make it an nn.Parameter of the model"
+                    f"task.parameters: returns {shape} that is not a parameter of the model, and so "
+                    "would be neither reduced over the ranks nor saved; make it an nn.Parameter of the "
+                    "model"
                 ]
             )
         if each in seen:
             twice.append(names[each])
         seen.add(each)
     if twice:
-        problems.append(f"task.parameters: gives {few(twice)} twice; each belongs to one group")
+        problems.append(f"task.parameters: returns {few(twice)} twice; each belongs to one group")
     left = [name for each, name in names.items() if each.requires_grad and each not in seen]
     if left:
         problems.append(
-            f"task.parameters: leaves out {few(left)}, for which gradients would be computed, reduced over "
-            "the ranks and never used; give them too, or call requires_grad_(False) on them in build_model"
+            f"task.parameters: leaves out {few(left)}, for which gradients would be computed, reduced "
+            "over the ranks and never used; return them too, or call requires_grad_(False) on them in "
+            "build_model"
         )
     if problems:
         raise ConfigError(problems)
@@ -206,7 +210,7 @@ def _group(number: int, group: Any) -> dict[str, Any]:
     if isinstance(parameters, (set, frozenset)):
         raise ConfigError([f"{where}: params is a set, which has no order to resume in; write a list"])
     if isinstance(parameters, (Mapping, str)) or not isinstance(parameters, Iterable):
-        raise ConfigError([f"{where}: params is {_kind(parameters)}, but a list of parameters is due"])
+        raise ConfigError([f"{where}: params is {_kind(parameters)}, but must be a list of parameters"])
     return {**group, "params": list(parameters)}
 
 

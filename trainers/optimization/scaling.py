@@ -44,8 +44,8 @@ def resolved(config: Config, world_size: int) -> Resolved:
     problems = []
     if asked and rules.base_world_size is None:
         problems.append(
-            f"training.scaling.base_world_size: is missing, but {asked[0]}: {getattr(rules, asked[0])} is "
-            "relative to it; write for how many ranks the configuration's values are meant, as "
+            f"training.scaling.base_world_size: is missing, but {asked[0]}: {getattr(rules, asked[0])} "
+            "is relative to it; write for how many ranks the configuration's values are meant, such as "
             "base_world_size: 1"
         )
     if "warmup" in asked and training.schedule is None:

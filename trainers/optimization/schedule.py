@@ -62,8 +62,8 @@ def problems_of_length(schedule: Schedule, total: int | None) -> list[str]:
         return []
     if not endless and total is None:
         return [
-            f"{field}.steps: is missing, and nobody knows how many steps {schedule.type} has: the data "
-            "tell no length; write steps, or training.num_steps"
+            f"{field}.steps: is missing, and the number of steps of {schedule.type} is unknown, because "
+            "the data have no length; write steps, or training.num_steps"
         ]
     if warmup and total is not None and warmup >= total:
         return [

@@ -15,9 +15,9 @@ _MEND = (
 def depends_on_none(step: int) -> str:
     """The message if no parameter gets a gradient in a step."""
     return (
-        f"model: the loss of step {step} depends on no parameter of the model, so nothing is learned: make "
-        "Loss.total of what the model that loss() is given returns, without detach(), item(), numpy() or "
-        "no_grad(), and not of another network"
+        f"model: the loss of step {step} depends on no parameter of the model, so nothing is learned: "
+        "compute Loss.total from the output of the model that is passed to loss(), without detach(), "
+        "item(), numpy() or no_grad(), and not from another network"
     )
 
 
@@ -25,9 +25,10 @@ def only_zeros(step: int, too: str = "") -> str:
     """The message if all gradients are zero; `too`: what else is zero."""
     are = "are" if too else "is"
     return (
-        f"model: {too}every gradient of step {step} {are} zero, so nothing is learned: see that Loss.total "
-        "depends on what the model returns (it is not multiplied by 0, rounded or compared) and that not all "
-        "units are saturated. If it is right as it is, training.check_first_step: false leaves this out"
+        f"model: {too}every gradient of step {step} {are} zero, so nothing is learned: check that "
+        "Loss.total depends on the model's output (which is not multiplied by 0, rounded or compared) "
+        "and that not all units are saturated. If this is intended, training.check_first_step: false "
+        "skips this check"
     )
 
 
@@ -42,6 +43,6 @@ def unused(step: int, names: Sequence[str], micro: str = "") -> str:
 def unused_alone(step: int, names: Sequence[str]) -> str:
     """The warning if parameters get no gradient on a single rank, where training continues."""
     return (
-        f"model: the loss of step {step} does not depend on {few(names)}: nothing there is learned, and on "
-        f"several ranks training would stop here; {_MEND}"
+        f"model: the loss of step {step} does not depend on {few(names)}: these parameters learn "
+        f"nothing, and on several ranks training would stop here; {_MEND}"
     )

@@ -82,7 +82,7 @@ class Weights:
                 ranks.
         """
         left = [
-            (name, "was frozen" if each in self._all else "was not there")
+            (name, "was frozen" if each in self._all else "did not exist")
             for name, each in self._model.named_parameters()
             if each.requires_grad and each not in self._trained
         ]
@@ -90,10 +90,11 @@ class Weights:
             names = few([name for name, _ in left])
             raise ConfigError(
                 [
-                    f"model: at step {self._state.step} {names} wants a gradient, but {left[0][1]} when the "
-                    "training began, so no optimizer has it and it stays as it is; make it and call "
-                    f"requires_grad_(True) on it in {type(self._task).__qualname__}.build_model. What is to "
-                    "learn later may have a group of its own in parameters(), with lr: 0.0 until then"
+                    f"model: at step {self._state.step} {names} requires a gradient, but {left[0][1]} "
+                    "when the training began, so no optimizer changes it; create it and call "
+                    f"requires_grad_(True) on it in {type(self._task).__qualname__}.build_model. "
+                    "Parameters that should learn later may have their own group in parameters(), with "
+                    "lr: 0.0 until then"
                 ]
             )
 
@@ -123,22 +124,23 @@ class Weights:
         some = f"{few([named[index][0] for index in differing])} of {len(named)} parameters"
         task = type(self._task).__qualname__
         return (
-            f"model: after step {self._state.step} its weights are not the same on all ranks, which so train "
-            f"apart: {name} sums to {shown}{more} (other bits have {some}). {self._why(task)}"
+            f"model: after step {self._state.step} its weights are not the same on all ranks, which "
+            f"therefore train different models: {name} sums to {shown}{more} (bits differ in {some}). "
+            f"{self._why(task)}"
         )
 
     def _why(self, task: str) -> str:
         gradients = [parameter.grad for parameter in self._model.parameters() if parameter.grad is not None]
         if gradients and self._context.alike(digest(bit_sums(gradients))):
             return (
-                "The gradients of that step are the same, so something else has changed the weights: see "
-                f"that {task}.loss, evaluate, after_evaluation and export change none, and that the "
-                "optimizer draws no random numbers, which are each rank's own"
+                "The gradients of that step are the same, so something else has changed the weights: "
+                f"check that {task}.loss, evaluate, after_evaluation and export do not change weights, "
+                "and that the optimizer draws no random numbers, which differ between ranks"
             )
         return (
-            "Nor are its gradients, which are summed over the ranks while the trainer differentiates "
-            f"Loss.total: leave backward(), .grad and in-place changes of weights out of {task}.loss, and "
-            "take an optimizer that draws no random numbers, which are each rank's own"
+            "Its gradients also differ, although they are summed over the ranks while the trainer "
+            "differentiates Loss.total: do not use backward(), .grad or in-place changes of weights in "
+            f"{task}.loss, and use an optimizer that draws no random numbers, which differ between ranks"
         )
 
 

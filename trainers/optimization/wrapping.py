@@ -46,8 +46,8 @@ def _synchronised_batchnorm(model: nn.Module, context: RankContext) -> nn.Module
     if context.device.type == "cpu":
         raise ConfigError(
             [
-                "parallel.sync_batchnorm: is true, but torch has it on accelerators alone; "
-                "leave it out on the CPU"
+                "parallel.sync_batchnorm: is true, but torch has it only on accelerators; leave it out "
+                "on the CPU"
             ]
         )
     converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)

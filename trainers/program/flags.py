@@ -130,9 +130,11 @@ class CommandLine(NamedTuple):
             if isinstance(row, Refused) and given is not None:
                 made.error(f"--{row.name} has no meaning here: {row.why}")
             if isinstance(row, Switch) and given and (beside := self._beside(row, arguments)):
-                made.error(f"--{row.name} stands beside {' and '.join(beside)}; drop one of the two")
+                made.error(f"--{row.name} cannot be used with {' and '.join(beside)}; drop one of the two")
         if arguments.config is not None and arguments.file is not None:
-            made.error(f"--config {arguments.config} stands beside {arguments.file}; drop one of the two")
+            made.error(
+                f"--config {arguments.config} and {arguments.file} are both given; drop one of the two"
+            )
         arguments.path = arguments.file if arguments.config is None else arguments.config
         return arguments
 

@@ -66,7 +66,7 @@ class MetricsFile:
         self._whole = _whole_lines(self.path, position)
         if self._whole < position:
             logger.warning(
-                "%s: %d bytes are whole lines, but the checkpoint knows of %d; the rest is lost",
+                "%s: it has %d bytes of whole lines, but the checkpoint recorded %d; the rest is lost",
                 self.path,
                 self._whole,
                 position,

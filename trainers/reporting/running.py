@@ -53,7 +53,7 @@ class Running:
             raise ConfigError(
                 [
                     f"task: its loss has the metrics {list(metrics)}, and had {self.names} before; "
-                    "give the same ones in the same order for every batch"
+                    "return the same metrics in the same order for every batch"
                 ]
             )
         self._waiting.append([_held(value) for value in (count, total, *metrics.values())])

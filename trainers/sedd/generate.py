@@ -71,7 +71,7 @@ def _task(options: argparse.Namespace) -> SeddTask:
     path = options.run / "config.yaml"
     if not path.is_file():
         raise ConfigError(
-            [f"is not a folder of a run: it has no {path.name}; give the one that the training's log names"],
+            [f"is not a run's folder: it has no {path.name}; pass the folder that the training's log names"],
             str(options.run),
         )
     settings = {"predictor": options.predictor, "steps": options.steps}
@@ -97,7 +97,7 @@ def _usual_lengths(task: SeddTask, number: int) -> list[int]:
         task.setup(RankContext(0, 1, torch.device("cpu"), alone=True))
     except (ConfigError, OSError) as error:
         raise ConfigError(
-            [f"{error}; without the training proteins, say how long proteins are to be: --length 200"],
+            [f"{error}; without the training proteins, set the length of the proteins: --length 200"],
             "--length",
         ) from error
     return task.usual_lengths(number)
@@ -117,12 +117,12 @@ def _whole(least: int, most: float = math.inf) -> Any:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=_PROGRAM,
-        description="Generate proteins with the best model of a training run, the averaged one where there "
-        "is one, and write them as FASTA. The same arguments give the same proteins on the same kind of "
-        "device; another --batch_size gives different ones.",
+        description="Generate proteins with the best model of a training run, with averaged weights if "
+        "there are any, and write them as FASTA. The same arguments give the same proteins "
+        "on the same kind of device; another --batch_size gives different ones.",
         allow_abbrev=False,
     )
-    parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder, as trained/sedd")
+    parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder, such as trained/sedd")
     parser.add_argument(
         "--number", type=_whole(1), default=10, metavar="N", help="number of proteins; default 10"
     )
@@ -130,14 +130,16 @@ def _parser() -> argparse.ArgumentParser:
         "--length",
         type=_whole(1),
         metavar="N",
-        help="residues of each; default: drawn from training proteins",
+        help="residues of each protein; default: drawn from training proteins",
     )
     parser.add_argument(
         "--steps", type=_whole(1), metavar="N", help="steps of sampling; default: as configured"
     )
     parser.add_argument("--predictor", choices=("euler", "analytic"), help="default: as configured")
     parser.add_argument("--seed", type=_whole(0, 2**63 - 1), default=0, metavar="N", help="default 0")
-    parser.add_argument("--batch_size", type=_whole(1), default=32, metavar="N", help="proteins at once; 32")
+    parser.add_argument(
+        "--batch_size", type=_whole(1), default=32, metavar="N", help="proteins generated at once; default 32"
+    )
     parser.add_argument("--device", choices=DEVICES, default="auto", help="default auto")
     return parser
 

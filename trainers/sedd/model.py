@@ -52,8 +52,9 @@ def shape_of(settings: Model) -> Shape:
     if shape.hidden_size % (2 * shape.n_heads):
         raise ConfigError(
             [
-                f"model.n_heads: is {shape.n_heads}, but model.hidden_size, which is {shape.hidden_size}, "
-                f"must be a multiple of twice as many; write hidden_size: {16 * shape.n_heads} or other heads"
+                f"model.n_heads: is {shape.n_heads}, but model.hidden_size, which is "
+                f"{shape.hidden_size}, must be a multiple of 2 x n_heads; write hidden_size: "
+                f"{16 * shape.n_heads} or another n_heads"
             ]
         )
     return shape

@@ -107,8 +107,9 @@ def noise_of(settings: NoiseSchedule, graph: Graph) -> Noise:
         field, remedy = f"noise.sigma_max: is {settings.sigma_max:g}", "write sigma_max: 20"
         if settings.sigma_min >= settings.sigma_max:
             problems.append(
-                f"noise.sigma_min: is {settings.sigma_min:g}, but noise grows from it to noise.sigma_max, "
-                f"which is {settings.sigma_max:g}; write a smaller one, as sigma_min: 1e-4"
+                f"noise.sigma_min: is {settings.sigma_min:g}, but noise grows from it to "
+                f"noise.sigma_max, which is {settings.sigma_max:g}; write a smaller one, such as "
+                "sigma_min: 1e-4"
             )
     reached = -math.expm1(-float(schedule.total(torch.tensor(1.0, dtype=torch.float64))))
     if reached < LEAST_REACHED:

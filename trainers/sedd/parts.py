@@ -100,13 +100,14 @@ def doubts(parts: Parts, sources: Sources, data: Data) -> list[str]:
     ):
         if source is None and share and not len(part):
             warnings.append(
-                f"data.split: {share:g} of {len(sources.train)} proteins are none, so that {name} has "
-                "nothing to judge by; write a larger share"
+                f"data.split: {share:g} of {len(sources.train)} proteins are no whole protein, so there "
+                f"is nothing for {name}; write a larger share"
             )
         if source is not None and source.digest == sources.train.digest:
             warnings.append(
-                f"data.{name}_datafile: holds the very proteins of data.datafile, so that {name} tells "
-                "nothing of unseen ones; name other proteins, or leave it out, and a share is held out"
+                f"data.{name}_datafile: holds the same proteins as data.datafile, so that {name} says "
+                "nothing about unseen ones; name other proteins, or leave the field out: then a share "
+                "is held out"
             )
     return warnings
 

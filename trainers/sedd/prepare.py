@@ -89,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--keep_duplicates",
         action="store_true",
-        help="keep sequences that have come before; without it only the first of them stays",
+        help="keep repeated sequences; default: keep only the first of each",
     )
     parser.add_argument(
         "--processes",

@@ -70,8 +70,8 @@ class SeddTask(Task):
         if self._scaled and read.graph.type == "uniform":
             raise ConfigError(
                 [
-                    "model.scale_by_sigma: is true, but on graph.type: uniform the noise alone says nothing "
-                    "of how large a score is; leave it out, or write graph.type: absorb"
+                    "model.scale_by_sigma: is true, but on graph.type: uniform the noise level does not "
+                    "determine how large a score is; leave it out, or write graph.type: absorb"
                 ]
             )
 
@@ -112,8 +112,8 @@ class SeddTask(Task):
             if before != current:
                 problems.append(
                     f"data.{field}: {file} holds other proteins (digest {current[:12]}) than those "
-                    f"({before[:12]}) that the checkpoint was {use}; bring these back, or start over with "
-                    "training.fresh: true (--fresh)"
+                    f"({before[:12]}) that the checkpoint was {use}; restore the checkpoint's data, or "
+                    "start over with training.fresh: true (--fresh)"
                 )
         if problems:
             raise ConfigError(problems)

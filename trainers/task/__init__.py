@@ -163,7 +163,7 @@ class Task(ABC):
         all of them get the numbers.
         """
         raise NotImplementedError(
-            f"{type(self).__qualname__}.evaluate keeps something, and measure is missing"
+            f"{type(self).__qualname__}.evaluate returns something for measure, but measure is missing"
         )
 
     def test_task(self) -> Task:

@@ -214,7 +214,10 @@ def task_of(
     task = validate_task(given) if given is not None else _named(config)
     beside = [field for field, stated in evaluators(config).items() if stated is not None]
     if beside:
-        how = f"judges what model and criterion describe, but {type(task).__qualname__} measures by itself"
+        how = (
+            f"is for a task described by model and criterion, but {type(task).__qualname__} evaluates "
+            "by itself"
+        )
         raise ConfigError([f"{field}: {how}, in evaluate(); drop it" for field in beside])
     return task
 
@@ -254,7 +257,7 @@ def _custom(field: str, evaluator: core.Evaluator | None) -> CustomEvaluator | N
     if unused:
         kind = repr(evaluator.type) if isinstance(evaluator.type, PyObject) else in_words(evaluator.type)
         raise ConfigError(
-            [f"{field}.{each}: {kind} judges by itself; write it in kwargs, or drop it" for each in unused]
+            [f"{field}.{each}: {kind} evaluates by itself; write it in kwargs, or drop it" for each in unused]
         )
     return CustomEvaluator(evaluator, field, _METHODS[field])
 
@@ -294,7 +297,7 @@ def _wrong_evaluators(config: Config) -> list[str]:
                 f"of a class with {method}(model, data_loader)"
             )
         problems += [
-            f"{field}.{each}: is for a class of your own, which type would name; drop it"
+            f"{field}.{each}: is for a custom class, but type names none; drop it"
             for each in ("args", "kwargs")
             if getattr(given, each)
         ]
@@ -305,8 +308,8 @@ def _wrong_evaluators(config: Config) -> list[str]:
 
 def _wrong_devices(config: Config, device: str) -> list[str]:
     return [
-        f"{field}.device: is {given.device}, but training.device is {device}, and each rank judges where it "
-        "trains; write the same, or leave it out"
+        f"{field}.device: is {given.device}, but training.device is {device}, and each rank evaluates on "
+        "the device that it trains on; write the same device, or leave the field out"
         for field, given in evaluators(config).items()
         if given is not None and given.device not in ("auto", device)
     ]
@@ -322,8 +325,8 @@ def samples_in(batch: Any) -> int:
     if count is None:
         raise ConfigError(
             [
-                f"criterion: the number of samples is unknown of a batch that is {in_words(batch)}, "
-                "with no tensor and no num_graphs; write a Task, whose loss says it"
+                f"criterion: the number of samples in a batch is unknown: it is {in_words(batch)}, with "
+                "no tensor and no num_graphs; write a Task, whose loss returns the number"
             ]
         )
     return count

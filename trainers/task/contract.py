@@ -19,10 +19,10 @@ from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.distributed.randomness import GENERATORS, rng_state
 from castoff.trainers.task import Loss, Splits, Sum, Task
 
-_WRITE_LOSS = "give Loss(total), the sum over the batch's samples as a tensor with one number"
+_WRITE_LOSS = "return Loss(total), the sum over the batch's samples as a tensor with one number"
 _WRITE_SPLITS = (
-    "give Splits(train, validation, test), e.g. Splits(*split(data, [0.8, 0.1, 0.1], seed=0)); "
-    "split is in trainers"
+    "return Splits(train, validation, test), e.g. Splits(*split(data, [0.8, 0.1, 0.1], seed=0)); split "
+    "is in trainers"
 )
 
 
@@ -39,7 +39,12 @@ def construct(
     own = own or field
     missing = sorted(getattr(make, "__abstractmethods__", ()))
     if inspect.isabstract(make):
-        raise ConfigError([f"{own}: {_name(make)} cannot be made: it lacks {', '.join(missing)}; write them"])
+        raise ConfigError(
+            [
+                f"{own}: {_name(make)} cannot be created: it does not define the abstract "
+                f"methods {', '.join(missing)}; define them"
+            ]
+        )
     problems = wrong_arguments(make, arguments, field, given=len(before))
     if problems:
         raise ConfigError(problems)
@@ -145,7 +150,7 @@ def validate_task(task: Any) -> Task:
     if isinstance(task, Task):
         return task
     if isinstance(task, type):
-        raise ConfigError([f"task: is the class {task.__qualname__}; give an object, {task.__qualname__}(…)"])
+        raise ConfigError([f"task: is the class {task.__qualname__}; pass an object, {task.__qualname__}(…)"])
     kind = type(task).__qualname__
     raise ConfigError([f"task: is {in_words(task)}, which is not a Task; write class {kind}(trainers.Task)"])
 
@@ -153,12 +158,12 @@ def validate_task(task: Any) -> Task:
 def validate_model(task: Task, model: Any) -> nn.Module:
     """Check that `build_model` returned an unwrapped model, and return it."""
     if isinstance(model, (DistributedDataParallel, DataParallel)):
-        raise _wrong(task, "build_model", model, "give the model itself, which the trainer wraps")
+        raise _wrong(task, "build_model", model, "return the model itself, which the trainer wraps")
     if isinstance(model, nn.Module):
         return _looked_through(task, model)
     if isinstance(model, type) and issubclass(model, nn.Module):
-        raise _wrong(task, "build_model", model, f"give an object of it, {model.__qualname__}(…)")
-    raise _wrong(task, "build_model", model, "give a torch.nn.Module")
+        raise _wrong(task, "build_model", model, f"return an object of it, {model.__qualname__}(…)")
+    raise _wrong(task, "build_model", model, "return a torch.nn.Module")
 
 
 def _looked_through(task: Task, model: nn.Module) -> nn.Module:
@@ -181,12 +186,12 @@ def validate_data(task: Task, splits: Any) -> Splits:
         raise _wrong(task, "build_data", splits, _WRITE_SPLITS)
     for name, part in splits._asdict().items():
         if isinstance(part, torch.utils.data.DataLoader):
-            write = "give the data set; the trainer makes loaders, and decides which samples come when"
+            write = "return the data set; the trainer makes the loaders, and decides the order of samples"
             raise _wrong(task, "build_data", part, write, name)
         if part is None and name != "train":
-            raise _wrong(task, "build_data", part, "leave it out of Splits where there is none", name)
+            raise _wrong(task, "build_data", part, "leave it out of Splits if there is none", name)
         if not (hasattr(part, "__getitem__") and hasattr(part, "__len__")) and not hasattr(part, "__iter__"):
-            write = "give a data set: with __getitem__ and __len__, or __iter__"
+            write = "return a data set: with __getitem__ and __len__, or __iter__"
             raise _wrong(task, "build_data", part, write, name)
     return splits
 
@@ -209,7 +214,7 @@ def validate_first_loss(task: Task, loss: Any) -> Loss:
     if total.dim():
         raise _wrong(task, "loss", total, "sum it: total.sum()", "total")
     if not total.is_floating_point():
-        raise _wrong(task, "loss", total, "give a floating number", "total")
+        raise _wrong(task, "loss", total, "return a floating-point number", "total")
     if not total.requires_grad:
         raise _reported(
             task,
@@ -220,27 +225,31 @@ def validate_first_loss(task: Task, loss: Any) -> Loss:
         )
     _count(task, "loss", checked.count, "count")
     if not isinstance(checked.metrics, Mapping):
-        raise _wrong(task, "loss", checked.metrics, 'give sums by name, {"accuracy": right.sum()}', "metrics")
+        raise _wrong(
+            task, "loss", checked.metrics, 'return sums by name, {"accuracy": right.sum()}', "metrics"
+        )
     for name, value in checked.metrics.items():
         if name == "loss":
-            raise _wrong(task, "loss", value, "name it otherwise: this is the total", "metrics['loss']")
+            raise _wrong(
+                task, "loss", value, "use another name: `loss` is the name of the total", "metrics['loss']"
+            )
         if not _is_number(value):
-            raise _wrong(task, "loss", value, "give a sum: one number", f"metrics[{name!r}]")
+            raise _wrong(task, "loss", value, "return a sum: one number", f"metrics[{name!r}]")
     return checked
 
 
 def validate_first_sums(task: Task, sums: Any) -> Mapping[str, Sum]:
     """Check the first sums that `evaluate` returned, and return them; may wait for the device."""
-    write = 'give {"loss": (sum, count)}, a pair for each metric'
+    write = 'return {"loss": (sum, count)}, a pair for each metric'
     if not isinstance(sums, Mapping):
         raise _wrong(task, "evaluate", sums, write)
     for name, pair in sums.items():
         if not isinstance(name, str):
-            raise _wrong(task, "evaluate", name, "give metrics names", "the name")
+            raise _wrong(task, "evaluate", name, "name metrics by text", "the name")
         if isinstance(pair, (str, Tensor)) or not isinstance(pair, Sequence) or len(pair) != 2:
-            raise _wrong(task, "evaluate", pair, f"{write}: a sum, and of how many items", name)
+            raise _wrong(task, "evaluate", pair, f"{write}: a sum, and the number of its items", name)
         if not _is_number(pair[0]):
-            raise _wrong(task, "evaluate", pair[0], "give a sum: one number", f"{name}'s sum")
+            raise _wrong(task, "evaluate", pair[0], "return a sum: one number", f"{name}'s sum")
         _count(task, "evaluate", pair[1], f"{name}'s count")
     return sums
 
@@ -248,24 +257,24 @@ def validate_first_sums(task: Task, sums: Any) -> Mapping[str, Sum]:
 def metrics(task: Task, method: str, given: Any) -> dict[str, float]:
     """Check that `finish` or `after_evaluation` returned numbers by name, and return them as floats."""
     if not isinstance(given, Mapping):
-        raise _wrong(task, method, given, 'give numbers by name, {"perplexity": 3.2}')
+        raise _wrong(task, method, given, 'return numbers by name, {"perplexity": 3.2}')
     for name, value in given.items():
         if not isinstance(name, str):
-            raise _wrong(task, method, name, "give metrics names", "the name")
+            raise _wrong(task, method, name, "name metrics by text", "the name")
         if not _is_number(value):
-            raise _wrong(task, method, value, "give one number", name)
+            raise _wrong(task, method, value, "return one number", name)
     return {name: float(value) for name, value in given.items()}
 
 
 def state(task: Task, given: Any) -> dict[str, Any]:
     """Check that `torch.load(weights_only=True)` could read what `state_dict` returned, and return that."""
     if type(given) not in (dict, OrderedDict):
-        raise _wrong(task, "state_dict", given, "give a dict")
+        raise _wrong(task, "state_dict", given, "return a dict")
     wrong = _unreadable(given, "")
     if wrong is not None:
         where, value = wrong
         allowed = "tensors, numbers, text, None, and dicts, lists and tuples of these"
-        raise _wrong(task, "state_dict", value, f"a checkpoint keeps {allowed} alone", where)
+        raise _wrong(task, "state_dict", value, f"a checkpoint can hold only {allowed}", where)
     return dict(given)
 
 
@@ -288,12 +297,12 @@ def _unreadable(value: Any, where: str) -> tuple[str, Any] | None:
 
 
 def _count(task: Task, method: str, count: Any, part: str) -> None:
-    write = "give a whole number of at least 0, or None for the batch's samples"
+    write = "return a whole number of at least 0, or None for the batch's samples"
     if count is None:
         return
     if isinstance(count, Tensor):
         if count.dim() or count.is_complex() or count.dtype == torch.bool or not float(count) >= 0:
-            raise _wrong(task, method, count, f"{write}; as a tensor, of no dimension", part)
+            raise _wrong(task, method, count, f"{write}; a tensor must have no dimensions", part)
     elif type(count) is not int or count < 0:
         raise _wrong(task, method, count, write, part)
 
@@ -310,7 +319,7 @@ def _wrong(task: Task, method: str, given: Any, write: str, part: str | None = N
 
 def _reported(task: Task, method: str, given: str, write: str, part: str | None = None) -> ConfigError:
     where = f" for {part}" if part else ""
-    return ConfigError([f"{type(task).__qualname__}.{method} gave {given}{where}; {write}"])
+    return ConfigError([f"{type(task).__qualname__}.{method} returned {given}{where}; {write}"])
 
 
 def in_words(value: Any) -> str:

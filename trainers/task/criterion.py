@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.task.contract import in_words
 
-_WRITE_MEAN = "name a function(outputs, batch) that gives the mean loss of a batch, a tensor with one number"
+_WRITE_MEAN = (
+    "name a function(outputs, batch) that returns the mean loss of a batch, a tensor with one number"
+)
 _WRITE = "write criterion(outputs, batch), or criterion(outputs, batch, trainer)"
 
 
@@ -28,7 +30,9 @@ class Criterion:
     def __init__(self, function: Any, field: str):
         if isinstance(function, type):
             how = "write a function(outputs, batch) that makes one and calls it"
-            raise ConfigError([f"{field}: is the class {function.__qualname__}, which gives no loss; {how}"])
+            raise ConfigError(
+                [f"{field}: is the class {function.__qualname__}, which does not return a loss; {how}"]
+            )
         self.function: Callable[..., Any] = function
         self._field = field
         self._with_two, self._with_three = _callable_with(function, field)
@@ -43,7 +47,7 @@ class Criterion:
         more = (trainer,) if needed or (training and self._with_three) else ()
         mean = self.function(outputs, batch, *more)
         if not isinstance(mean, Tensor) or mean.numel() != 1:
-            raise ConfigError([f"{self._field}: gave {in_words(mean)}; {_WRITE_MEAN}"])
+            raise ConfigError([f"{self._field}: returned {in_words(mean)}; {_WRITE_MEAN}"])
         return mean.reshape(()) if mean.dim() else mean
 
 

@@ -42,7 +42,7 @@ class CustomEvaluator:
         self.evaluator = construct(make, arguments, f"{field}.kwargs", f"{field}.type", before)
         if not callable(getattr(self.evaluator, method, None)):
             kind = type(self.evaluator).__qualname__
-            raise ConfigError([f"{field}.type: {kind} has no {method}(model, data_loader); write it"])
+            raise ConfigError([f"{field}.type: {kind} has no {method}(model, data_loader); define it"])
 
     def __call__(self, model: nn.Module, batches: Any) -> dict[str, float]:
         """Evaluate the model, call the evaluator's `report`, and return the metrics.
@@ -59,7 +59,7 @@ class CustomEvaluator:
         if not metrics:
             kind = type(self.evaluator).__qualname__
             raise ConfigError(
-                [f"{self._field}: {kind}.{self._method} gave {in_words(result)}, no metrics; {_KEEP}"]
+                [f"{self._field}: {kind}.{self._method} returned {in_words(result)}, not metrics; {_KEEP}"]
             )
         if "loss_avg" in metrics:
             metrics.setdefault("loss", metrics["loss_avg"])
@@ -81,8 +81,8 @@ class CustomEvaluator:
             allowed = "tensors, numbers, text, numpy arrays, pandas tables, and dicts and lists of these"
             raise ConfigError(
                 [
-                    f"{self._field}: {kind} keeps {what} in its state{error.where}, but a checkpoint keeps "
-                    f"{allowed} alone; write state_dict() and load_state_dict(state)"
+                    f"{self._field}: the state of {kind} contains {what} (state{error.where}), but a "
+                    f"checkpoint can hold only {allowed}; define state_dict() and load_state_dict(state)"
                 ]
             ) from error
 

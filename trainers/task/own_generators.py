@@ -54,10 +54,10 @@ def warn_of_own_generators(name: str, drew: Collection[str]) -> None:
     """Warn that a resumed run will draw other samples than an uninterrupted one, if `drew` has names."""
     if drew:
         logger.warning(
-            "build_data's %s draws from %s, a generator of its own, so a resumed run gets other samples than "
+            "build_data's %s draws from %s, its own generator, so a resumed run gets other samples than "
             "one that was not interrupted, and each worker draws the same numbers. Draw from the global "
-            "generators of torch, numpy or random, which the trainer seeds before each sample, or make a "
-            "generator in __getitem__, from a seed and the index",
+            "generators of torch, numpy or random, which the trainer seeds before each sample, or make "
+            "a generator in __getitem__, from a seed and the index",
             name,
             ", ".join(sorted(drew)),
         )

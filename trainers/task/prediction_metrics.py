@@ -18,7 +18,7 @@ from castoff.trainers.task.contract import construct, in_words
 Find: TypeAlias = Callable[[Any, str, str], Any]
 """Returns the class or function that a field names, from (value, field, kind)."""
 
-_WRITE = "give a number, or several in a list, a tensor or a dict"
+_WRITE = "return a number, or several in a list, a tensor or a dict"
 
 
 class _Monitor(NamedTuple):
@@ -46,7 +46,7 @@ class Monitors:
             where = f"{field}.{number}"
             if each.name in taken or each.name in [other.name for other in self._each]:
                 whose = "the criterion's" if each.name in taken else "another monitor's"
-                problems.append(f"{where}.name: is {each.name}, which is {whose}; take another name")
+                problems.append(f"{where}.name: is {each.name}, which is {whose}; use another name")
             with gathered(problems):
                 self._each.append(_Monitor(each.name, where, _made(each, where, find)))
         if problems:
@@ -105,8 +105,8 @@ def targets_in(batch: Any) -> Any:
         return batch[-1]
     raise ConfigError(
         [
-            "evaluator_tasks: what predictions are to be compared with cannot be seen in a batch that is "
-            f"{in_words(batch)}; give it a y, or make it (inputs, targets)"
+            f"evaluator_tasks: the targets cannot be found in a batch that is {in_words(batch)}; give "
+            "the batch a y, or make it (inputs, targets)"
         ]
     )
 
@@ -151,11 +151,13 @@ def _numbers(monitor: _Monitor, kept: Sequence[tuple[Any, Any]]) -> dict[str, fl
     for name, value in _parts(monitor.name, result):
         if not hasattr(value, "__float__") or isinstance(value, (str, bytes)):
             part = "" if name == monitor.name else f" for {name}"
-            raise ConfigError([f"{called}: its monitor gave {in_words(value)}{part}; {_WRITE}"])
+            raise ConfigError([f"{called}: its monitor returned {in_words(value)}{part}; {_WRITE}"])
         try:
             numbers[name] = float(value)
         except (TypeError, ValueError, OverflowError) as error:
-            raise ConfigError([f"{called}: its monitor gave {in_words(value)}: {error}; {_WRITE}"]) from error
+            raise ConfigError(
+                [f"{called}: its monitor returned {in_words(value)}: {error}; {_WRITE}"]
+            ) from error
     return numbers
 
 
@@ -165,8 +167,8 @@ def _see_that_they_are_new(
     """Check that no two monitors return a result of the same name."""
     twice = [name for name in found if name in metrics]
     if twice:
-        problem = f"its monitor gave {', '.join(twice)}, which another one has given"
-        raise ConfigError([f"{monitor.field} ({monitor.name}): {problem}; take another name"])
+        problem = f"its monitor returned {', '.join(twice)}, which another monitor has returned, too"
+        raise ConfigError([f"{monitor.field} ({monitor.name}): {problem}; use another name"])
 
 
 def _copied(part: Any) -> Any:

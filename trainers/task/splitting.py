@@ -23,7 +23,9 @@ def split(dataset: Dataset[Any], fractions: Sequence[float], seed: int) -> list[
         ConfigError: the fractions are negative or add up to more than 1.
     """
     if min(fractions) < 0 or sum(fractions) > 1 + 1e-9:
-        raise ConfigError([f"data.split: is {list(fractions)}, but takes fractions of at least 0, of sum 1"])
+        raise ConfigError(
+            [f"data.split: is {list(fractions)}, but takes fractions of at least 0 that add up to 1"]
+        )
     total = len(dataset)  # type: ignore[arg-type]  # map-style sets have a length
     sizes = [int(total * fraction + 1e-9) for fraction in fractions]
     if abs(sum(fractions) - 1) < 1e-9:

@@ -94,7 +94,7 @@ def test_a_record_is_kept_with_its_checkpoint(tmp_path: Path) -> None:
 
 
 def test_one_alone_is_not_enough(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="2 is the least"):
+    with pytest.raises(ValueError, match="must be at least 2"):
         Checkpoints(tmp_path, keep=1)
 
 
@@ -257,7 +257,7 @@ def test_a_damaged_record_is_none_aloud(tmp_path: Path, caplog: pytest.LogCaptur
     for _ in damages(bad / "record.json", 11):
         caplog.clear()
         assert kept.record_of(bad) is None
-        assert ("record.json does not have its checksum" in caplog.text) == (bad / "record.json").exists()
+        assert ("record.json does not match its checksum" in caplog.text) == (bad / "record.json").exists()
         assert kept.best() == good
     assert kept.best() == bad
 
@@ -295,7 +295,7 @@ def test_all_damaged_is_an_error_and_no_new_start(tmp_path: Path) -> None:
         os.truncate(saved(kept, step) / "model.pt", 100)
     with pytest.raises(CheckpointError, match="every checkpoint is damaged") as error:
         kept.newest()
-    ending = f"(castoff train --fresh), which sets {tmp_path / 'toy'} aside"
+    ending = f"(castoff train --fresh), which renames {tmp_path / 'toy'}"
     assert ending in str(error.value)
 
 

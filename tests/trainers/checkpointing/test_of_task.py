@@ -75,7 +75,7 @@ def test_each_rank_resumes_with_its_own(tmp_path: Path) -> None:
         loaders = trainer.prepare_dataloaders()[:2]
         if refused:
             with pytest.raises(
-                ConfigError, match=r"each of the checkpoint's 2 ranks a state of its own; take 2"
+                ConfigError, match=r"each of the checkpoint's 2 ranks a different state; use 2"
             ):
                 trainer.run_training(*loaders)
         else:

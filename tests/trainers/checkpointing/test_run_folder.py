@@ -81,7 +81,7 @@ def test_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_name_that_is_none(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
         folder(tmp_path, run=name)
-    assert str(error.value).startswith(f"training.run: is {name!r}, but names the run's folder: ")
+    assert str(error.value).startswith(f"training.run: is {name!r}, but must be the name of the run's folder")
     with pytest.raises(ConfigError, match="name: is "):
         run_name(Config.of({**config(tmp_path), "name": name}), {})
     assert not list(tmp_path.iterdir())
@@ -111,7 +111,7 @@ def test_two_runs_cannot_share_it(tmp_path: Path) -> None:
     given = run(join_one_in_use, str(tmp_path / "out"), folder=tmp_path / "ranks", world_size=2)
     words = (
         f"training.run: process {os.getpid()} on {os.uname().nodename} trains into {held.path}; wait "
-        "until that has ended, or give this training a folder of its own: --set training.run=NAME"
+        "until it has ended, or give this training its own folder: --set training.run=NAME"
     )
     assert given == [words, words]
 
@@ -223,7 +223,7 @@ def test_fresh_sets_the_earlier_one_aside(tmp_path: Path, caplog: pytest.LogCapt
     assert {path.name for path in tmp_path.iterdir()} == {"toy", "toy.1", "toy.2"}
     assert [(tmp_path / f"toy.{n}" / "metrics.jsonl").read_text() for n in (1, 2)] == ["first", "second"]
     assert not (tmp_path / "toy" / "metrics.jsonl").exists()
-    assert caplog.messages[-1] == f"Beginning anew: the earlier {tmp_path}/toy is now {tmp_path}/toy.2"
+    assert caplog.messages[-1] == f"Starting over: the earlier folder {tmp_path}/toy is now {tmp_path}/toy.2"
 
 
 @pytest.mark.parametrize(

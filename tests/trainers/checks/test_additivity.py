@@ -177,10 +177,10 @@ def looked_at(trainer: TrainerDDP) -> str:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_mean_is_reported(make: Any, precision: str, tmp_path: Path) -> None:
     said = looked_at(made(tmp_path, Lossy(make), precision=precision))
-    assert "where a sum is due: sum it (reduction='sum'), or give Loss(mean * samples)" in said
-    assert "Of 4 samples the total is 1." in said and ", and of the same twice 1." in said
-    both = "Lossy.loss gives a mean for total and for the metrics size" in said
-    assert both == (make is mean_with_means) and "Lossy.loss gives a mean for total" in said
+    assert "instead of a sum: sum it (reduction='sum'), or return Loss(mean * samples)" in said
+    assert "Of 4 samples the total is 1." in said and ", and of the same samples twice 1." in said
+    both = "Lossy.loss returns a mean for total and for the metrics size" in said
+    assert both == (make is mean_with_means) and "Lossy.loss returns a mean for total" in said
 
 
 @pytest.mark.parametrize("make", RIGHT)
@@ -193,7 +193,7 @@ def test_nothing_else_is(make: Any, tmp_path: Path, caplog: pytest.LogCaptureFix
 @pytest.mark.parametrize("make", [mean_variational, in_much_noise])
 def test_a_mean_is_reported_in_any_noise(make: Any, tmp_path: Path) -> None:
     """Which is the same for the samples twice."""
-    assert "where a sum is due" in looked_at(made(tmp_path, Lossy(make), precision="fp32"))
+    assert "instead of a sum" in looked_at(made(tmp_path, Lossy(make), precision="fp32"))
 
 
 def test_a_part_of_the_whole_batch_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -218,8 +218,8 @@ def test_shapes_that_do_not_fit_are_a_warning(tmp_path: Path, caplog: pytest.Log
     trainer = made(tmp_path, Lossy(make), num_epochs=1)
     trainer.run_training(*trainer.prepare_dataloaders()[:2])
     (warning,) = (record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING)
-    assert warning.startswith("Lossy.loss of the same 4 samples twice is four times as much, not twice: ")
-    assert "outputs of shape (N, 1) meet labels of shape (N,)" in warning
+    assert warning.startswith("Lossy.loss of the same 4 samples twice is four times as large, not twice: ")
+    assert "outputs have the shape (N, 1) and labels the shape (N,)" in warning
 
 
 def test_a_metric_alone_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -228,7 +228,7 @@ def test_a_metric_alone_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFi
         return Loss(cross_entropy(scores, labels, reduction="sum"), metrics={"size": size, "one": size * 0})
 
     assert looked_at(made(tmp_path, Lossy(make))) == ""
-    assert "Lossy.loss gives a mean for size where a sum over the batch's items is due" in caplog.text
+    assert "Lossy.loss returns a mean for size instead of a sum over the batch's items" in caplog.text
 
 
 def test_in_the_first_step_it_ends_training(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_in_the_first_step_it_ends_training(tmp_path: Path) -> None:
         trainer = made(tmp_path / str(on), Lossy(mean), num_epochs=1, check_first_step=on)
         loaders = trainer.prepare_dataloaders()[:2]
         if on:
-            with pytest.raises(ConfigError, match="gives a mean"):
+            with pytest.raises(ConfigError, match="returns a mean"):
                 trainer.run_training(*loaders)
             assert trainer.step == 0
         else:
@@ -325,7 +325,7 @@ def test_all_ranks_agree(world_size: int, tmp_path: Path) -> None:
     of_mean, of_total, of_gathered, of_mean_gathered, of_one = answers[0]
     assert of_total == of_gathered == of_one == ""
     for said in (of_mean, of_mean_gathered):
-        assert "where a sum is due" in said and ", on rank 0. If" in said
+        assert "instead of a sum" in said and ", on rank 0. If" in said
 
 
 def test_the_log_is_quiet_about_what_is_right(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -76,15 +76,15 @@ def refused(task: Task, path: Path, error: type[Exception] = ConfigError, **sect
 @pytest.mark.parametrize("judge", [mean_loss, mean_loss_of_items])
 def test_a_mean_for_the_loss_is_an_error(judge: Sums, tmp_path: Path) -> None:
     said = refused(Judged(judge), tmp_path)
-    assert "Judged.evaluate gives a mean for loss" in said
+    assert "Judged.evaluate returns a mean for loss" in said
     assert ("and for the metrics size where" in said) == (judge is mean_loss)
-    assert 'give {"loss": (sum, None)}; of a mean, (mean * samples, None)' in said
+    assert 'return {"loss": (sum, None)}; for a mean, (mean * samples, None)' in said
     assert "check_first_step: false" in said
 
 
 def test_a_mean_for_another_measure_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     trained(TrainerDDP(0, config(tmp_path, num_epochs=1), Judged(mean_measure)))
-    assert caplog.text.count("Judged.evaluate gives a mean for size where a sum") == 1
+    assert caplog.text.count("Judged.evaluate returns a mean for size instead of a sum") == 1
     assert "as ((guess == label).sum(), len(label))" in caplog.text
 
 
@@ -299,7 +299,7 @@ def said_on_ranks(folder: Path) -> list[str]:
 def test_all_ranks_agree(tmp_path: Path) -> None:
     first, second = run(said_on_ranks, tmp_path / "out", folder=tmp_path / "ranks", world_size=2)
     assert first == second
-    assert first[0] == "" and "Judged.evaluate gives a mean for loss" in first[1]
+    assert first[0] == "" and "Judged.evaluate returns a mean for loss" in first[1]
 
 
 def test_a_loss_that_is_not_a_mean_is_checked_by_its_sums(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_what_the_guides_configuration_lacks_is_named() -> None:
 
 
 def test_a_world_size_that_is_not_so() -> None:
-    with pytest.raises(ConfigError, match=r"parallel\.world_size: is 3, but this process has joined no"):
+    with pytest.raises(ConfigError, match=r"parallel\.world_size: is 3, but this process has not joined"):
         TrainerDDP(0, read_yaml(GUIDE.replace('"cuda"', '"cpu"')))
 
 
@@ -439,8 +439,11 @@ def test_numbers_and_texts_of_other_libraries_are_written_as_numbers_and_texts()
             "testing.tester.evaluator_tasks=[{name: a, monitor: b}, {name: f1, monitor: F1, kwarg: {}}]",
             "tester.evaluator_tasks.1.kwarg: there is no such field; did you mean kwargs?",
         ),
-        ("training.num_epochs=3", "training.num_steps: is 100 beside training.num_epochs: 3; one of the two"),
-        ("training.num_steps=null", "training.num_epochs: is missing; say how long to train"),
+        (
+            "training.num_epochs=3",
+            "training.num_steps: is 100, and training.num_epochs is  3; one of the two",
+        ),
+        ("training.num_steps=null", "training.num_epochs: is missing; set either"),
         ("training.num_steps=0", "is 0, but takes a whole number of at least 1"),
     ],
 )

@@ -139,13 +139,13 @@ class TestTags:
             ("a:\n- b: !sweep {}", r"config:2: a\.0\.b: !sweep: values is missing; write !sweep {values:"),
             (
                 "a: !sweep {values: []}",
-                r"config:1: a: !sweep: values is \[\], but takes a list with a value",
+                r"config:1: a: !sweep: values is \[\], but takes a list of at least one",
             ),
             ("a: !sweep [1, 2]", r"!sweep: holds \[1, 2\], but takes fields"),
             ("a: !sweep 3", "!sweep: holds '3', but takes fields"),
             ("a: !sweep {vlaues: [1]}", "!sweep: there is no field vlaues; did you mean values"),
             ("a: !sweep {values: [!range {start: 1, stop: 2}]}", "values holds a !range; a sweep's"),
-            ("a: !range {start: 1, stop: 2, step: 0}", "!range: step is 0, and so leads nowhere from 1"),
+            ("a: !range {start: 1, stop: 2, step: 0}", "!range: step is 0, which leads nowhere from 1"),
             ("a: !range {start: 3, stop: 2}", "!range: no step of 1 leads from 3 to 2"),
             ("a: !range {start: x, stop: 2}", "!range: start is 'x', but takes a number"),
             ("a: !range {start: 1, stop: .inf}", "!range: stop is inf, but takes a number"),
@@ -159,10 +159,10 @@ class TestTags:
             ("a: !reference {target: 'b[3]'}\nb: [1]", "leads to b.3, but b has no 3"),
             ("a: !reference {target: a}", "a .line 1.: !reference is circular: a to a"),
             ("a: {b: !reference {target: a}}", "is circular: a.b to a.b"),
-            ("a: !coupled-sweep {target: b, values: [1]}", "goes along with b, but there is no such field"),
+            ("a: !coupled-sweep {target: b, values: [1]}", "is coupled to b, but there is no such field"),
             (
                 "a: !coupled-sweep {target: b, values: [1]}\nb: 2",
-                "goes along with b, which is 2; name a !sweep",
+                "is coupled to b, which is 2; name a !sweep",
             ),
             (
                 "a: !coupled-sweep {target: b, values: [1]}\nb: !range {start: 1, stop: 2}",
@@ -170,11 +170,11 @@ class TestTags:
             ),
             (
                 "a: !coupled-sweep {target: b, values: [1]}\nb: !sweep {values: [1, 2]}",
-                r"a \(line 1\): !coupled-sweep has 1 values, but b, with which it goes along, has 2",
+                r"a \(line 1\): !coupled-sweep has 1 values, but b, to which it is coupled, has 2",
             ),
             (
                 "a: !range {start: 0, stop: 1.0e+21, step: 1}\nb: !sweep {values: [1, 2]}",
-                r"2000000000000000000002 trainings \(a: 1000000000000000000001, b: 2\), but may for",
+                r"2000000000000000000002 trainings \(a: 1000000000000000000001, b: 2\), but at most",
             ),
             ("a: !swep {values: [1]}", "!swep is not known here; did you mean sweep"),
         ],
@@ -292,7 +292,7 @@ class TestArrays:
     def test_what_is_set_replaces_a_sweep(self) -> None:
         stated = ["training.batch_size=4", "training.optimizer_kwargs.lr=0.5"]
         with pytest.raises(
-            ConfigError, match=r"goes along with training\.batch_size, which is 4; name a !sweep"
+            ConfigError, match=r"is coupled to training\.batch_size, which is 4; name a !sweep"
         ):
             Config.of(read_yaml(SEARCH), stated)
         config = Config.of(read_yaml(SEARCH), [*stated, "training.gradient_accumulation_steps=1"])

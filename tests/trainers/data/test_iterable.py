@@ -202,13 +202,13 @@ def test_a_stream_whose_position_is_unknown_cannot_resume() -> None:
         loaded(Plain(), RankContext(0, 3, CPU), num_workers=2).load_state_dict(state)
     with pytest.raises(ConfigError, match=r"training\.num_workers: there are 1 workers, .* made with 2"):
         loaded(Plain(), RankContext(0, 2, CPU)).load_state_dict(state)
-    with pytest.raises(ConfigError, match="nobody knows where the training set stood after 3 steps"):
+    with pytest.raises(ConfigError, match="the position in the training set after 3 steps"):
         next(first.groups(0, 3))
     assert first.steps is None
 
 
 def test_too_little() -> None:
-    with pytest.raises(ConfigError, match=r"Plain has too little .*: 1 ranks x 2 workers read 2 parts"):
+    with pytest.raises(ConfigError, match=r"Plain has too few samples .*: 1 ranks x 2 workers read 2 parts"):
         next(loaded(Plain(2), num_workers=2).groups(0, 0))
 
 
@@ -251,7 +251,7 @@ def test_the_end_is_agreed(tmp_path: Path) -> None:
     """One rank has eight batches, the other eleven; nobody begins a step that the other cannot make."""
     for found, given in run(to_the_end, folder=tmp_path, world_size=2):
         assert found == [sizes for _, sizes in ENDS]
-        assert "has too little for every rank to take one step" in given
+        assert "has too few samples for every rank to take one step" in given
 
 
 class Sums(IterableDataset[Any]):

@@ -222,8 +222,8 @@ def test_validation_begins_with_the_longest(world_size: int) -> None:
 @pytest.mark.parametrize(
     ("said", "says"),
     [
-        ([1, 2, 3], r"has the shape \(3,\), but the set 90 samples"),
-        ([[1]] * 90, r"has the shape \(90, 1\), but the set 90 samples"),
+        ([1, 2, 3], r"has the shape \(3,\), but the set has 90 samples"),
+        ([[1]] * 90, r"has the shape \(90, 1\), but the set has 90 samples"),
         ([1.5] * 90, r"has numbers of torch\.float32"),
         ([True] * 90, r"has numbers of torch\.bool"),
         ([*range(89), -4], r"has -4"),

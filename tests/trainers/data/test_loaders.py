@@ -90,7 +90,7 @@ def test_what_is_left_out_is_reported(caplog: pytest.LogCaptureFixture) -> None:
 def test_why_one_at_a_time_leaves_some_out(caplog: pytest.LogCaptureFixture) -> None:
     settings = Training(path="", num_epochs=1, batch_size=1, optimizer_type=None)
     training_loader(Numbers(9), settings, RankContext(0, 2, CPU), list)
-    assert "on 2 ranks they leave some with no sample. Change" in caplog.text
+    assert "on 2 ranks they leave some ranks without a sample. Change" in caplog.text
 
 
 def drawn(workers: int, world_size: int = 1, context: str | None = None, **given: Any) -> dict[int, Any]:

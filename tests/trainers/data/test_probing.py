@@ -193,9 +193,9 @@ def test_a_generator_of_its_own_is_reported(
     assert len(before) == 4
     TrainerDDP(0, config(tmp_path), Sets(data)).prepare_dataloaders()
     if how in KEPT:
-        assert f"build_data's train draws from {KEPT[how]}, a generator of its own" in caplog.text
+        assert f"build_data's train draws from {KEPT[how]}, its own generator" in caplog.text
     else:
-        assert "a generator of its own" not in caplog.text
+        assert "its own generator" not in caplog.text
     assert [each.state() for each in own_generators(data)] == before, (
         "training draws what it would have drawn"
     )
@@ -205,7 +205,7 @@ def test_nor_is_one_in_a_part_of_a_set_missed(tmp_path: Path, caplog: pytest.Log
     for on in (True, False):
         task = Sets(Subset(Keeps("torch"), range(20)))
         TrainerDDP(0, config(tmp_path, check_first_step=on, num_workers=2), task).prepare_dataloaders()
-        assert ("Subset.dataset.torch, a generator" in caplog.text) == on
+        assert ("Subset.dataset.torch, its own generator" in caplog.text) == on
         caplog.clear()
 
 
@@ -365,17 +365,17 @@ def test_what_differs_between_ranks_is_reported(world_size: int, workers: int, t
         else:
             assert said[0] == "", name
     by_rank = answers[0]["by rank"]
-    assert "samples that were compared differ" in by_rank and by_rank.count("build_data's") == 1
-    assert "seed what shuffles or draws in build_data" in answers[0]["unseeded"]
-    assert "is dealt out twice" in answers[0]["stream by rank"]
+    assert "samples that were compared are different" in by_rank and by_rank.count("build_data's") == 1
+    assert "Seed everything that shuffles or draws in build_data" in answers[0]["unseeded"]
+    assert "distributes them itself" in answers[0]["stream by rank"]
 
 
 def test_a_stream_of_one_rank(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         found = said_of(tmp_path, ["stream by rank", "stream, shuffled", "shards by rank"], 0)
         assert set(found.values()) == {""}
-        assert "a generator of its own" not in caplog.text
+        assert "its own generator" not in caplog.text
         fields = config(tmp_path / "kept", num_steps=2, num_epochs=None)
         train = TrainerDDP(0, fields, Sets(Stream("a generator"))).prepare_dataloaders()[0]
         next(train.groups(0, 0))
-    assert "build_data's train draws from Stream.rng, a generator of its own" in caplog.text
+    assert "build_data's train draws from Stream.rng, its own generator" in caplog.text

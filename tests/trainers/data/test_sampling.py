@@ -121,8 +121,8 @@ def test_the_end_of_an_epoch(
         (0, (4, 1, 2), False, "empty"),
         (7, (4, 1, 2), True, r"drop_last.* has 7 samples, fewer than one global batch of 4 x 1 x 2"),
         (7, (4, 1, 4), False, r"batch_size: is 4, but with 7 .* on 4 ranks .* has 1, and needs 2"),
-        (3, (1, 1, 4), False, r"has 3 samples, fewer than there are ranks \(4\); take fewer ranks"),
-        (3, (2, 1, 4), False, r"has 3 samples, fewer than there are ranks \(4\); take fewer ranks"),
+        (3, (1, 1, 4), False, r"has 3 samples, fewer than there are ranks \(4\); use fewer ranks"),
+        (3, (2, 1, 4), False, r"has 3 samples, fewer than there are ranks \(4\); use fewer ranks"),
     ],
 )
 def test_too_few_samples(length: int, shape: tuple[int, int, int], drop_last: bool, says: str) -> None:

@@ -111,7 +111,7 @@ def test_it_is_looked_at_with_the_stop_file(tmp_path: Path, monkeypatch: pytest.
     task.ending = tmp_path / "ending.json"
     trainer = TrainerDDP(0, config(tmp_path / "out"), task)
     training, validation, _ = trainer.prepare_dataloaders()
-    with pytest.raises(AttemptOver, match=r"this attempt is over, by .*/ending\.json"):
+    with pytest.raises(AttemptOver, match=r"this attempt is over, according to .*/ending\.json"):
         trainer.run_training(training, validation)
     assert trainer.step == 3 and progress(tmp_path / "progress") == 2
     assert not trainer.checkpoints.all()
@@ -156,7 +156,7 @@ def test_all_ranks_end_with_one_message(world: int, tmp_path: Path) -> None:
     ranks = Ranks(tmp_path / "ranks", world, {"CASTOFF_ATTEMPT_DIR": str(tmp_path)})
     ranks.start(train_reported, config(tmp_path / "out"))
     assert ranks.end() == [1] * world, ranks.log(0)
-    assert re.search(r"castoff train: this attempt is over, by .*/ending\.json", ranks.log(0))
+    assert re.search(r"castoff train: this attempt is over, according to .*/ending\.json", ranks.log(0))
     for rank in range(1, world):
         assert "AttemptOver: this attempt is over" in ranks.log(rank)
     assert not list(tmp_path.glob("out/toy/checkpoints/step*"))

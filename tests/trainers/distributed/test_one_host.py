@@ -117,7 +117,9 @@ def test_a_port_that_something_else_listens_on(tmp_path: Path) -> None:
         other.listen()
         port = str(other.getsockname()[1])
         (said,) = run(refused, folder=tmp_path / "ranks", world_size=1, MASTER_PORT=port)
-    assert said.startswith(f"rank 0 cannot listen on port {port} of this host, where the ranks are to meet: ")
+    assert said.startswith(
+        f"rank 0 cannot listen on port {port} of this host, through which the ranks are to connect: "
+    )
     assert "Address already in use; `ss -ltnp` shows who does" in said
 
 

@@ -91,7 +91,7 @@ def test_q7_the_local_rank_chooses_the_device(monkeypatch: pytest.MonkeyPatch) -
     assert choose_device("cuda", 5, 2) == torch.device("cuda", 2)
     assert choose_device("cuda", 5) == torch.device("cuda", 1)
     with pytest.raises(
-        DistributedError, match=r"is cuda:4 \(CASTOFF_DEVICE\), but it sees 4; ask for as many"
+        DistributedError, match=r"is cuda:4 \(CASTOFF_DEVICE\), but the rank sees 4; ask for as many"
     ):
         choose_device("cuda", 4, 4)
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
@@ -104,7 +104,9 @@ def test_a_device_that_is_not_there() -> None:
     if torch.accelerator.is_available():
         pytest.skip("there is one on this machine")
     assert choose_device("auto", 3) == torch.device("cpu")
-    with pytest.raises(DistributedError, match=r"device is cuda, but torch .* sees none here; write device"):
+    with pytest.raises(
+        DistributedError, match=r"device is cuda, but torch .* sees no such device here; write device"
+    ):
         choose_device("cuda", 0)
 
 

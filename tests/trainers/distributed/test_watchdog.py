@@ -59,7 +59,8 @@ def test_a_rank_in_code_of_its_own_is_not_a_victim() -> None:
     stuck = answer(1, state="busy", doing="in load (data.py:3)")
     first, *more = judge([answer(0), stuck, answer(2)], 3, {}).lines
     assert first == (
-        "rank 1 (node1) is busy after step 7: in load (data.py:3); it has not come to where the others wait"
+        "rank 1 (node1) is busy after step 7: in load (data.py:3); it has not reached the point where "
+        "the others wait"
     )
     assert more == ["ranks 0, 2 waited after step 7: in backward"]
 
@@ -74,10 +75,10 @@ def test_a_rank_with_an_error_of_its_own_comes_first_and_reports_nothing() -> No
 
 
 def test_ranks_that_wait_for_different_things() -> None:
-    lines = judge([answer(0, doing="for all to come to 'x'"), answer(1)], 2, {}).lines
+    lines = judge([answer(0, doing="for all to reach 'x'"), answer(1)], 2, {}).lines
     assert lines == [
         "the ranks wait for different things, so none of them can continue",
-        "rank 0 waited after step 7: for all to come to 'x'",
+        "rank 0 waited after step 7: for all to reach 'x'",
         "rank 1 waited after step 7: in backward",
     ]
 
@@ -293,7 +294,7 @@ def test_a_stopped_rank_and_one_that_hangs_are_named_and_the_others_have_their_s
     )
     assert re.fullmatch(
         rf"castoff train: rank 2 \({HOST}\) is busy after step 5: in read_a_file_that_never_comes "
-        r"\(test_watchdog\.py:\d+\); it has not come to where the others wait",
+        r"\(test_watchdog\.py:\d+\); it has not reached the point where the others wait",
         said[1],
     )
     assert said[2].startswith("castoff train: ranks 0, 3 waited after step 5: in ")
@@ -383,9 +384,9 @@ def test_ranks_that_disagree_end_and_report_what_each_waits_for(tmp_path: Path) 
     ranks.start(disagree)
     assert ranks.end() == [1, 1]
     said = ranks.log(0)
-    assert "castoff train: not all ranks came to 'the checkpoint of an early stop': " in said, said
+    assert "castoff train: not all ranks reached 'the checkpoint of an early stop': " in said, said
     assert "the ranks wait for different things, so none of them can continue\n" in said
-    assert "rank 0 waited after step 3: for all ranks to come to 'the checkpoint of an early stop'\n" in said
+    assert "rank 0 waited after step 3: for all ranks to reach 'the checkpoint of an early stop'\n" in said
     assert "rank 1 waited after step 3: in sum " in said
 
 

@@ -216,7 +216,7 @@ def test_a_file_appears_once_it_is_whole(
         (
             ["one.cif"],
             ["--chains", "A", "--fixed_chains", "A"],
-            ["chain A is to be designed and"],
+            ["chain A is listed as designed and"],
         ),
         (
             ["one.cif"],
@@ -236,17 +236,20 @@ def test_a_file_appears_once_it_is_whole(
         (
             ["one.cif"],
             ["--mutable_positions", "9", "--mutable_ranges", "8-20"],
-            ["has positions from 0 to 8 in the chains to design, and no 9", "and no 20"],
+            ["has positions from 0 to 8 in the chains to design, but not 9", "but not 20"],
         ),
         (
             ["two chains.pdb"],
             ["--mutable_positions", str(HOLE)],
-            ["two chains.pdb: has nothing to design: no such residue has all of N, CA, C and O"],
+            [
+                "two chains.pdb: has nothing to design: no residue that may be designed has all of N, CA, "
+                "C and O"
+            ],
         ),
         (
             ["one.cif"],
             ["--model", "{folder}/best.pt"],
-            ["best.pt: is not there; did you mean best_model"],
+            ["best.pt: does not exist;  did you mean best_model"],
         ),
         (["one.cif"], ["--device", "xpu"], ["--device is xpu, but"]),
         (
@@ -274,9 +277,9 @@ def test_what_cannot_be_is_reported(
         (["--temperature", "-1"], "is '-1', but takes a number of at least 0"),
         (["--temperature", "nan"], "is 'nan', but takes a number"),
         (["--number", "0"], "is '0', but takes a whole number of at least 1"),
-        (["--mutable_ranges", "5-3"], "is '5-3', but takes the first and the last position, as 10-15"),
+        (["--mutable_ranges", "5-3"], "is '5-3', but takes the first and the last position, such as 10-15"),
         (["--mutable_positions", "-3"], "is '-3', but takes a whole number of at least 0"),
-        (["--chains", "A,,B"], "is 'A,,B', but takes different chains, as A,B"),
+        (["--chains", "A,,B"], "is 'A,,B', but takes different chains, such as A,B"),
         (["--chains", "A,A"], "is 'A,A', but takes different chains"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A set of structures comes whole from an index, or not at all, and what was fetched is kept."""
+"""A set of structures comes whole from an index, or not at all, and files fetched so far are kept."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_a_set_that_is_there_is_left_as_it_is(index: Index, sources: list[Source
     assert make(tmp_path / "set", index.address) == made
     assert not index.asked
     (tmp_path / "other").mkdir()
-    with pytest.raises(ConfigError, match="other: is there already, and no set of structures"):
+    with pytest.raises(ConfigError, match="other: exists already and is not a set of structures"):
         make(tmp_path / "other", index.address)
 
 
@@ -180,7 +180,7 @@ def test_an_interrupted_download_resumes(index: Index, sources: list[Source], tm
         make(tmp_path / "set", index.address)
     assert not (tmp_path / "set").exists()
     index.files["more-2.tar.gz"], index.ends_after = more, 100
-    with pytest.raises(ConfigError, match=r"cannot be fetched \(.*more-2.* what was fetched is kept"):
+    with pytest.raises(ConfigError, match=r"cannot be fetched \(.*more-2.* files fetched so far are kept"):
         make(tmp_path / "set", index.address)
     index.ends_after = None
     index.asked.clear()
@@ -191,7 +191,7 @@ def test_an_interrupted_download_resumes(index: Index, sources: list[Source], tm
 
 def test_another_file_of_that_name_is_not_taken(index: Index, sources: list[Source], tmp_path: Path) -> None:
     index.files["some-1.tar.gz"] += b"more"
-    with pytest.raises(ConfigError, match=r"is not some-1\.tar\.gz as it was published"):
+    with pytest.raises(ConfigError, match=r"is not the published some-1\.tar\.gz"):
         fetched(sources[0].archive, tmp_path, index.address)
     assert not list(tmp_path.iterdir())
 

@@ -82,7 +82,9 @@ def test_a_larger_share_changes_more(folder: Path, tmp_path: Path) -> None:
 
 
 def test_more_pairs_than_can_be_made_are_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--number: [\d,]+ different pairs can be made of the 2 different"):
+    with pytest.raises(
+        ConfigError, match=r"--number: [\d,]+ different pairs can be made from the 2 different"
+    ):
         made(folder, tmp_path / "pairs.json", 100_000, 0.01, 0)
 
 
@@ -102,7 +104,7 @@ def test_where_the_structures_are_through_links(folder: Path, tmp_path: Path) ->
 def test_where_nothing_can_be_written_nothing_is_made(folder: Path, tmp_path: Path) -> None:
     for place, said in (
         (tmp_path, "which is a folder; name a file"),
-        (tmp_path / "no" / "p", "make it before"),
+        (tmp_path / "no" / "p", "create it first"),
     ):
         with pytest.raises(SystemExit, match=rf"--out: is '{place}'.* {said}"):
             make_pairs.main([str(folder), "--out", str(place)])

@@ -176,7 +176,7 @@ def test_models_that_others_have_made_are_not_written_over(model: str, tmp_path:
     (folder / model).write_bytes(b"precious")
     fields = {**DPO, "training": {"path": str(tmp_path), "run": "out"}}
     with pytest.raises(
-        ConfigError, match=rf"--output_dir\): .*out holds {model}, which would be written over"
+        ConfigError, match=rf"--output_dir\): .*out holds {model}, which would be overwritten"
     ):
         train(read(fields))
     assert sorted(each.name for each in folder.iterdir()) == [model, "notes.txt"]

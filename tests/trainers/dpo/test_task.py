@@ -272,9 +272,9 @@ def test_a_base_model_that_is_not_there(tmp_path: Path) -> None:
     assert "has the models base, v_48_002, v_48_030" in absent and "did you mean v_48_0" in absent
     assert "castoff train dpo --objective likelihood --structures FOLDER --output_dir base" in absent
     nowhere = said(dir=str(tmp_path / "nowhere"))
-    assert f"base_model.dir (--base_model_dir): is '{tmp_path}/nowhere', which is not there" in nowhere
+    assert f"base_model.dir (--base_model_dir): is '{tmp_path}/nowhere', which does not exist" in nowhere
     (tmp_path / "empty").mkdir()
-    assert "has no file .pt" in said(dir=str(tmp_path / "empty"))
+    assert "has no .pt file" in said(dir=str(tmp_path / "empty"))
     assert "which is a file" in said(dir=str(tmp_path / "pairs.json"))
     (tmp_path / "torn.pt").write_bytes((tmp_path / "base.pt").read_bytes()[:500])
     torn = said(dir=str(tmp_path), name="torn")

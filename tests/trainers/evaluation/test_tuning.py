@@ -84,7 +84,7 @@ class TestSuggestions:
         assert names == ["toy_0", "toy_1"]
 
     def test_mistakes_are_reported(self) -> None:
-        with pytest.raises(ConfigError, match="goes along with b, but there is no such field"):
+        with pytest.raises(ConfigError, match="is coupled to b, but there is no such field"):
             suggested(read_yaml("a: !coupled-sweep {target: b, values: [1]}"), optuna.create_study().ask())
         with pytest.raises(ConfigError, match="leads to b, but there is no b"):
             suggested(read_yaml("a: !reference {target: b}"), optuna.create_study().ask())
@@ -175,7 +175,7 @@ class TestPruning:
         given = list(study.trials[0].intermediate_values.values())
         assert given == [each["right"] for each in trainer.val_data]
         with pytest.raises(
-            ConfigError, match=r"the study is to minimize .* right is to be as large as can be"
+            ConfigError, match=r"the study should minimize .* right should be as large as possible"
         ):
             trained(TrainerDDP(0, fields, Hopeless()), optuna.create_study().ask())
 
@@ -229,4 +229,4 @@ def wrong(folder: Path) -> str:
 
 def test_every_rank_reports_a_study_that_looks_the_other_way(tmp_path: Path) -> None:
     given = toys.run(wrong, tmp_path / "out", folder=tmp_path / "ranks", world_size=2)
-    assert len(set(given)) == 1 and "the study is to maximize" in given[0]
+    assert len(set(given)) == 1 and "the study should maximize" in given[0]

@@ -68,7 +68,7 @@ def test_every_byte_is_sealed(tmp_path: Path) -> None:
         damaged.append(data[:place] + bytes([byte ^ 1 << place % 8]) + data[place + 1 :])
     for each in damaged:
         path.write_bytes(each)
-        with pytest.raises(ValueError, match="file does not have its checksum"):
+        with pytest.raises(ValueError, match="file does not match its checksum"):
             read_checksummed(path)
 
 

@@ -163,7 +163,7 @@ def test_a_holder_that_has_not_named_itself(
     folder: Path, lock: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with held(lock, "anything"), locked(folder):
-        assert "Waiting for another process: a process that gives no name holds " in caplog.messages[0]
+        assert "Waiting for another process: an unnamed process holds " in caplog.messages[0]
 
 
 def test_a_holder_names_itself_and_shows_that_it_lives(

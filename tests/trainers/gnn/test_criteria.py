@@ -53,9 +53,9 @@ def test_heads_that_are_not_active_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("outputs", "batch", "problem"),
     [
-        (torch.zeros(1, 1), batch_of((1, 2)), "for the heads 0 and 1, but the model gives a Tensor"),
-        ({2: torch.zeros(1, 1)}, batch_of((1, 2)), r"but the model gives heads \[2\]"),
-        ({0: torch.zeros(1, 3)}, batch_of((1, 2)), r"of head 0, which gives the shape \[1, 3\]"),
+        (torch.zeros(1, 1), batch_of((1, 2)), "for the heads 0 and 1, but the model has a Tensor"),
+        ({2: torch.zeros(1, 1)}, batch_of((1, 2)), r"but the model has heads \[2\]"),
+        ({0: torch.zeros(1, 3)}, batch_of((1, 2)), r"from head 0, whose output has the shape \[1, 3\]"),
         ({0: torch.zeros(1, 1)}, Batch(y=torch.zeros(1)), r"y of two columns, .* but it is \[1\]"),
         ({0: torch.zeros(1, 1)}, Batch(x=torch.zeros(1)), "y of two columns, .* but it is None"),
     ],

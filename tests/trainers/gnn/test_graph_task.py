@@ -125,7 +125,7 @@ def test_a_monitor_that_nobody_knows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        ({"files": ["a.zarr"], "causets": {}}, "data.causets: stands beside data.files"),
+        ({"files": ["a.zarr"], "causets": {}}, "data.causets: is set, and data.files, too"),
         ({"outptu": "x"}, "data: has neither files"),
         ({"causets": {"number": 0}}, "data.causets.number: is 0"),
         ({"dataset": "Graphs"}, "data.dataset: is 'Graphs'; write !pyobject and the import path"),
@@ -142,7 +142,7 @@ def test_graphs_that_the_network_cannot_take(tmp_path: Path) -> None:
     given = described(tmp_path)
     given["model"] = {**given["model"], "encoder_args": [WIDTH + 1]}
     trainer = TrainerDDP(0, given)
-    says = r"model: cannot take the first graph of data, which has 3 numbers a node: mat1 and mat2"
+    says = r"model: cannot process the first graph of data, which has 3 numbers per node: mat1 and mat2"
     with pytest.raises(ConfigError, match=says):
         trainer.prepare_dataloaders()
 
@@ -155,7 +155,7 @@ def test_graphs_without_what_the_network_takes(tmp_path: Path) -> None:
     ]
     given = described(tmp_path)
     trainer = TrainerDDP(0, {**given, "data": {"dataset": lambda: bare}})
-    with pytest.raises(ConfigError, match="model: cannot take the first graph of data, which has Data"):
+    with pytest.raises(ConfigError, match="model: cannot process the first graph of data, which has Data"):
         trainer.prepare_dataloaders()
 
 
@@ -187,8 +187,8 @@ def test_where_castoff_is_the_program_it_belongs_into_a_module(
         TrainerDDP(0, {**described(tmp_path), "criterion": PyObject("__main__.compute_loss")})
     assert (
         "!pyobject __main__.compute_loss: __main__ has no compute_loss: the program that runs is "
-        "castoff.trainers.gnn.__main__; put compute_loss into a module beside the YAML, as my_module.py, and "
-        "write !pyobject my_module.compute_loss"
+        "castoff.trainers.gnn.__main__; put compute_loss into a module next to the YAML file, such as "
+        "my_module.py, and write !pyobject my_module.compute_loss"
     ) in str(error.value)
 
 
@@ -236,7 +236,7 @@ def test_a_training_resumes_with_the_same_graphs(tmp_path: Path) -> None:
     assert len(metrics) == 2
     changed = stored(tmp_path, 9)
     changed["training"]["num_epochs"] = 3
-    with pytest.raises(ConfigError, match=r"data\.files: give 9 graphs, other ones than the 10 that"):
+    with pytest.raises(ConfigError, match=r"data\.files: give 9 graphs, which are not the 10 graphs that"):
         trained(changed)
 
 

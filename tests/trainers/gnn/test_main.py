@@ -198,8 +198,8 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path, here: Here) -> None:
         ("training.optimizer_type=!pyobject torch.optim.Adan", "has no Adan; did you mean Adam?"),
         ("criterion=!pyobject no_such_module.loss", "there is no module no_such_module here"),
         ("training.device=xpu", "training.device is xpu, but "),
-        ("parallel.world_size=2", "parallel.world_size: is 2, but this process has joined no group"),
-        ("model.encoder_kwargs.convolution=gatt", "is 'gatt', and no convolution is known by that name"),
+        ("parallel.world_size=2", "parallel.world_size: is 2, but this process has not joined a group"),
+        ("model.encoder_kwargs.convolution=gatt", "is 'gatt', but no convolution is known by that name"),
         ("data.causets.sizes=3", "data.causets.sizes: there is no such field; did you mean size?"),
     ],
 )
@@ -218,8 +218,11 @@ def test_mistakes_that_show_later(override: str, says: str, tmp_path: Path, here
         (PermissionError(13, "Permission denied", "/w/out/x/metrics.jsonl"), "training.path: /w/out/x/metr"),
         (FileNotFoundError(2, "No such file or directory", "/w"), "training.path: /w: No such file"),
         (OSError(28, "No space left on device"), "training.path: /w/out: No space left on device"),
-        (torch.distributed.DistNetworkError("The client socket\nhas timed out"), "could not meet"),
-        (RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer"), "another one is gone"),
+        (torch.distributed.DistNetworkError("The client socket\nhas timed out"), "could not connect"),
+        (
+            RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer"),
+            "another rank has ended",
+        ),
     ],
 )
 def test_what_a_user_can_mend_is_explained(error: Exception, says: str) -> None:

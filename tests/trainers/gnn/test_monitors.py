@@ -108,7 +108,7 @@ def test_a_tensor_is_an_only_head_and_a_row_a_column() -> None:
 @pytest.mark.parametrize(
     ("monitor", "says"),
     [
-        (Accuracy(head=2), "head: is 2, but the model gave the outputs of 0"),
+        (Accuracy(head=2), "head: is 2, but the model returned the outputs of 0"),
         (Accuracy(column=1), "column: is 1, but the targets have columns 0 to 0"),
         (Accuracy(where=3), "where: is 3, but the targets have columns 0 to 0"),
     ],
@@ -126,12 +126,12 @@ def test_heads_and_columns_that_are_not_there(monitor: Any, says: str) -> None:
             F1(),
             FOUND,
             column(1, 0, 2, 1, 1),
-            "column: holds 2, but .* from 0 to 1, as the head tells apart 2",
+            "column: holds 2, but .* from 0 to 1, because the head has 2",
         ),
-        (Accuracy(), FOUND, column(1, 0, 1), "the model gave 5 rows for 3 graphs"),
-        (MeanAbsoluteError(), [torch.zeros(2, 3)], [torch.zeros(2)], "head: 0 gave 3 numbers a graph"),
-        (Accuracy(head=1), [torch.zeros(2)], [torch.zeros(2)], "head: is 1, but .* no dict of heads"),
-        (Accuracy(), [(1, 2)], [torch.zeros(2)], "head: 0 gave a tuple of 2, but it takes a tensor"),
+        (Accuracy(), FOUND, column(1, 0, 1), "the model returned 5 rows for 3 graphs"),
+        (MeanAbsoluteError(), [torch.zeros(2, 3)], [torch.zeros(2)], "head: 0 returned 3 numbers per graph"),
+        (Accuracy(head=1), [torch.zeros(2)], [torch.zeros(2)], "head: is 1, but .* not a dict of heads"),
+        (Accuracy(), [(1, 2)], [torch.zeros(2)], "head: 0 returned a tuple of 2, but it takes a tensor"),
         (Accuracy(), FOUND, [[1, 2]], "the targets are a list of 2, but it takes y of shape"),
     ],
 )

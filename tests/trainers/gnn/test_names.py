@@ -64,13 +64,13 @@ def test_every_name_leads_somewhere(kind: str) -> None:
         (
             "sagee",
             "convolution",
-            "x: is 'sagee', and no convolution is known by that name; did you mean sage?",
+            "x: is 'sagee', but no convolution is known by that name; did you mean sage?",
         ),
-        ("zzz", "pooling", "x: is 'zzz', and no pooling is known by that name; there are mean, max, sum"),
+        ("zzz", "pooling", "x: is 'zzz', but no pooling is known by that name; there are mean, max, sum"),
         (
             "mean",
             "activation",
-            "x: is 'mean', and no activation is known by that name; there are identity, the names in t",
+            "x: is 'mean', but no activation is known by that name; there are identity, the names in t",
         ),
         ("torch.nn.ReLU", "activation", "x: is the text 'torch.nn.ReLU'; write !pyobject torch.nn.ReLU"),
         (3, "layer", "x: is 3, but takes a class or function"),

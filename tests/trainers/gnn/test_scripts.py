@@ -63,7 +63,7 @@ def test_a_run_knows_the_graphs_of_a_factory(tmp_path: Path) -> None:
     from_factory(given)
     stores(tmp_path, seed=1)
     given["training"]["num_epochs"] = 2
-    with pytest.raises(ConfigError, match=r"data\.files: give 15 graphs, other ones than the 15 that"):
+    with pytest.raises(ConfigError, match=r"data\.files: give 15 graphs, which are not the 15 graphs that"):
         from_factory(given)
 
 

@@ -238,7 +238,7 @@ def test_a_gradient_that_is_not_finite_ends_training() -> None:
 
 def test_a_finite_loss_with_an_infinite_gradient() -> None:
     made = engine(RankContext(0, 1, CPU))
-    with pytest.raises(NonFiniteError, match="no loss is, but the gradient is"):
+    with pytest.raises(NonFiniteError, match="all losses are finite, but the gradient is"):
         one_step(made, lambda out: (out.sum() * 0).sqrt())
 
 
@@ -270,7 +270,9 @@ def test_a_step_that_is_not_reported_needs_a_finite_gradient_and_no_norm(
     last = list(made.bare.parameters())[-1].grad
     assert last is not None
     last.fill_(value)
-    with pytest.raises(NonFiniteError, match=r"step 7: no loss is, but the gradient is .*: 4\.bias"):
+    with pytest.raises(
+        NonFiniteError, match=r"step 7: all losses are finite, but the gradient is .*: 4\.bias"
+    ):
         made.apply()
 
 

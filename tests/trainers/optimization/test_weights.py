@@ -220,7 +220,7 @@ def test_ranks_that_train_apart_are_reported(world_size: int, tmp_path: Path) ->
     ranks = run(said_of, tmp_path / "out", folder=tmp_path / "ranks", world_size=world_size)
     assert all(rank == ranks[0] for rank in ranks)
     said = ranks[0]
-    assert "after step 1" in said["gradients"] and "Nor are its gradients" in said["gradients"]
+    assert "after step 1" in said["gradients"] and "Its gradients also differ" in said["gradients"]
     for name in ("loss", "optimizer"):
         assert "after step 1 its weights are not the same on all ranks" in said[name]
         assert "The gradients of that step are the same" in said[name]
@@ -290,13 +290,13 @@ class Thaws(Toy):
         return super().loss(model, batch)
 
 
-@pytest.mark.parametrize(("how", "was"), [("thaws", "was frozen"), ("replaces", "was not there")])
+@pytest.mark.parametrize(("how", "was"), [("thaws", "was frozen"), ("replaces", "did not exist")])
 @pytest.mark.parametrize("more", [{}, {"checkpoint_every_steps": 5}])
 def test_a_parameter_that_no_optimizer_has(how: str, was: str, more: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
         train(Thaws(how), config(tmp_path, **more))
     step = more.get("checkpoint_every_steps", 7)
-    assert f"model: at step {step} 0.weight, 0.bias wants a gradient, but {was} when" in str(error.value)
+    assert f"model: at step {step} 0.weight, 0.bias requires a gradient, but {was} when" in str(error.value)
     assert "Thaws.build_model" in str(error.value)
     kept = tmp_path / "toy" / "checkpoints" / f"step-{step:010d}" / "manifest.json"
     assert kept.exists(), "the steps so far are not lost"

@@ -123,7 +123,7 @@ def test_a_checkpoint_that_is_damaged(run: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["nowhere"], r"nowhere: is not a folder of a run: it has no config.yaml"),
+        (["nowhere"], r"nowhere: is not a run's folder: it has no config.yaml"),
         (["RUN", "--device", "xpu"], r"generate: --device is xpu"),
     ],
 )

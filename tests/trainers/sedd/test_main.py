@@ -113,7 +113,7 @@ def test_what_has_no_effect_is_logged(here: Here, monkeypatch: pytest.MonkeyPatc
         ("optim.warmup=9", "optim.warmup: is 9, but the training has 4 steps"),
         ("model.n_heads=3", "model.n_heads: is 3, but model.hidden_size, which is 8, must be"),
         ("noise.eps=0.5", "noise.eps: is 0.5, so that at time 1 noise has reached 50.0% of"),
-        ("parallel.world_size=2", "parallel.world_size: is 2, but this process has joined no group"),
+        ("parallel.world_size=2", "parallel.world_size: is 2, but this process has not joined a group"),
         ("training.work_dir=$NOT_SET/x", "training.work_dir: is '$NOT_SET/x', but NOT_SET is not"),
         ("training.work_dir=tiny.yaml", "training.work_dir: tiny.yaml/sedd: Not a directory"),
         ("training.resume_checkpoint=x", "training.resume_checkpoint: is 'x', but there is no"),
@@ -139,7 +139,7 @@ def test_what_changes_on_the_way_is_logged_by_the_files_fields(here: Here) -> No
     assert "optim.grad_clip: was 1.0 until step 4, is 2.0 from here on" in unwrapped(here.stderr)
     assert here("tiny.yaml", "--set", "training.n_iters=5", "--set", "optim.grad_clip=2") == 0, here.stderr
     assert "Nothing is left to train in out/sedd" in here.stderr
-    assert "to train on, set a larger training.epochs or n_iters" in unwrapped(here.stderr)
+    assert "to train longer, set a larger training.epochs or n_iters" in unwrapped(here.stderr)
 
 
 @ONE_LINE

@@ -55,10 +55,10 @@ def refused(call: Callable[..., Any], *given: Any) -> str:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (None, "Toy.build_model gave None; give a torch.nn.Module"),
-        (nn.Linear, "gave the class Linear; give an object of it, Linear(…)"),
-        (nn.DataParallel(nn.Linear(1, 1)), "gave a DataParallel; give the model itself"),
-        ([nn.Linear(1, 1)], "gave a list of 1; give a torch.nn.Module"),
+        (None, "Toy.build_model returned None; return a torch.nn.Module"),
+        (nn.Linear, "returned the class Linear; return an object of it, Linear(…)"),
+        (nn.DataParallel(nn.Linear(1, 1)), "returned a DataParallel; return the model itself"),
+        ([nn.Linear(1, 1)], "returned a list of 1; return a torch.nn.Module"),
     ],
 )
 def test_build_model(given: Any, says: str) -> None:
@@ -67,7 +67,7 @@ def test_build_model(given: Any, says: str) -> None:
 
 def test_a_model_without_shapes() -> None:
     model = nn.Sequential(nn.LazyLinear(4), nn.ReLU())
-    says = "gave a tensor that has no shape yet for 0.weight; call the model once on an example"
+    says = "returned a tensor that has no shape yet for 0.weight; call the model once on an example"
     assert says in refused(contract.validate_model, TASK, model)
     model(torch.ones(2, 3))
     assert contract.validate_model(TASK, model) is model
@@ -78,7 +78,7 @@ def test_a_model_without_shapes() -> None:
 def test_gradients_that_are_sparse(kind: Any) -> None:
     model = nn.ModuleDict({"words": kind(5, 3, sparse=True), "others": kind(5, 3)})
     says = refused(contract.validate_model, TASK, model)
-    assert f"gave an {kind.__name__} with sparse=True for words; drop sparse, because" in says
+    assert f"returned an {kind.__name__} with sparse=True for words; drop sparse, because" in says
     assert "for the model; drop" in refused(contract.validate_model, TASK, model["words"])
     model["words"].requires_grad_(False)
     assert contract.validate_model(TASK, model) is model
@@ -89,16 +89,16 @@ def test_gradients_that_are_sparse(kind: Any) -> None:
     [
         (
             DATA,
-            "Toy.build_data gave a TensorDataset; give Splits(train, validation, test), e.g. Splits(",
+            "Toy.build_data returned a TensorDataset; return Splits(train, validation, test), e.g. Splits(",
         ),
-        ((DATA, DATA), "gave a tuple of 2; give Splits"),
-        (None, "gave None; give Splits"),
-        (Splits(DataLoader(DATA), [], []), "gave a DataLoader for train; give the data set"),
-        (Splits(DATA, None, []), "gave None for validation; leave it out of Splits"),
-        (Splits(None, [], []), "gave None for train; give a data set: with __getitem__ and __len__, or"),
+        ((DATA, DATA), "returned a tuple of 2; return Splits"),
+        (None, "returned None; return Splits"),
+        (Splits(DataLoader(DATA), [], []), "returned a DataLoader for train; return the data set"),
+        (Splits(DATA, None, []), "returned None for validation; leave it out of Splits"),
+        (Splits(None, [], []), "returned None for train; return a data set: with __getitem__ and __len__"),
         (
             Splits(DATA, DATA, 3),
-            "gave 3 for test; give a data set: with __getitem__",
+            "returned 3 for test; return a data set: with __getitem__",
         ),
     ],
 )
@@ -109,24 +109,30 @@ def test_build_data(given: Any, says: str) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (None, "Toy.loss gave None; give Loss(total), the sum over the batch's samples as a tensor with one"),
+        (
+            None,
+            "Toy.loss returned None; return Loss(total), the sum over the batch's samples as a tensor",
+        ),
         (None, "is a return missing?"),
-        (TOTAL, "gave a tensor, 6.0 of torch.float32; give Loss(total)"),
-        (0.5, "gave 0.5; give Loss(total)"),
-        (Loss(6.0, 1), "gave 6.0 for total; give Loss(total)"),  # type: ignore[arg-type]
-        (Loss(WEIGHT * 3, 2), "gave a tensor of shape (2,) for total; sum it: total.sum()"),
-        (Loss(TOTAL.detach(), 2), "gave a tensor that needs no gradient for total; make it of the model's"),
-        (Loss(torch.tensor(3), 2), "gave a tensor, 3 of torch.int64 for total; give a floating number"),
-        (Loss(TOTAL, -1), "gave -1 for count; give a whole number of at least 0, or None"),
-        (Loss(TOTAL, 2.0), "gave 2.0 for count"),  # type: ignore[arg-type]
-        (Loss(TOTAL, True), "gave True for count"),
-        (Loss(TOTAL, torch.tensor([1, 2])), "gave a tensor of shape (2,) for count"),
-        (Loss(TOTAL, torch.tensor(-1)), "gave a tensor, -1 of torch.int64 for count"),
+        (TOTAL, "returned a tensor, 6.0 of torch.float32; return Loss(total)"),
+        (0.5, "returned 0.5; return Loss(total)"),
+        (Loss(6.0, 1), "returned 6.0 for total; return Loss(total)"),  # type: ignore[arg-type]
+        (Loss(WEIGHT * 3, 2), "returned a tensor of shape (2,) for total; sum it: total.sum()"),
+        (Loss(TOTAL.detach(), 2), "returned a tensor that needs no gradient for total; make it of the"),
+        (
+            Loss(torch.tensor(3), 2),
+            "returned a tensor, 3 of torch.int64 for total; return a floating-point number",
+        ),
+        (Loss(TOTAL, -1), "returned -1 for count; return a whole number of at least 0, or None"),
+        (Loss(TOTAL, 2.0), "returned 2.0 for count"),  # type: ignore[arg-type]
+        (Loss(TOTAL, True), "returned True for count"),
+        (Loss(TOTAL, torch.tensor([1, 2])), "returned a tensor of shape (2,) for count"),
+        (Loss(TOTAL, torch.tensor(-1)), "returned a tensor, -1 of torch.int64 for count"),
         (Loss(TOTAL, torch.tensor(float("nan"))), "for count"),
-        (Loss(TOTAL, 2, [TOTAL]), "gave a list of 1 for metrics; give sums by name"),  # type: ignore[arg-type]
-        (Loss(TOTAL, 2, {"right": WEIGHT}), "gave a tensor of shape (2,) for metrics['right']"),
-        (Loss(TOTAL, 2, {"right": "3"}), "gave '3' for metrics['right']"),  # type: ignore[dict-item]
-        (Loss(TOTAL, 2, {"loss": 3.0}), "gave 3.0 for metrics['loss']; name it otherwise"),
+        (Loss(TOTAL, 2, [TOTAL]), "returned a list of 1 for metrics; return sums by name"),  # type: ignore[arg-type]
+        (Loss(TOTAL, 2, {"right": WEIGHT}), "returned a tensor of shape (2,) for metrics['right']"),
+        (Loss(TOTAL, 2, {"right": "3"}), "returned '3' for metrics['right']"),  # type: ignore[dict-item]
+        (Loss(TOTAL, 2, {"loss": 3.0}), "returned 3.0 for metrics['loss']; use another name"),
     ],
 )
 def test_loss(given: Any, says: str) -> None:
@@ -136,13 +142,13 @@ def test_loss(given: Any, says: str) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (None, 'Toy.evaluate gave None; give {"loss": (sum, count)}, a pair for each metric'),
-        ({"loss": 0.3}, 'gave 0.3 for loss; give {"loss": (sum, count)}'),
-        ({"loss": torch.ones(2)}, "gave a tensor of shape (2,) for loss; give"),
-        ({"loss": (1.0, 2, 3)}, "gave a tuple of 3 for loss; give"),
-        ({"loss": (WEIGHT, 2)}, "gave a tensor of shape (2,) for loss's sum; give a sum: one number"),
-        ({"loss": (1.0, 2.5)}, "gave 2.5 for loss's count"),
-        ({3: (1.0, 2)}, "gave 3 for the name; give metrics names"),
+        (None, 'Toy.evaluate returned None; return {"loss": (sum, count)}, a pair for each metric'),
+        ({"loss": 0.3}, 'returned 0.3 for loss; return {"loss": (sum, count)}'),
+        ({"loss": torch.ones(2)}, "returned a tensor of shape (2,) for loss; return"),
+        ({"loss": (1.0, 2, 3)}, "returned a tuple of 3 for loss; return"),
+        ({"loss": (WEIGHT, 2)}, "returned a tensor of shape (2,) for loss's sum; return a sum: one number"),
+        ({"loss": (1.0, 2.5)}, "returned 2.5 for loss's count"),
+        ({3: (1.0, 2)}, "returned 3 for the name; name metrics by text"),
     ],
 )
 def test_evaluate(given: Any, says: str) -> None:
@@ -152,10 +158,10 @@ def test_evaluate(given: Any, says: str) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (None, "Toy.finish gave None; give numbers by name"),
-        ({"f1": None}, "Toy.finish gave None for f1; give one number"),
-        ({"f1": WEIGHT}, "gave a tensor of shape (2,) for f1; give one number"),
-        ({1: 2.0}, "gave 1 for the name"),
+        (None, "Toy.finish returned None; return numbers by name"),
+        ({"f1": None}, "Toy.finish returned None for f1; return one number"),
+        ({"f1": WEIGHT}, "returned a tensor of shape (2,) for f1; return one number"),
+        ({1: 2.0}, "returned 1 for the name"),
     ],
 )
 def test_finish(given: Any, says: str) -> None:
@@ -203,19 +209,19 @@ def test_a_state_is_refused_where_torch_would_not_read_it_again(kept: dict[Any, 
         buffer.seek(0)
         torch.load(buffer, weights_only=True)
     except Exception:  # noqa: BLE001  # whatever it is: it cannot be read
-        assert "Toy.state_dict gave" in refused(contract.state, TASK, kept)
+        assert "Toy.state_dict returned" in refused(contract.state, TASK, kept)
     else:
         assert contract.state(TASK, kept) == kept
 
 
 def test_a_state_that_is_refused_is_named() -> None:
     said = refused(contract.state, TASK, {"cache": [1, {"x": numpy.ones(2)}]})
-    assert said.startswith("Toy.state_dict gave a ndarray for ['cache'][1]['x']; a checkpoint keeps tensors")
-    assert "gave None; give a dict" in refused(contract.state, TASK, None)
+    assert said.startswith("Toy.state_dict returned a ndarray for ['cache'][1]['x']; a checkpoint can hold")
+    assert "returned None; return a dict" in refused(contract.state, TASK, None)
 
 
 def test_a_task_that_is_none() -> None:
-    assert "task: is the class Toy; give an object, Toy(…)" in refused(contract.validate_task, Toy)
+    assert "task: is the class Toy; pass an object, Toy(…)" in refused(contract.validate_task, Toy)
     assert "which is not a Task; write class Linear(trainers.Task)" in refused(contract.validate_task, MODEL)
     assert contract.validate_task(TASK) is TASK
     given = Config.of(
@@ -234,7 +240,11 @@ class Model:
 @pytest.mark.parametrize(
     ("make", "arguments", "problems"),
     [
-        (Unfinished, {}, ["task: Unfinished cannot be made: it lacks build_data, loss; write them"]),
+        (
+            Unfinished,
+            {},
+            ["task: Unfinished cannot be created: it does not define the abstract"],
+        ),
         (Toy, {"sampels": 3}, ["task_kwargs.sampels: Toy takes no such argument; did you mean samples?"]),
         (
             Model,
@@ -294,10 +304,10 @@ def test_arguments_of_the_model_and_the_data_are_named() -> None:
 @pytest.mark.parametrize(
     ("gives", "says"),
     [
-        (None, "criterion: gave None; name a function(outputs, batch) that gives the mean loss"),
-        (0.5, "criterion: gave 0.5"),
-        (torch.ones(3), "criterion: gave a tensor of shape (3,)"),
-        (nn.MSELoss(), "criterion: gave a MSELoss"),
+        (None, "criterion: returned None; name a function(outputs, batch) that returns the mean loss"),
+        (0.5, "criterion: returned 0.5"),
+        (torch.ones(3), "criterion: returned a tensor of shape (3,)"),
+        (nn.MSELoss(), "criterion: returned a MSELoss"),
     ],
 )
 def test_what_a_criterion_gives(gives: Any, says: str) -> None:
@@ -345,7 +355,7 @@ def test_samples_of_odd_batches(batch: Any, samples: int) -> None:
 
 @pytest.mark.parametrize("batch", [None, "text", {}, [], [["a", "b"]], torch.tensor(3.0), 3])
 def test_samples_that_cannot_be_seen(batch: Any) -> None:
-    assert "criterion: the number of samples is unknown of a batch" in refused(samples_in, batch)
+    assert "criterion: the number of samples in a batch is unknown" in refused(samples_in, batch)
 
 
 @pytest.mark.parametrize("names", [(), ("torch",), ["random", "numpy"]])

@@ -194,7 +194,7 @@ def test_numbers_by_name(given: Any, kept: Any, metrics: dict[str, float]) -> No
     ("given", "kept"), [(None, None), ("0.5", None), (None, [object()]), ({"loss": "low"}, None)]
 )
 def test_the_error_about_no_measures_names_where_to_put_them(given: Any, kept: Any) -> None:
-    with pytest.raises(ConfigError, match=r"validation\.validator: Gives\.validate gave .*self\.data"):
+    with pytest.raises(ConfigError, match=r"validation\.validator: Gives\.validate returned .*self\.data"):
         measured(given, kept)
 
 
@@ -213,7 +213,7 @@ def test_without_a_loss_and_anything_to_watch_the_newest_is_the_best(
 @pytest.mark.parametrize(
     ("validator", "says"),
     [
-        ({"type": Numbers}, "validation.validator.type: Numbers has no validate(model, data_loader); write"),
+        ({"type": Numbers}, "validation.validator.type: Numbers has no validate(model, data_loader); define"),
         ({"type": Judge, "args": [1.0, 2.0]}, "validation.validator.kwargs: "),
         (
             {"type": Judge, "kwargs": {"scal": 1}},
@@ -225,7 +225,7 @@ def test_without_a_loss_and_anything_to_watch_the_newest_is_the_best(
         ),
         (
             {"kwargs": {"scale": 1}},
-            "validation.validator.kwargs: is for a class of your own",
+            "validation.validator.kwargs: is for a custom class",
         ),
         ({"type": PyObject("os.no_such")}, "!pyobject os.no_such: os has no no_such"),
     ],
@@ -302,7 +302,7 @@ def test_what_no_checkpoint_can_keep_is_named(tmp_path: Path) -> None:
     given = own(tmp_path, {"type": Gives, "kwargs": {"given": 1.0, "kept": [{"loss": 1.0, "at": Path()}]}})
     with pytest.raises(ConfigError) as error:
         trained(given)
-    said = "validation.validator: Gives keeps a PosixPath in its state['data'][0]['at'], but a checkpoint"
+    said = "validation.validator: the state of Gives contains a PosixPath (state['data'][0]['at']), but"
     assert said in str(error.value)
 
 

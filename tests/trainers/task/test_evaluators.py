@@ -169,7 +169,7 @@ def test_what_is_kept_takes_no_more_than_it_is() -> None:
 def test_targets_are_y_or_the_last_part() -> None:
     assert targets_in({"x": 1, "y": 2}) == 2
     assert targets_in((1, 2, 3)) == 3
-    with pytest.raises(ConfigError, match=r"a batch that is a tensor of shape \(3,\); give it a y"):
+    with pytest.raises(ConfigError, match=r"a batch that is a tensor of shape \(3,\); give the batch a y"):
         targets_in(torch.zeros(3))
 
 
@@ -227,12 +227,12 @@ def test_a_number_or_several(value: Any, metrics: dict[str, float]) -> None:
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        (None, "(m): its monitor gave None; give a number"),
-        ("0.5", "(m): its monitor gave '0.5'; give"),
-        ({"a": [1, "b"]}, "(m): its monitor gave 'b' for m/a/1; give"),
-        (numpy.array([1j]), "(m): its monitor gave a complex for m/0"),
-        (object(), "(m): its monitor gave an object; give a number, or several in a list"),
-        (Shy(), "(m): its monitor gave a Shy: not yet; give a number"),
+        (None, "(m): its monitor returned None; return a number"),
+        ("0.5", "(m): its monitor returned '0.5'; return"),
+        ({"a": [1, "b"]}, "(m): its monitor returned 'b' for m/a/1; return"),
+        (numpy.array([1j]), "(m): its monitor returned a complex for m/0"),
+        (object(), "(m): its monitor returned an object; return a number, or several in a list"),
+        (Shy(), "(m): its monitor returned a Shy: not yet; return a number"),
     ],
 )
 def test_a_measure_that_is_not_a_number_is_reported_with_its_name(value: Any, says: str) -> None:
@@ -253,7 +253,7 @@ def test_what_a_monitor_does_to_predictions_is_its_own_matter() -> None:
 def test_no_measure_is_reported_in_the_place_of_another() -> None:
     with pytest.raises(ConfigError) as error:
         here(fields("x", ("a/b", gives(1.0)), ("a", gives({"b": 2.0}))))
-    assert "1 (a): its monitor gave a/b, which another one has given; take" in str(error.value)
+    assert "1 (a): its monitor returned a/b, which another monitor has returned, too; use" in str(error.value)
 
 
 def broken(predictions: list[Tensor], targets: list[Tensor]) -> float:
@@ -298,7 +298,7 @@ def test_classes_are_made_with_their_arguments() -> None:
 @pytest.mark.parametrize(
     ("monitor", "says"),
     [
-        ({"name": "loss", "monitor": seen}, "0.name: is loss, which is the criterion's; take another name"),
+        ({"name": "loss", "monitor": seen}, "0.name: is loss, which is the criterion's; use another name"),
         ({"name": "", "monitor": seen}, "0.name: is ''"),
         ({"name": "a", "monitor": "F1"}, "0.monitor: is 'F1'; write !pyobject my_package.my_measure"),
         ({"name": "a", "monitor": Quantile}, "0.kwargs.at: is missing; Quantile needs it"),
@@ -323,7 +323,7 @@ def test_no_two_have_one_name() -> None:
 
 def test_a_criterion_that_is_a_class_is_reported(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"criterion: is the class MSELoss, which gives no loss; write a fun"
+        ConfigError, match=r"criterion: is the class MSELoss, which does not return a loss; write a fun"
     ):
         ConfiguredTask(Config.of(fields(tmp_path, criterion=PyObject("torch.nn.MSELoss"))))
 
@@ -369,7 +369,7 @@ def test_a_criterion_may_take_more() -> None:
 
 def test_a_criterion_that_gives_no_mean_is_named(tmp_path: Path) -> None:
     given = fields(tmp_path, validation={"validator": {"criterion": lambda outputs, batch: outputs}})
-    with pytest.raises(ConfigError, match=r"validation\.validator\.criterion: gave a tensor of shape"):
+    with pytest.raises(ConfigError, match=r"validation\.validator\.criterion: returned a tensor of shape"):
         trained(given)
 
 
@@ -424,9 +424,7 @@ def test_beside_a_task_of_ones_own_they_are_an_error(given: bool, tmp_path: Path
     with pytest.raises(ConfigError) as error:
         TrainerDDP(0, stated, Toy() if given else None)
     first, second = error.value.problems
-    assert first.startswith(
-        "validation.validator: judges what model and criterion describe, but Toy measures"
-    )
+    assert first.startswith("validation.validator: is for a task described by model and criterion, but Toy")
     assert second.startswith("testing.tester: ")
 
 

@@ -27,7 +27,9 @@ _SHOWN = 3
 _WRAPPERS = ("module.", "_orig_mod.")
 """Prefixes that DistributedDataParallel and torch.compile give to the names of weights."""
 
-_NEEDED = "it takes a file with num_edges, noise_level and model_state_dict, as v_48_020.pt of ProteinMPNN"
+_NEEDED = (
+    "it takes a file with num_edges, noise_level and model_state_dict, such as v_48_020.pt of ProteinMPNN"
+)
 
 
 class Loaded(NamedTuple):
@@ -88,13 +90,13 @@ def _read(path: Path) -> Any:
         raise ConfigError([f"cannot be read: {error.strerror}"], str(path)) from error
     if not exists:
         raise ConfigError([_absent(path)], str(path))
-    damaged = "is damaged, not whole, or nothing that torch.save wrote: get or write it again"
+    damaged = "is damaged, incomplete, or not written by torch.save: get it or save it again"
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 broken = archive.testzip()  # torch.load does not look at the checksums
             if broken is not None:
-                raise ConfigError([f"{damaged} ({broken} does not have its checksum)"], str(path))
+                raise ConfigError([f"{damaged} ({broken} does not match its checksum)"], str(path))
         return torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise ConfigError([f"cannot be read: {error.strerror or error}"], str(path)) from error
@@ -103,7 +105,9 @@ def _read(path: Path) -> Any:
     except Exception as error:  # a file that is not a pickle can raise anything
         reason = str(error).partition("\n")[0] or type(error).__name__
         if "Unsupported global" in str(error):
-            reason = "it holds objects beside tensors, numbers, texts, lists and dicts, which are not read"
+            reason = (
+                "it holds objects other than tensors, numbers, texts, lists and dicts, and those are not read"
+            )
         raise ConfigError([f"{damaged} ({reason})"], str(path)) from error
 
 
@@ -113,11 +117,11 @@ def _absent(path: Path) -> str:
         within = _few(sorted(each.name for each in path.glob("*.pt")))
         return f"is a folder, but takes the file of a model{within and f'; in it is {within}'}"
     if not path.parent.is_dir():
-        return f"is not there, nor is its folder {path.parent}"
+        return f"does not exist, nor does its folder {path.parent}"
     others = sorted(each.name for each in path.parent.glob("*.pt"))
     if not others:
-        return f"is not there; {path.parent} has no file .pt"
-    return f"is not there{did_you_mean(path.name, others) or f'; there are {_few(others)}'}"
+        return f"does not exist; {path.parent} has no .pt file"
+    return f"does not exist{did_you_mean(path.name, others) or f'; there are {_few(others)}'}"
 
 
 def _numbers(content: Mapping[str, Any], problems: list[str]) -> tuple[int, float]:
@@ -144,7 +148,7 @@ def _no_weights(content: Mapping[str, Any]) -> str:
     """What is wrong with a dict without `model_state_dict`."""
     if any(str(name).endswith("W_out.weight") for name in content):
         return (
-            "holds weights alone, but not how many neighbours a residue has: write it anew with "
+            "holds only weights, not how many neighbours a residue has: save it again with "
             'torch.save({"num_edges": 48, "noise_level": 0.2, "model_state_dict": weights}, path)'
         )
     return f"holds {_few(list(map(repr, content))) or 'nothing'}; {_NEEDED}"
@@ -164,8 +168,8 @@ def _other_kind(weights: Mapping[str, Any]) -> str | None:
     """Why the weights are of another network of ProteinMPNN's family; None: they are not."""
     if "W_v.weight" in weights and "features.node_embedding.weight" in weights:
         return (
-            "is a CA-only model, which sees no other atoms; take one that sees whole backbones, as those of "
-            "ProteinMPNN's vanilla_model_weights or soluble_model_weights"
+            "is a CA-only model, which sees no other atoms; use one that sees whole backbones, such as "
+            "those in ProteinMPNN's vanilla_model_weights or soluble_model_weights"
         )
     for name in ("W_s.weight", "W_out.weight"):
         table = weights.get(name)
@@ -184,7 +188,7 @@ def _model(weights: Mapping[str, Any], neighbours: int, problems: list[str]) -> 
     width = out.shape[1] if isinstance(out, Tensor) and out.dim() == 2 else 0
     if not (width and encoder and decoder):
         problems.append(
-            f"has none of a network like ProteinMPNN's, but {_few(list(weights)) or 'no weights'}"
+            f"has no weights of a network like ProteinMPNN's, but {_few(list(weights)) or 'no weights'}"
         )
         return None
     with torch.device("meta"):  # no memory, and no random numbers for what is replaced
@@ -218,7 +222,7 @@ def _differences(weights: Mapping[str, Any], expected: Mapping[str, Tensor]) -> 
     kinds = {
         "lacks weights": missing,
         "has weights that the network does not have": unknown,
-        "has something else than tensors of numbers": no_tensors,
+        "has values that are not tensors of numbers": no_tensors,
         "has weights of other sizes": sizes,
         "has weights that are not finite numbers": infinite,
     }

@@ -226,7 +226,7 @@ def _located(written: str, folders: Sequence[Path]) -> Path | str:
     try:
         paths = [folder / name.expanduser() for folder in folders]
     except RuntimeError:
-        return f"nobody knows the home of {name.parts[0]} here; write the path itself"
+        return f"the home folder of {name.parts[0]} is unknown here; write the full path"
     refusals = []
     for path in dict.fromkeys(paths):
         try:
@@ -283,10 +283,16 @@ def _fitted(
     if problems:
         raise ConfigError(first_few(problems), str(source))
     notes_of = (
-        (first, "no chain is said, so that the first one is designed alone; write chain_id"),
-        (long, f"left out, on structures of more than data.max_length: {data.max_length} residues"),
+        (first, "no chain is named, so only the first one is designed; set chain_id"),
+        (
+            long,
+            f"left out, because their structures have more than data.max_length: {data.max_length} residues",
+        ),
         (identical, "left out, because their sequences differ only where nothing is designed"),
-        (differing, "their sequences differ also where nothing is designed, which is not seen"),
+        (
+            differing,
+            "their sequences also differ where nothing is designed, and these differences are ignored",
+        ),
     )
     notes = [
         f"{len(names):,} of {len(all_pairs):,} pairs: {note} ({_few(names)})"
@@ -364,5 +370,5 @@ def _taken(structures: Structures, source: Path, data: Chains) -> tuple[list[tup
     )
     notes = [f"{count:,} {note}, and are left out" for count, note in left_out if count]
     if not taken:
-        raise ConfigError(["holds no chain that can be taken", *notes], str(source))
+        raise ConfigError(["holds no chain that can be used", *notes], str(source))
     return taken, [f"{source}: {note}" for note in notes]

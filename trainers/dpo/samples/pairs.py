@@ -110,7 +110,9 @@ def read_pairs(path: Path) -> list[Pair]:
     except OSError as error:
         raise ConfigError([f"cannot be read: {error.strerror}"], str(path)) from error
     except (ValueError, RecursionError) as error:
-        lines = "; of pairs in lines make a list: [{…}, {…}]" if "Extra data" in str(error) else ""
+        lines = (
+            "; if each line is a pair, make a list of them: [{…}, {…}]" if "Extra data" in str(error) else ""
+        )
         raise ConfigError([f"is not JSON: {error}{lines}"], str(path)) from error
     if not isinstance(content, list):
         raise ConfigError([f"holds {_kind(content)}, but takes a list of pairs: [{{…}}, {{…}}]"], str(path))
@@ -160,14 +162,14 @@ def _mistakes(pair: Pair) -> Iterator[str]:
             "but both are sequences of the same chains; nothing is padded or cut to fit"
         )
     if len({letters.upper().replace("/", "") for letters in sequences.values()}) == 1:
-        yield "preferred_seq and unpreferred_seq are the same, so none is the better one; drop the pair"
+        yield "preferred_seq and unpreferred_seq are the same, so neither is better; drop the pair"
     if pair.chain_id is not None and pair.design_chains is not None:
         yield "has chain_id and design_chains; write one of them"
     if pair.fixed_chains and not pair.designed_chains():
         yield "fixed_chains: needs design_chains, the chains that are designed"
     named = [*pair.designed_chains(), *(pair.fixed_chains or ())]
     for name in sorted({name for name in named if named.count(name) > 1}):
-        yield f"names chain {name!r} twice in design_chains and fixed_chains; each is one or the other"
+        yield f"names chain {name!r} twice in design_chains and fixed_chains; name each chain once"
     for first, last in pair.mutable_ranges or ():
         if last < first:
             yield f"mutable_ranges: has [{first}, {last}], whose end is before its beginning"
@@ -197,7 +199,8 @@ def fitted(pair: Pair, chains: Sequence[Chain], mutable: Ranges, problems: list[
         return None
     if len({id(each) for each in (*designs, *fixed)}) < len(designs) + len(fixed):
         problems.append(
-            f"has one chain by two of the names {', '.join((*names, *(pair.fixed_chains or ())))}"
+            "names the same chain twice, by two of the names "
+            f"{', '.join((*names, *(pair.fixed_chains or ())))}"
         )
         return None
     sequences = numpy.stack([_tokens(pair.preferred_seq), _tokens(pair.unpreferred_seq)])
@@ -237,8 +240,8 @@ def _allowed(of_pair: Ranges, of_configuration: Ranges, length: int, problems: l
     if farthest >= length:
         whose = "its mutable positions" if of_pair else "data.mutable_positions and data.mutable_ranges"
         problems.append(
-            f"{whose} go up to {farthest}, but its sequences end with {length - 1}; they count "
-            "from 0 over the chains that are designed"
+            f"{whose} go up to {farthest}, but its sequences end with {length - 1}; positions count from "
+            "0 over the designed chains"
         )
         return None
     mask = numpy.zeros(length, numpy.bool_)
@@ -293,7 +296,7 @@ def _no_fit(chains: Sequence[Chain], length: int, parts: Sequence[int]) -> str:
         lengths = " or ".join(f"{length} ({layout_name})" for length, layout_name in by_length.items())
         possible.append(f"chain {chain.name!r} may have {lengths}")
     written = f"{length} residues" if len(parts) == 1 else f"{_lengths(parts)} residues"
-    together = ", and they stand one after the other" if len(chains) > 1 else ""
+    together = ", one after the other" if len(chains) > 1 else ""
     return (
         f"its sequences have {written}, but {'; '.join(possible)}{together}; nothing is padded or cut to fit"
     )

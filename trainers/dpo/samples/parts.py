@@ -75,28 +75,29 @@ def divided(sets: Mapping[str, Set], data: Pairs | Chains, what: str) -> Divisio
         write = "a smaller share, or 0" if len(train) > 1 else "0, with --set data.validation_share=0,"
         raise ConfigError(
             [
-                f"data.validation_share: is {share:g}, and of {len(train):,} {what} leaves none to train on; "
-                f"write {write} and validate with others"
+                f"data.validation_share: is {share:g}, and of {len(train):,} {what} leaves none to train "
+                f"on; write {write} and validate with other data"
             ]
         )
     if not apart:
         notes.append(
-            f"data.validation_share: all {len(train)} {what} share structures with each other, so that what "
-            "is validated with tells nothing of structures that were never seen; name some of their own"
+            f"data.validation_share: all {len(train)} {what} share structures with each other, so that "
+            "validation says nothing about unseen structures; name separate validation data"
         )
     meant, held = len(train) * share, len(held_out)
     if apart and (held < meant / 2 or (held > 1 and held >= 2 * meant)):
         notes.append(
-            f"data.validation_share: {share:g} of {len(train):,} {what} would be {meant:.0f}, but {held:,} "
-            "are held out, because those that share a structure stay together; name some of their own instead"
+            f"data.validation_share: {share:g} of {len(train):,} {what} would be {meant:.0f}, but "
+            f"{held:,} are held out, because those that share a structure stay together; name separate "
+            "validation data instead"
         )
     train_digests = set(train.digests)
     for name, samples in zip(("validation", "test"), others, strict=True):
         repeated = 0 if samples is None else sum(digest in train_digests for digest in samples.digests)
         if repeated and samples is not None:
             notes.append(
-                f"{repeated} of the {len(samples)} {what} of the {name} set are trained on, too, and tell "
-                "nothing of others"
+                f"{repeated} of the {len(samples)} {what} of the {name} set are also in the training "
+                "set, and say nothing about unseen ones"
             )
     validation, test = (range(len(samples)) if samples is not None else [] for samples in others)
     of_validation = train if others[0] is None else others[0]
@@ -123,7 +124,7 @@ def see_that_they_are_the_same(
     """
     problems = [
         f"{field} (digest {current[name][:12]}) than those ({before[name][:12]}) that the checkpoint was "
-        f"{use}; bring these back, or start over with training.fresh: true (--fresh)"
+        f"{use}; restore the checkpoint's data, or start over with training.fresh: true (--fresh)"
         for name, (field, use) in fields.items()
         if before[name] != current[name]
     ]

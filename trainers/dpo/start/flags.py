@@ -32,7 +32,7 @@ def parted(folder: str) -> tuple[str, str]:
     if path.name in ("", ".."):
         path = Path(os.path.normpath(path.absolute()))
     if not folder.strip() or not path.name:
-        problem = f"{_OUTPUT}: is {folder!r}, but takes a folder with a name of its own"
+        problem = f"{_OUTPUT}: is {folder!r}, but takes a folder that has a name, unlike /"
         raise ConfigError([problem], "command line")
     return str(path.parent), path.name
 

@@ -56,7 +56,7 @@ started.
 _MOST_PROCESSES = 16
 _SHOWN = 5
 """Number of problems of one kind that an error lists; the others are counted."""
-_ADVICE = "the system does so where memory is short; start again with more of it, or fewer cores (taskset)"
+_ADVICE = "the system does this if memory runs out; start again with more memory or fewer cores (taskset)"
 
 
 class Outline(Section, frozen=True):
@@ -99,7 +99,7 @@ class Structures:
         for names, ends in ((_OF_MODELLED, self._modelled), (_OF_ALL, self._all)):
             for name in names:
                 if len(self._arrays[name]) != ends[-1]:
-                    raise ConfigError([f"is damaged: {name}.npy does not fit to the index"], str(folder))
+                    raise ConfigError([f"is damaged: {name}.npy does not match the index"], str(folder))
 
     def __len__(self) -> int:
         """The number of files."""
@@ -160,12 +160,12 @@ def structures_of(
             if error.errno not in _NOT_OURS:
                 raise
             refusal = f"{folder}: {error.strerror}"
-    advice = "copy it where you can write, or let training.path be such a folder"
+    advice = "copy it to a writable folder, or set training.path to one"
     raise ConfigError([_refused(source, f"{refusal}; {advice}")])
 
 
 def _refused(source: Path, why: str) -> str:
-    return f"structures are kept as they were read, beside {source}, and that cannot be written here: {why}"
+    return f"the structures read from {source} are saved next to it, but that failed: {why}"
 
 
 def first_few(problems: Sequence[str]) -> list[str]:
@@ -227,7 +227,7 @@ def _make(draft: Path, files: Sequence[Path], digests: Sequence[str], processes:
     read = list(mapped(_read, files, processes, _ADVICE))
     problems = [file.problem for file in read if file.problem]
     problems += [
-        f"{path}: has changed while it was read; start again when nobody writes to it"
+        f"{path}: has changed while it was read; start again when no other program writes to it"
         for path, before, file in zip(files, digests, read, strict=True)
         if not file.problem and file.digest != before
     ]
@@ -265,7 +265,7 @@ def _index(folder: Path) -> Index:
     try:
         return msgspec.convert(read_checksummed(folder / INDEX), Index)
     except (OSError, ValueError, msgspec.ValidationError) as error:
-        raise ConfigError([f"holds no structures that were read: {error}"], str(folder)) from error
+        raise ConfigError([f"holds no saved structures: {error}"], str(folder)) from error
 
 
 def _is_whole(folder: Path) -> bool:

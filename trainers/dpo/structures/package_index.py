@@ -72,8 +72,9 @@ def fetched(archive: Archive, folder: Path, index: str) -> Path:
         part.unlink()
         raise ConfigError(
             [
-                f"what {_shown(address)} gives is not {archive.file} as it was published (its SHA-256 is not "
-                f"{archive.sha256[:12]}…), and was removed; try again, or name another index with --index"
+                f"the file from {_shown(address)} is not the published {archive.file} (its SHA-256 is "
+                f"not {archive.sha256[:12]}…), and was removed; try again, or name another index with "
+                "--index"
             ]
         )
     part.rename(path)
@@ -158,9 +159,9 @@ def _unreachable(address: str, error: Exception) -> ConfigError:
     reason = getattr(error, "reason", None) or error
     return ConfigError(
         [
-            f"{_shown(address)} cannot be fetched ({reason}); run this where there is a network, as on a "
-            "login node, name an index that is near with --index, or set https_proxy; what was fetched is "
-            "kept"
+            f"{_shown(address)} cannot be fetched ({reason}); run this on a host with a network, such as "
+            "a login node, name a reachable index with --index, or set https_proxy; files fetched so "
+            "far are kept"
         ]
     )
 

@@ -39,7 +39,7 @@ def built(making: Making, output: Path, processes: int, at_once: int) -> Path:
         _check_replaceable(folder)
         _write(making, draft, processes, at_once)
         if _fingerprint(making) != fingerprint:
-            raise ConfigError(["was changed while it was read; begin again when it is whole"], "data")
+            raise ConfigError(["was changed while it was read; start again when it is complete"], "data")
 
     try:
         built_once(folder, _is_whole, write_unchanged)
@@ -70,7 +70,7 @@ def _write(making: Making, draft: Path, processes: int, at_once: int) -> None:
     number = write(draft, wanted(), {})
     if not number:
         reason = (
-            f"data.pre_filter takes none of {seen} samples"
+            f"data.pre_filter keeps none of {seen} samples"
             if seen
             else "data.files: there is no sample in them"
         )
@@ -89,7 +89,7 @@ def _check_replaceable(folder: Path) -> None:
         return
     if not folder.is_dir() or {path.name for path in folder.iterdir()} - {RECORDS, OFFSETS, ABOUT}:
         raise ConfigError(
-            ["stands where graphs are to be written, and holds something else; choose another data.output"],
+            ["is where graphs are to be written, but holds something else; choose another data.output"],
             str(folder),
         )
     logger.warning("%s is damaged, and is written again", folder)
@@ -100,7 +100,8 @@ def _in_words(error: OSError, output: Path) -> str:
         free = shutil.disk_usage(output).free
         return (
             f"data.output: there is too little room for the graphs in {output} "
-            f"({os.strerror(error.errno or 0)}): {free:,} bytes are free there; make room, or choose another"
+            f"({os.strerror(error.errno or 0)}): {free:,} bytes are free there; free some space, or "
+            "choose another folder"
         )
     path = error.filename or output
-    return f"data.output: cannot be written: {path}: {error.strerror or error}; choose a folder that can"
+    return f"data.output: cannot be written: {path}: {error.strerror or error}; choose a writable folder"

@@ -35,7 +35,7 @@ class BuiltIn:
         problems = []
         if settings.adjacency is None and store.find(MATRICES) is None:
             problems.append(
-                f"data.adjacency: name the array that holds the matrices; there are {_few(names)}"
+                f"data.adjacency: name the array that holds the matrices; the store has {_few(names)}"
             )
         wanted: list[tuple[str, str | None, tuple[str, ...]]] = [
             ("adjacency", settings.adjacency, ()),
@@ -84,7 +84,7 @@ class BuiltIn:
         if sizes is not None:
             stored_size = _number(store.read(sizes, index, "data.sizes"), sizes)
             if stored_size != int(stored_size):
-                raise ConfigError([f"{sizes}: holds {stored_size:g}, and no whole number"])
+                raise ConfigError([f"{sizes}: holds {stored_size:g}, which is not a whole number"])
             size = int(stored_size)
         try:
             return ordered(matrix, size, self._settings.transposed)
@@ -125,8 +125,8 @@ class BuiltIn:
             if self._settings.missing is None:
                 raise ConfigError(
                     [
-                        f"{name}: has NaN for {int(is_nan.any(1).sum())} of {number} elements; say what "
-                        "takes its place with data.missing, as 0.0"
+                        f"{name}: has NaN for {int(is_nan.any(1).sum())} of {number} elements; set what "
+                        "replaces it with data.missing, such as 0.0"
                     ]
                 )
             values[is_nan] = self._settings.missing

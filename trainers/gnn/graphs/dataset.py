@@ -49,6 +49,6 @@ class Graphs(Dataset[Any]):
         changed = self.transform(graph)
         if not isinstance(changed, BaseData):
             raise ConfigError(
-                [f"data.transform: gave {in_words(changed)}, but must give a torch_geometric Data"]
+                [f"data.transform: returned {in_words(changed)}, but must return a torch_geometric Data"]
             )
         return changed

@@ -104,15 +104,17 @@ class Making(ABC):
                 sample = self._transform(sample)
         last = "pre_transform" if self._transform else self.source
         if not isinstance(sample, Data):
-            raise ConfigError([f"data.{last} gave {in_words(sample)}, but must give a torch_geometric Data"])
+            raise ConfigError(
+                [f"data.{last} returned {in_words(sample)}, but must return a torch_geometric Data"]
+            )
         with _stage(last):
             problems = wrong(sample) if self._validate else []
         if problems:
-            raise ConfigError([f"data.{last} gave a graph in which {problem}" for problem in problems])
+            raise ConfigError([f"data.{last} returned a graph in which {problem}" for problem in problems])
         try:
             return encoded(sample)
         except TypeError as error:
-            raise ConfigError([f"data.{last} gave a graph that cannot be written: {error}"]) from error
+            raise ConfigError([f"data.{last} returned a graph that cannot be written: {error}"]) from error
 
 
 class FromCausets(Making):
@@ -216,7 +218,7 @@ def wrong(data: Data) -> list[str]:
             problems.append(f"{name} has NaN or infinity in {lost} of {value.numel()} places")
     edges = data.edge_index
     if isinstance(edges, torch.Tensor) and edges.dtype not in (torch.int64, torch.int32, torch.int16):
-        problems.append(f"edge_index is of {edges.dtype}, and no whole numbers")
+        problems.append(f"edge_index is of {edges.dtype}, but takes whole numbers")
     return problems
 
 

@@ -35,7 +35,7 @@ def ordered(matrix: Array, size: int | None, transposed: bool | None) -> Ordered
     if len(diagonal) and diagonal.all():  # a reflexive order
         related = related & ~numpy.eye(len(related), dtype=bool)
     elif diagonal.any():
-        raise ValueError(f"element {int(diagonal.argmax())} precedes itself, which no order has")
+        raise ValueError(f"element {int(diagonal.argmax())} precedes itself, which is impossible in an order")
     below, above = bool(numpy.tril(related).any()), bool(numpy.triu(related).any())
     if transposed or (transposed is None and below and not above):
         related = related.T
@@ -45,8 +45,9 @@ def ordered(matrix: Array, size: int | None, transposed: bool | None) -> Ordered
         numbers = _in_time(related)
         if transposed is None:
             raise ValueError(
-                "its matrix is neither upper nor lower triangular, so it does not show which of two elements "
-                "comes first; say it: data.transposed: true where [i, j] says that j precedes i, else false"
+                "its matrix is neither upper nor lower triangular, so it does not show which of two "
+                "elements comes first; set data.transposed: true if [i, j] means that j precedes i, "
+                "else false"
             )
         related = related[numpy.ix_(numbers, numbers)]
     order = numpy.ascontiguousarray(related)
@@ -59,16 +60,16 @@ def _within(matrix: Array, size: int | None) -> Order:
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"its matrix has the shape {matrix.shape}, which is not a square")
     if matrix.dtype.kind not in "biuf":
-        raise ValueError(f"its matrix holds {matrix.dtype}, and no numbers")
+        raise ValueError(f"its matrix holds {matrix.dtype}, not numbers")
     if matrix.dtype.kind == "f" and not numpy.isfinite(matrix).all():
         raise ValueError("its matrix has NaN or infinity in it")
     related: Order = matrix != 0
     if size is None:
         return related
     if not 1 <= size <= len(related):
-        raise ValueError(f"it has {size} elements by its size, but a matrix of {len(related)}")
+        raise ValueError(f"its size is {size} elements, but its matrix has {len(related)}")
     if related[size:].any() or related[:, size:].any():
-        raise ValueError(f"it has {size} elements by its size, but relations of others beyond them")
+        raise ValueError(f"its size is {size} elements, but its matrix also relates others")
     return related[:size, :size]
 
 
@@ -81,7 +82,9 @@ def _in_time(related: Order) -> numpy.typing.NDArray[numpy.int64]:
         ready = numpy.flatnonzero(remaining & (waiting == 0))
         if not len(ready):
             in_cycle = numpy.flatnonzero(remaining)[:3].tolist()
-            raise ValueError(f"its relations have a cycle near the elements {in_cycle}, which no order has")
+            raise ValueError(
+                f"its relations have a cycle near the elements {in_cycle}, which is impossible in an order"
+            )
         remaining[ready] = False
         waiting -= related[ready].sum(0, dtype=numpy.int64)
         sorted_groups.append(ready)

@@ -18,7 +18,7 @@ from castoff.trainers.gnn.graphs.making import Making, Run
 _MOST_SHOWN = 5
 """Number of samples that cannot be made after which the others are not tried."""
 
-_ADVICE = "set data.n_processes or data.chunksize lower, where memory is short"
+_ADVICE = "if memory is short, set data.n_processes or data.chunksize lower"
 
 
 def records(making: Making, processes: int, at_once: int) -> Iterator[bytes | None]:
@@ -89,8 +89,9 @@ def _pickled(making: Making) -> bytes:
     except Exception as error:  # a user's function may contain anything
         raise ConfigError(
             [
-                "data.n_processes: functions of data cannot be handed to other processes: "
-                f"{type(error).__name__}: {error}; set n_processes: 1, or let them hold less"
+                "data.n_processes: functions in the section data cannot be passed to other processes: "
+                f"{type(error).__name__}: {error}; set n_processes: 1, or remove what cannot be pickled "
+                "from them"
             ]
         ) from error
     return content

@@ -43,7 +43,7 @@ def encoded(data: Data) -> bytes:
     """
     kind = type(data)
     if not isinstance(data, Data) or isinstance(data, Batch):
-        raise TypeError(f"is a {kind.__name__}, and no torch_geometric Data")
+        raise TypeError(f"is a {kind.__name__}, not a torch_geometric Data")
     parts: list[bytes] = []
     table = []
     size = 0

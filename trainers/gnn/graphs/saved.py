@@ -85,7 +85,7 @@ class Saved:
         about = read_about(folder)
         if about is None:
             raise ConfigError(
-                ["holds no written graphs, or not all of them; remove it, and they are written again"],
+                ["holds no written graphs, or only some of them; remove it, and they are written again"],
                 str(folder),
             )
         self.folder = folder
@@ -119,7 +119,7 @@ class Saved:
             self._maps = (_map(self.folder / RECORDS), _map(self.folder / OFFSETS).cast("q"))
         except OSError as error:
             raise ConfigError(
-                [f"cannot be read any more: {error.strerror}; begin again, and it is written again"],
+                [f"cannot be read any more: {error.strerror}; start again, and it is written again"],
                 str(self.folder),
             ) from error
         return self._maps

@@ -113,7 +113,8 @@ def read(data: Any, problems: list[str]) -> Files | Generated | None:
     both = "files" in data and "causets" in data
     if both:
         problems.append(
-            "data.causets: stands beside data.files; graphs are made or read, so drop one of them"
+            "data.causets: is set, and data.files, too; graphs are either generated or read, so drop "
+            "one of them"
         )
     if "files" not in data and "causets" not in data:
         problems.append("data: has neither files (stores to read) nor causets (what to generate); write one")
@@ -162,11 +163,13 @@ def _wrong_parts(split: Any) -> list[str]:
     if min(split) < 0 or abs(math.fsum(split) - 1) > 1e-6:
         total = f"{math.fsum(split):g}"
         return [
-            f"data.split: is {list(split)}, of sum {total}, but takes three shares of at least 0, of sum 1: "
-            "training, validation, test"
+            f"data.split: is {list(split)}, with the sum {total}, but takes three shares of at least 0 "
+            "that add up to 1: training, validation, test"
         ]
     if not split[0] > 0:
-        return [f"data.split: is {list(split)}, which leaves nothing to train on; begin with more than 0"]
+        return [
+            f"data.split: is {list(split)}, which leaves nothing to train on; the first share must be above 0"
+        ]
     return []
 
 
@@ -206,8 +209,8 @@ def _wrong_files(data: Mapping[str, Any]) -> list[str]:
             )
     elif data.get("targets") in (None, []):
         problems.append(
-            "data.targets: is missing; name the arrays with what is to be learned, as [manifold_like, "
-            "dimension], or write a data.reader of your own"
+            "data.targets: is missing; name the arrays of the properties to learn, such as "
+            "[manifold_like, dimension], or write your own data.reader"
         )
     return problems
 
@@ -232,8 +235,8 @@ def _missing(files: Any) -> list[str]:
             problems.append(f"{field}: is {str(file)!r}, but there is nothing at {path.absolute()}")
         elif first != number:
             problems.append(
-                f"{field}: is {str(file)!r}, which is data.files[{first}] already; a graph in two parts "
-                "would be tested with what it was trained on, so drop one"
+                f"{field}: is {str(file)!r}, which is data.files[{first}] already; a graph could be both "
+                "trained on and tested with, so drop one"
             )
     return _few(problems)
 

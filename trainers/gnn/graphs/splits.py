@@ -98,6 +98,6 @@ def _taken(total: int, subset: float | None) -> int:
         return total
     if subset > total:
         raise ConfigError(
-            [f"data.subset: is {subset:g}, but there are {total} graphs; write at most so many"]
+            [f"data.subset: is {subset:g}, but there are {total} graphs; write at most that many"]
         )
     return int(subset) if subset > 1 else max(1, math.ceil(subset * total - 1e-9))

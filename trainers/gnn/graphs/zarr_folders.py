@@ -48,7 +48,7 @@ def root_of(path: Path) -> Any:
         )
     rootless = node is None
     if rootless and not any(_node(each) for each in path.iterdir() if each.is_dir()):
-        raise ConfigError(["is a folder with no Zarr in it; name one that ends in .zarr"], str(path))
+        raise ConfigError(["is a folder without Zarr data; name one that ends in .zarr"], str(path))
     import zarr
 
     try:

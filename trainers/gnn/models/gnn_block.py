@@ -119,7 +119,7 @@ class GNNBlock(nn.Module):
                 try:
                     self.skip(nodes, out)
                 except RuntimeError as error:
-                    problem = f"skip_args: what goes in has {self.in_dim} numbers a node, what comes out "
+                    problem = f"skip_args: the input has {self.in_dim} numbers per node, the output "
                     raise ConfigError([f"{problem}{self.out_dim}; leave skip_args out: {error}"]) from error
 
     def _tried(self, field: str, layer: nn.Module, out: Tensor) -> Tensor:
@@ -129,22 +129,21 @@ class GNNBlock(nn.Module):
             if not of_libraries(error):
                 raise
             problem = (
-                f"{field}: {layer} does not take the {self.out_dim} numbers a node that the convolution gives"
+                f"{field}: {layer} does not take the {self.out_dim} numbers per node that the "
+                "convolution returns"
             )
             raise ConfigError([f"{problem}: {error}"]) from error
         if not isinstance(after, Tensor) or after.shape != out.shape:
-            raise ConfigError([f"{field}: {layer} makes something else of (nodes, {self.out_dim})"])
+            raise ConfigError([f"{field}: {layer} changes the shape (nodes, {self.out_dim})"])
         return after
 
     def _widths(self, out: Any) -> str:
         if not isinstance(out, Tensor):
-            return f"gives a {type(out).__name__}, but a block takes one tensor"
-        problem = f"gives {out.shape[-1]} numbers a node, but out_dim is {self.out_dim}"
+            return f"returns a {type(out).__name__}, but a block needs one tensor"
+        problem = f"returns {out.shape[-1]} numbers per node, but out_dim is {self.out_dim}"
         heads = getattr(self.conv, "heads", 1)
         if heads != 1 and out.shape[-1] == heads * self.out_dim:
-            return (
-                f"{problem}: its {heads} heads stand side by side; write gnn_layer_kwargs: {{concat: false}}"
-            )
+            return f"{problem}: its {heads} heads are concatenated; write gnn_layer_kwargs: {{concat: false}}"
         return problem
 
 
@@ -153,9 +152,7 @@ def _part(
 ) -> Part | None:
     fields = Fields(f"{of or name}_type", f"{name}_args", f"{name}_kwargs")
     if make is None:
-        problems.append(
-            f"{fields.type}: is None, but takes a {kind}; write identity where there is to be none"
-        )
+        problems.append(f"{fields.type}: is None, but takes a {kind}; write identity to have none")
         return None
     return part(make, args, kwargs, fields, kind, problems)
 

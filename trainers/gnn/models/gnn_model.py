@@ -264,9 +264,9 @@ class GNNModel(JoinedParts):
 
     def _switch(self, key: int, *, on: bool) -> None:
         if key not in self.active_tasks:
-            raise KeyError(f"there is no task {key!r}, but 0 to {len(self.active_tasks) - 1}")
+            raise KeyError(f"there is no task {key!r}, only 0 to {len(self.active_tasks) - 1}")
         if not on and [number for number, is_on in self.active_tasks.items() if is_on] == [key]:
-            raise ValueError(f"task {key} is the only one that is active; leave it on")
+            raise ValueError(f"task {key} is the only active one; keep it active")
         self.active_tasks[key] = on
         self.downstream_tasks[key].requires_grad_(on)
         self._freeze()
@@ -281,7 +281,7 @@ class GNNModel(JoinedParts):
                 weight.requires_grad_(False)
 
 
-_FEATURES = "but graph features are given; name a network for them, or give none"
+_FEATURES = "but graph features are passed; name a network for them, or pass none"
 _NO_FEATURES = (
     "but the graphs have no graph_features; give each graph some, of shape (1, numbers), or drop "
     "graph_features_net_type"
@@ -297,8 +297,8 @@ def _alone(fields: Mapping[str, Any]) -> list[str]:
     ]
     if fields["aggregate_pooling_type"] is not None and fields["pooling_layers"] is None:
         problems.append(
-            "model.aggregate_pooling_type: is given, but pooling_layers is missing; "
-            "name what is to be aggregated, as in [mean, max]"
+            "model.aggregate_pooling_type: is given, but pooling_layers is missing; name the poolings "
+            "to aggregate, such as [mean, max]"
         )
     if fields["aggregate_graph_features_type"] is not None and fields["graph_features_net_type"] is None:
         problems.append(
@@ -307,14 +307,16 @@ def _alone(fields: Mapping[str, Any]) -> list[str]:
         )
     if fields["latent_model_type"] is not None and fields["pooling_layers"] is not None:
         problems.append(
-            "model.latent_model_type: is given beside pooling_layers, but the one takes the other's place; "
-            "drop one of the two"
+            "model.latent_model_type: is given, and pooling_layers, too, but only one of them can be "
+            "used; drop the other"
         )
     return problems
 
 
-_WRITE_ENCODER = "name what makes node embeddings, as in encoder_type: Encoder, encoder_args: [5, [64, 64]]"
-_WRITE_HEADS = "give a list of heads, each as [type, args, kwargs]: [[LinearSequential, [[64, 32, 1]]]]"
+_WRITE_ENCODER = (
+    "name the module that makes node embeddings, such as encoder_type: Encoder, encoder_args: [5, [64, 64]]"
+)
+_WRITE_HEADS = "write a list of heads, each as [type, args, kwargs]: [[LinearSequential, [[64, 32, 1]]]]"
 
 
 def _part(

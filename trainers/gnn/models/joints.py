@@ -58,7 +58,7 @@ class _Misfits:
         model, name = self._model, name_of(self._model.encoder)
         graph = {"batch": self._graph_of, "size": GRAPHS}
         stated = given(taken(model.encoder, leaving=2), **graph)
-        takes = f"{nodes.shape[1]} numbers a node"
+        takes = f"{nodes.shape[1]} numbers per node"
         embeddings = self._of("encoder_type", model.encoder, takes, nodes, self._edges, **stated)
         if not isinstance(embeddings, Tensor) or embeddings.dim() != 2:
             return  # the next part may take it
@@ -91,7 +91,7 @@ class _Misfits:
         if aggregate is None or any(row is None for row in rows):
             return None
         shapes = ", ".join(str(tuple(row.shape)) for row in rows if row is not None)
-        takes = f"a list of tensors, as pooling_layers give them: {shapes}"
+        takes = f"a list of tensors, as pooling_layers return them: {shapes}"
         field = "aggregate_pooling_type"
         return self._a_row_each(field, aggregate, self._of(field, aggregate, takes, rows))
 
@@ -127,7 +127,7 @@ class _Misfits:
             of_width = _WIDTHS in str(error) and isinstance(inputs[0], Tensor)
             if of_width and wants not in (None, inputs[0].shape[-1]):
                 self.problems.append(
-                    f"{field}: {name_of(part)} takes {wants} numbers a row, but gets {takes}"
+                    f"{field}: {name_of(part)} takes {wants} numbers per row, but gets {takes}"
                 )
             elif of_width or of_libraries(error):
                 reason = str(error).strip().splitlines() or [type(error).__name__]
@@ -141,8 +141,8 @@ class _Misfits:
         if isinstance(made, Tensor) and made.dim() == 2 and len(made) == GRAPHS:
             return made
         gave = _shape(made) if isinstance(made, Tensor) else f"a {type(made).__name__}"
-        hint = "; side by side is cat, or torch.cat with dim: 1" if field.startswith("aggregate") else ""
-        problem = f"makes {gave} of {GRAPHS} graphs, but is to give a row for each{hint}"
+        hint = "; to concatenate, use cat, or torch.cat with dim: 1" if field.startswith("aggregate") else ""
+        problem = f"returns {gave} for {GRAPHS} graphs, but must return one row per graph{hint}"
         self.problems.append(f"{field}: {name_of(part)} {problem}")
         return None
 
@@ -152,7 +152,7 @@ _WIDTHS = "shapes cannot be multiplied"
 
 
 def _from(source: str, made: Tensor) -> str:
-    return f"what comes from {source}, {made.shape[1]} numbers a row"
+    return f"the output of {source},  {made.shape[1]} numbers per row"
 
 
 def _shape(tensor: Tensor) -> str:

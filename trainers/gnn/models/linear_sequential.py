@@ -95,7 +95,7 @@ def _pairs(dims: Any, problems: list[str]) -> list[tuple[int, int]]:
         if before[1] != after[0]:
             problems.append(
                 f"dims[{index}]: takes {after[0]} numbers, but the layer before it gives {before[1]}; "
-                "make the two alike"
+                "make the two equal"
             )
     return [(pair[0], pair[1]) for pair in dims]
 

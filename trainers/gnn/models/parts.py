@@ -64,9 +64,7 @@ def part(
     chosen = default if make is None else make
     if chosen is None:
         set_fields = [f for f, value in zip((at.args, at.kwargs), (args, kwargs), strict=True) if value]
-        problems += [
-            f"{field}: is given, but {at.type} is missing; name what it is for" for field in set_fields
-        ]
+        problems += [f"{field}: is given, but {at.type} is missing; set that, too" for field in set_fields]
         return None
     if args is not None and not isinstance(args, (list, tuple)):
         problems.append(f"{at.args}: is {args!r}, but takes a list of arguments")
@@ -129,7 +127,7 @@ def built(described: Part, *first: Any, factory: bool = False) -> nn.Module:
     if isinstance(make, nn.Module):
         if args or kwargs:
             field = at.args if args else at.kwargs
-            raise ConfigError([f"{field}: is given, but {at.type} is a {name_of(make)} that is made already"])
+            raise ConfigError([f"{field}: is given, but {at.type} is a {name_of(make)} that exists already"])
         return make
     if not isinstance(make, type) and not factory:
         return Function(make, args, kwargs)
@@ -138,7 +136,9 @@ def built(described: Part, *first: Any, factory: bool = False) -> nn.Module:
         return module
     if callable(module) and not factory:
         return Function(module, [], {})
-    raise ConfigError([f"{at.type}: {name_of(make)} gave a {type(module).__name__}, but a layer is needed"])
+    raise ConfigError(
+        [f"{at.type}: {name_of(make)} returned a {type(module).__name__}, but a layer is needed"]
+    )
 
 
 def made(described: Part, *first: Any) -> Any:
@@ -159,7 +159,7 @@ def made(described: Part, *first: Any) -> Any:
         if not of_libraries(error):
             raise  # a mistake in the user's class, shown by its traceback
         with_what = ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
-        raise ConfigError([f"{at.type}: {name_of(make)}({with_what}) cannot be made: {error}"]) from error
+        raise ConfigError([f"{at.type}: {name_of(make)}({with_what}) cannot be created: {error}"]) from error
 
 
 def _wrong_arguments(described: Part, first: Sequence[Any]) -> list[str]:

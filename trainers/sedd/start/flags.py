@@ -35,7 +35,7 @@ COMMAND_LINE = CommandLine(
         Flag("resume_checkpoint", "training.resume_checkpoint", "DIR"),
         Flag(
             *("master_addr", "parallel.master_addr", "HOST"),
-            "The host where ranks meet, if no launcher sets it. Default: this one.",
+            "The host through which ranks connect, if no launcher sets it. Default: this one.",
         ),
         Flag(
             *("master_port", "parallel.master_port", "PORT"),

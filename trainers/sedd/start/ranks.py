@@ -27,9 +27,9 @@ def add_flags(parser: ArgumentParser) -> None:
     """Add the flags that determine which ranks are started."""
     group = parser.add_argument_group(
         "ranks",
-        "Only where no launcher has made this process a rank already: then these must agree with it. On "
-        "several hosts, start the same command on each, with a --node_rank of its own and host 0 as "
-        "--master_addr.",
+        "Only if no launcher has started this process as a rank; otherwise these must agree with the "
+        "launcher. On several hosts, start the same command on each, with its own --node_rank, and host "
+        "0 as --master_addr.",
     )
     for name, (kind, words) in _FLAGS.items():
         group.add_argument(*spelled(name), dest=name, metavar="N", type=typed(kind), help=words)
@@ -46,15 +46,18 @@ def launched(arguments: Namespace, devices: Callable[[], int]) -> list[str] | No
     nodes, number = arguments.nnodes or 1, arguments.node_rank
     problems = []
     if number is not None and arguments.nnodes is None:
-        problems.append(f"is {number}, but --nnodes is missing; write of how many hosts, as --nnodes 2")
+        problems.append(
+            f"is {number}, but --nnodes is missing; write the number of hosts, such as --nnodes 2"
+        )
     elif nodes > 1 and number is None:
         problems.append(f"is missing; this is one of --nnodes {nodes} hosts: write 0 on the first, 1 …")
     elif number is not None and number >= nodes:
-        problems.append(f"is {number}, but --nnodes {nodes} hosts have numbers from 0 to {nodes - 1}")
+        problems.append(f"is {number}, but with --nnodes {nodes} the hosts are numbered 0 to {nodes - 1}")
     problems = [f"--node_rank: {problem}" for problem in problems]
     if nodes > 1 and not arguments.master_addr:
         problems.append(
-            "--master_addr: is missing; write the host whose --node_rank is 0, as others reach it"
+            "--master_addr: is missing; write the address of the host with --node_rank 0 that the other "
+            "hosts can reach"
         )
     if problems:
         raise ConfigError(problems, "command line")
@@ -81,8 +84,8 @@ def check_layout(arguments: Namespace, me: RankEnv) -> None:
         "nproc_per_node": me.local_world_size,
     }
     problems = [
-        f"--{flag}: is {asked}, but {me.launcher} has started this rank, {me.rank} of {me.world_size}, and "
-        f"there it is {there[flag]}; leave it out, for the launcher says it"
+        f"--{flag}: is {asked}, but {me.launcher} has started this rank, {me.rank} of {me.world_size}, "
+        f"and set {there[flag]}; leave the flag out"
         for flag in there
         if (asked := getattr(arguments, flag)) is not None and there[flag] not in (None, asked)
     ]

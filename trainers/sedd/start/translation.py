@@ -145,7 +145,9 @@ def _overruled(given: Settings) -> _Unused:
     least = min(snapshots.values(), default=0)
     oftener = ", ".join(field for field, steps in snapshots.items() if steps == least)
     best = "each validation follows a checkpoint, and the best stays"
-    newest = "resuming takes the newest, so training.keep_checkpoints of them stay beside the best"
+    newest = (
+        "resuming takes the newest, so training.keep_checkpoints of them are kept in addition to the best"
+    )
     return {
         "training.eval_freq": (often, f"validation.eval_freq says how often: every {often} steps"),
         "validation.checkpoint_on_improvement": (True, best),

@@ -71,7 +71,7 @@ def build(
         raise ConfigError(
             [
                 f"max_length: is {filters.max_length}, below min_length {filters.min_length}, so no "
-                "protein has such a length; raise it, or leave it out"
+                "protein can pass both limits; raise it, or leave it out"
             ]
         )
     folder = folder.absolute()
@@ -135,7 +135,8 @@ def _check_replaceable(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()} if folder.is_dir() and not folder.is_symlink() else {""}
     if names - {TOKENS, OFFSETS, MANIFEST}:
         raise ConfigError(
-            ["is there already, and no token store; it is left alone: choose another place"], str(folder)
+            ["exists already and is not a token store, so it is left unchanged: choose another folder"],
+            str(folder),
         )
 
 
@@ -206,7 +207,7 @@ def _blocks(sources: Sequence[Path], scratch: Path, origins: list[Origin], bar: 
             size = size if lasting else fasta.consumed
         after = path.stat() if lasting else before
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-            raise ConfigError(["was changed while it was read; begin again when it is whole"], str(path))
+            raise ConfigError(["was changed while it was read; start again when it is complete"], str(path))
         origins.append(Origin(name=path.name, size=size, modified=before.st_mtime_ns, crc32=crc32))
 
 
@@ -215,8 +216,8 @@ def _nothing(read: _Read, filters: Filters) -> str:
     if not sum(dropped.values()):
         return "there is no sequence in it; a store is made of FASTA, plain or gzip, or of a .pt of sequences"
     return (
-        f"nothing is left of it: {dropped['too_short']:,} sequences are shorter than min_length "
-        f"{filters.min_length}, {dropped['too_long']:,} longer than max_length {filters.max_length}, and of "
-        f"{dropped['unknown']:,} a larger share is unknown than max_unknown {filters.max_unknown:g}; take "
-        "others, or look whether these are proteins"
+        f"no protein of it is left: {dropped['too_short']:,} sequences are shorter than min_length "
+        f"{filters.min_length}, {dropped['too_long']:,} longer than max_length {filters.max_length}, and "
+        f"of {dropped['unknown']:,} a larger share is unknown than max_unknown {filters.max_unknown:g}; "
+        "set other limits, or check that these are proteins"
     )

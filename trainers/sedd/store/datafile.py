@@ -51,8 +51,8 @@ def store_of(
     if not path.is_file():
         raise ConfigError(
             [
-                f"{field}: is {str(datafile)!r}, a pipe or a device, which can be read once; make a store of "
-                "it, and give that folder: python -m castoff.trainers.sedd.prepare "
+                f"{field}: is {str(datafile)!r}, a pipe or a device, which can be read only once; make a "
+                "store from it, and pass that folder: python -m castoff.trainers.sedd.prepare "
                 f"{shlex.quote(str(path))} --out FOLDER"
             ]
         )
@@ -73,8 +73,8 @@ def store_of(
             refusal = f"{store}: {error.strerror}"
     raise ConfigError(
         [
-            f"{field}: {path} needs a token store, which cannot be written here ({refusal}); make it "
-            "where you can write, and give that folder: python -m castoff.trainers.sedd.prepare "
+            f"{field}: {path} needs a token store, which cannot be written here ({refusal}); make one in "
+            "a writable folder, and pass that folder: python -m castoff.trainers.sedd.prepare "
             f"{shlex.quote(str(path))} --out FOLDER"
         ]
     )

@@ -48,7 +48,7 @@ class Fasta:
             raise _refused(path, f"cannot be read: {error.strerror or error}") from error
         for known, tool in _COMPRESSED.items():
             if magic.startswith(known):
-                raise _refused(path, f"is compressed, and not by gzip; unpack it first with {tool}")
+                raise _refused(path, f"is compressed, but not by gzip; unpack it first with {tool}")
         self._gzip = magic.startswith(_GZIP)
         self._file: Any = gzip.GzipFile(fileobj=beginning, mode="rb") if self._gzip else beginning
         self._buffer = beginning
@@ -102,11 +102,11 @@ class Fasta:
         except EOFError as error:
             raise _refused(
                 self._path,
-                f"ends in the middle of its gzip data, after {self.consumed:,} bytes; it was not copied or "
-                "downloaded whole (gzip -t tells): get it again",
+                f"ends in the middle of its gzip data, after {self.consumed:,} bytes; it was not copied "
+                "or downloaded completely (check with gzip -t): get it again",
             ) from error
         except (zlib.error, gzip.BadGzipFile) as error:
-            raise _refused(self._path, f"is damaged ({error}; gzip -t tells): get it again, whole") from error
+            raise _refused(self._path, f"is damaged ({error}; check with gzip -t): get it again") from error
         except OSError as error:
             raise _refused(self._path, f"cannot be read: {error.strerror or error}") from error
         return read
@@ -121,7 +121,8 @@ class Fasta:
             )
         if b"\n" not in text and re.search(rb"\r[^\n]", text):
             raise _refused(
-                self._path, r"line 1: ends in a carriage return alone; write it anew with tr '\r' '\n'"
+                self._path,
+                r"line 1: ends in a carriage return without a newline; convert the file with tr '\r' '\n'",
             )
 
 

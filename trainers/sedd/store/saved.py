@@ -66,8 +66,8 @@ class SavedSequences:
         except zipfile.BadZipFile as error:
             raise _refused(
                 path,
-                "is damaged, not whole, or written by a torch before 1.6: get it again, or load it and write "
-                "it anew with torch.save",
+                "is damaged, incomplete, or written by a torch before 1.6: get it again, or load it and "
+                "save it again with torch.save",
             ) from error
         except OSError as error:
             raise _refused(path, f"cannot be read: {error.strerror or error}") from error
@@ -121,7 +121,7 @@ class SavedSequences:
         except _Unfit as error:
             raise _refused(self._path, str(error)) from error
         except (ValueError, IndexError, KeyError, MemoryError) as error:
-            raise _refused(self._path, f"is damaged ({error!r}): get it again, whole") from error
+            raise _refused(self._path, f"is damaged ({error!r}): get it again") from error
 
     def _text_at(self, offset: int) -> str:
         """The text that an instruction makes, which is at an offset of the file."""
@@ -136,7 +136,7 @@ def _where_the_pickle_begins(path: Path) -> int:
         entry = _pickle_in(archive)
     if entry is None or entry.compress_type != zipfile.ZIP_STORED:
         raise _refused(
-            path, "is a zip file, but none as torch.save writes it: load it and write it anew with torch.save"
+            path, "is a zip file, but not one by torch.save: load it and save it again with torch.save"
         )
     with path.open("rb") as file:
         file.seek(entry.header_offset)
@@ -236,7 +236,9 @@ class _Machine:
             self._memo.put(argument, before)
         elif name in ("BINGET", "LONG_BINGET", "GET"):
             earlier = self._memo.get(int(argument))
-            self._stack.append(self._text_at(earlier) if earlier else _Other("something that came before"))
+            self._stack.append(
+                self._text_at(earlier) if earlier else _Other("a reference to an earlier object")
+            )
         elif name == "MARK":
             self._below.append(self._stack)
             self._stack = []
@@ -264,8 +266,8 @@ class _Machine:
         """
         if not self._found:
             raise _Unfit(
-                f"holds {_described(self._stack[-1])}, but a list of sequences is looked for, or a dict that "
-                f"holds it as {' or '.join(LISTS)}"
+                f"holds {_described(self._stack[-1])}, but must hold a list of sequences, or a dict with "
+                f"that list as {' or '.join(LISTS)}"
             )
 
     def _make(self, name: str, argument: Any) -> None:
@@ -296,7 +298,7 @@ class _Machine:
             )
             wanted = whole and len(self._stack) % 2 == 1 and self._stack[-1] in LISTS
         if wanted and self._found:
-            raise _Unfit(f"holds both {' and '.join(LISTS)}; which of them is meant? Save one of them alone")
+            raise _Unfit(f"holds both {' and '.join(LISTS)}; save only one of them")
         self._found = self._found or wanted
         return wanted
 
@@ -311,8 +313,8 @@ class _Machine:
             text = item.text if isinstance(item, _Dict) else item
             if not isinstance(text, str):
                 raise _Unfit(
-                    f"holds {_described(item)} where a sequence is looked for: text, or a dict with its text "
-                    f"as {TEXT!r}"
+                    f"holds {_described(item)} in place of a sequence, which is text, or a dict with its "
+                    f"text as {TEXT!r}"
                 )
             yield text
 
@@ -336,7 +338,9 @@ def _foreign(name: str, argument: Any, stack: list[Any]) -> str:
                 f"holds tensors or arrays ({what}); nothing in it says which number is which amino acid: "
                 "save the sequences as a list of text, or as FASTA"
             )
-        return f"holds an object of {what}, which is not made here: save the sequences as a list of text"
+        return (
+            f"holds an object of {what}, which castoff does not create: save the sequences as a list of text"
+        )
     return (
         f"holds more than text, numbers, lists and dicts (instruction {name} of its pickle): save the "
         "sequences as a list of text"

@@ -19,7 +19,7 @@ MOST_PROCESSES = 8
 """More processes would be idle: a single one unpacks the text and writes the results."""
 
 _ADVICE = (
-    "the system does so where memory is short, and fewer of them take less: python -m "
+    "the system does this if memory runs out, and fewer processes need less: python -m "
     "castoff.trainers.sedd.prepare FILE --out FOLDER --processes 1"
 )
 

@@ -104,7 +104,7 @@ class TokenStore:
             _mapped(folder / OFFSETS, (sequences + 1) * OFFSET.itemsize), dtype=OFFSET
         )
         if (self._offsets[0], self._offsets[-1]) != (0, residues):
-            raise _damaged(folder / OFFSETS, "does not fit to the tokens")
+            raise _damaged(folder / OFFSETS, "does not match the tokens")
 
     @classmethod
     def open(cls, folder: str | Path) -> "TokenStore":
@@ -167,7 +167,7 @@ def _opened_again(folder: Path, digest: str) -> TokenStore:
     """
     store = TokenStore(folder)
     if store.manifest.digest != digest:
-        raise ConfigError(["was built anew while it was in use; start the training again"], str(folder))
+        raise ConfigError(["was rebuilt while it was in use; start the training again"], str(folder))
     return store
 
 
@@ -197,7 +197,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise ConfigError(
             [
                 f"is a token store of format {content.get('format')!r}, but this castoff reads format "
-                f"{FORMAT}; build it anew with python -m castoff.trainers.sedd.prepare"
+                f"{FORMAT}; rebuild it with python -m castoff.trainers.sedd.prepare"
             ],
             str(folder),
         )
@@ -213,7 +213,7 @@ def _mapped(path: Path, size: int) -> mmap.mmap:
         with path.open("rb", buffering=0) as file:
             actual = os.fstat(file.fileno()).st_size
             if actual != size:
-                raise _damaged(path, f"has {actual:,} bytes, where {size:,} were written")
+                raise _damaged(path, f"has {actual:,} bytes, but {size:,} were written")
             return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
     except OSError as error:
         raise _damaged(path, error.strerror or str(error)) from error
@@ -222,7 +222,7 @@ def _mapped(path: Path, size: int) -> mmap.mmap:
 def _damaged(path: Path, how: str) -> ConfigError:
     return ConfigError(
         [
-            f"is damaged ({how}); remove its folder, and build it anew with python -m "
+            f"is damaged ({how}); remove its folder, and rebuild it with python -m "
             "castoff.trainers.sedd.prepare"
         ],
         str(path),

@@ -132,9 +132,9 @@ def test_what_was_there_is_replaced_as_a_whole(file: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("there", "said"),
     [
-        ([], "is not there; {folder} has no file .pt"),
-        (["v_48_002.pt", "v_48_020.pt"], "is not there; did you mean v_48_020.pt?"),
-        (["a.pt", "b.pt", "c.pt", "d.pt"], "is not there; there are a.pt, b.pt, c.pt and 1 more"),
+        ([], "does not exist; {folder} has no .pt file"),
+        (["v_48_002.pt", "v_48_020.pt"], "does not exist; did you mean v_48_020.pt?"),
+        (["a.pt", "b.pt", "c.pt", "d.pt"], "does not exist; there are a.pt, b.pt, c.pt and 1 more"),
     ],
 )
 def test_a_file_that_is_not_there(tmp_path: Path, there: list[str], said: str) -> None:
@@ -144,7 +144,7 @@ def test_a_file_that_is_not_there(tmp_path: Path, there: list[str], said: str) -
 
 
 def test_no_folder_and_a_folder(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "a" / "b.pt") == f"is not there, nor is its folder {tmp_path / 'a'}"
+    assert refusal(tmp_path / "a" / "b.pt") == f"does not exist, nor does its folder {tmp_path / 'a'}"
     assert refusal(tmp_path) == "is a folder, but takes the file of a model"
     (tmp_path / "best_model.pt").touch()
     assert refusal(tmp_path) == "is a folder, but takes the file of a model; in it is best_model.pt"
@@ -157,7 +157,7 @@ def test_no_folder_and_a_folder(tmp_path: Path) -> None:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_bytes_of_something_else(file: Path, junk: bytes) -> None:
     file.write_bytes(junk)
-    assert refusal(file).startswith(("is damaged, not whole, or nothing that torch.save wrote", "holds "))
+    assert refusal(file).startswith(("is damaged, incomplete, or not written by torch.save", "holds "))
 
 
 @given(data=st.data())
@@ -186,7 +186,7 @@ def test_a_weight_that_is_another_on_the_disk(file: Path) -> None:
         model.W_out.bias[:] = 1234.5
     save(file, model, 0.2)
     file.write_bytes(file.read_bytes().replace(model.W_out.bias.detach().numpy().tobytes(), b"\0" * 84))
-    assert "does not have its checksum" in refusal(file)
+    assert "does not match its checksum" in refusal(file)
 
 
 def changed(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def without_weights(held: dict[str, Any], *names: str) -> None:
         ([1, 2], "holds a list; it takes a file with num_edges, noise_level and model_state_dict"),
         ({}, "holds nothing; it takes a file with num_edges"),
         ({"epoch": 1, "step": 2}, "holds 'epoch', 'step'; it takes a file with num_edges"),
-        (content()["model_state_dict"], "holds weights alone, but not how many neighbours a residue has"),
+        (content()["model_state_dict"], "holds only weights, not how many neighbours a residue has"),
         (
             changed(lambda held: held.update(num_edges=0)),
             "num_edges: is 0, but takes a whole number of at least 1",
@@ -217,7 +217,7 @@ def without_weights(held: dict[str, Any], *names: str) -> None:
         (changed(lambda held: held.update(noise_level=torch.nan)), "noise_level: is nan, but takes a number"),
         (
             changed(lambda held: held.update(model_state_dict={})),
-            "has none of a network like ProteinMPNN's, but no",
+            "has no weights of a network like ProteinMPNN's, but no",
         ),
         (
             changed(lambda held: without_weights(held, "W_s.weight", "W_e.bias")),
@@ -245,7 +245,7 @@ def without_weights(held: dict[str, Any], *names: str) -> None:
         ),
         (
             changed(lambda held: held["model_state_dict"].update({"W_e.bias": "text"})),
-            "has something else than tensors of numbers: W_e.bias",
+            "has values that are not tensors of numbers: W_e.bias",
         ),
         (
             changed(lambda held: held["model_state_dict"].update({"W_e.bias": torch.full((4,), torch.nan)})),
@@ -261,11 +261,11 @@ def without_weights(held: dict[str, Any], *names: str) -> None:
                     {"W_v.weight": torch.ones(4, 4), "features.node_embedding.weight": torch.ones(4, 3)}
                 )
             ),
-            "is a CA-only model, which sees no other atoms; take one that sees whole backbones",
+            "is a CA-only model, which sees no other atoms; use one that sees whole backbones",
         ),
         (
             {"model": small},
-            "it holds objects beside tensors, numbers, texts, lists and dicts, which are not read",
+            "it holds objects other than tensors, numbers, texts, lists and dicts, and those are not read",
         ),
     ],
 )

@@ -139,7 +139,7 @@ def test_files_are_looked_for_where_they_may_be(
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("~nobody-of-that-name/a.pdb", "nobody knows the home of ~nobody-of-that-name here; write the path"),
+        ("~nobody-of-that-name/a.pdb", "the home folder of ~nobody-of-that-name is unknown here; write the"),
         ("a" * 300, "a cannot be read: File name too long; "),
     ],
 )
@@ -189,14 +189,14 @@ def test_notes_of_what_somebody_may_not_have_meant(folder: Path) -> None:
     assert found.notes == [
         f"{folder / 'pairs.json'}: {note}"
         for note in (
-            "1 of 5 pairs: no chain is said, so that the first one is designed alone; write chain_id "
-            "(pair 2 (two.pdb) has chains A, B)",
-            "1 of 5 pairs: left out, on structures of more than data.max_length: 24 residues "
-            "(pair 3 (two.pdb) has 36)",
+            "1 of 5 pairs: no chain is named, so only the first one is designed; set chain_id (pair 2 "
+            "(two.pdb) has chains A, B)",
+            "1 of 5 pairs: left out, because their structures have more than data.max_length: 24 "
+            "residues (pair 3 (two.pdb) has 36)",
             "1 of 5 pairs: left out, because their sequences differ only where nothing is designed "
             "(pair 4 (two.pdb))",
-            "1 of 5 pairs: their sequences differ also where nothing is designed, which is not seen "
-            "(pair 5 (two.pdb))",
+            "1 of 5 pairs: their sequences also differ where nothing is designed, and these differences "
+            "are ignored (pair 5 (two.pdb))",
         )
     ]
     assert pairs(folder, pair()).notes == []
@@ -204,7 +204,7 @@ def test_notes_of_what_somebody_may_not_have_meant(folder: Path) -> None:
         pairs(folder, pair(), max_length=8)
     assert caught.value.problems == [
         "holds no pair that can be learned from",
-        "1 of 1 pairs: left out, on structures of more than data.max_length: 8 residues "
+        "1 of 1 pairs: left out, because their structures have more than data.max_length: 8 residues "
         "(pair 1 (two.pdb) has 24)",
     ]
 
@@ -277,7 +277,7 @@ def test_a_chain_is_taken_in_a_new_order_with_new_noise(folder: Path) -> None:
         (lambda place: place.rmdir(), "there is no such folder"),
         (
             lambda place: write_structures(place, 2, shortest=5),
-            r"holds no chain that can be taken\n.*2 chains",
+            r"holds no chain that can be used\n.*2 chains",
         ),
         (lambda place: (place / "it.pdb").write_text(""), r"it\.pdb: is empty"),
     ],

@@ -112,7 +112,10 @@ def test_of_many_mistakes_the_first_few(write: Write) -> None:
         ("[{]", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
         ("\ud800".encode("utf-8", "surrogatepass").decode("latin-1"), "is not JSON"),
-        ("{}\n{}\n", r"is not JSON: .*line 2 column 1 .*; of pairs in lines make a list: \[{…}, {…}\]"),
+        (
+            "{}\n{}\n",
+            r"is not JSON: .*line 2 column 1 .*; if each line is a pair, make a list of them: \[{…}, {…}\]",
+        ),
         ("[]", "holds no pair"),
         ('{"pdb_file": "a.pdb"}', "holds one object, but takes a list of pairs"),
         ("3", "holds 3, but takes a list of pairs"),

@@ -69,7 +69,7 @@ def test_digests_are_of_what_is_trained_on_and_validated_with() -> None:
         ({"train": made("abcdefgh", "11112222")}, "0.25 of 8 pairs would be 2, but 4 are held out, because"),
         ({"train": made("abcdefgh" * 2, "1111111122222223")}, "of 16 pairs would be 4, but 1 are held out"),
         ({"train": made("abcd"), "validation": made("dce")}, "2 of the 3 pairs of the validation set are"),
-        ({"train": made("abcd"), "test": made("a")}, "1 of the 1 pairs of the test set are trained on"),
+        ({"train": made("abcd"), "test": made("a")}, "1 of the 1 pairs of the test set are also in"),
     ],
 )
 def test_what_nobody_may_have_meant(sets: dict[str, Made], given: str) -> None:

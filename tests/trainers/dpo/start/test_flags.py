@@ -121,7 +121,7 @@ def test_the_output_folder_is_where_the_run_lies(
     [
         ("", "--output_dir: is '', but takes a folder"),
         (" ", "--output_dir: is ' ', but takes a folder"),
-        ("/", "--output_dir: is '/', but takes a folder with a name of its own"),
+        ("/", "--output_dir: is '/', but takes a folder that has a name, unlike /"),
         ("/..", "--output_dir: is '/..', but takes a folder with a name"),
         ("$NOT_SET/dpo", "--output_dir: is '$NOT_SET/dpo', but NOT_SET is not set here"),
     ],
@@ -165,7 +165,7 @@ def test_a_message_about_a_field_names_its_flag(text: str, said: str) -> None:
     ("words", "says"),
     [
         ("--base_model_config_dir c", "--base_model_config_dir has no meaning here: the weights determine"),
-        ("--no_cuda --device cuda", "--no_cuda stands beside --device cuda; drop one of the two"),
+        ("--no_cuda --device cuda", "--no_cuda cannot be used with --device cuda; drop one of the two"),
         ("--backend mpi", "invalid choice: 'mpi'"),
         ("--loss kto", "invalid choice: 'kto'"),
         ("--beta much", "argument --beta: is 'much', but takes a number"),

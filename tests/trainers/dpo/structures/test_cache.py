@@ -136,7 +136,7 @@ def test_another_place_where_nothing_can_be_written(
     found = structures_of(files, tmp_path / "structures", cache=tmp_path / "runs" / "cache")
     assert found.folder.parent == tmp_path / "runs" / "cache"
     check(found, files)
-    with pytest.raises(ConfigError, match=r"cannot be written here: .*Read-only file system; copy it"):
+    with pytest.raises(ConfigError, match=r"next to it, but that failed: .*Read-only file system; copy it"):
         structures_of(files, tmp_path / "structures")
 
 
@@ -152,7 +152,7 @@ def test_a_disk_that_fills_up_while_it_is_written(files: list[Path], tmp_path: P
     before, most = signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1500, most[1]))
     try:
-        with pytest.raises(ConfigError, match=r"cannot be written here: .*; make room there"):
+        with pytest.raises(ConfigError, match=r"next to it, but that failed: .*; make room there"):
             structures_of(files, tmp_path / "structures")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, most)
@@ -200,5 +200,5 @@ def test_several_processes_read_the_same(files: list[Path], tmp_path: Path) -> N
 
 
 def test_a_missing_cache_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="holds no structures that were read"):
+    with pytest.raises(ConfigError, match="holds no saved structures"):
         Structures(tmp_path)

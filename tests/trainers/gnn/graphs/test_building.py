@@ -143,7 +143,7 @@ def test_a_folder_that_is_removed_in_a_training_is_reported(store: Path) -> None
 def test_a_transform_that_gives_no_graph_is_reported(store: Path) -> None:
     graphs = Graphs(build(store), lambda graph: None)
     with pytest.raises(
-        ConfigError, match=r"data\.transform: gave None, but must give a torch_geometric Data"
+        ConfigError, match=r"data\.transform: gave None, but must return a torch_geometric Data"
     ):
         graphs[0]
 
@@ -160,7 +160,7 @@ def test_what_is_not_ours_is_left_alone(store: Path) -> None:
 def test_nothing_is_left_of_what_failed(store: Path) -> None:
     with pytest.raises(ConfigError, match="no such thing"):
         build(store, targets=(), reader=users.read, pre_transform=users.stumbles)
-    with pytest.raises(ConfigError, match=r"data\.pre_filter takes none of 4 samples"):
+    with pytest.raises(ConfigError, match=r"data\.pre_filter keeps none of 4 samples"):
         build(store, pre_filter=users.nothing)
     assert left(store.parent / "out") == []
 

@@ -130,8 +130,8 @@ def test_a_store_without_a_known_matrix_needs_the_field(tmp_path: Path) -> None:
     [
         ({"targets": ("adj",)}, "adj: holds uint8 of the shape"),
         ({"features": ("dimension",)}, "dimension: holds int64 of the shape"),
-        ({"sizes": "half"}, "half: holds 2.5, and no whole number"),
-        ({"sizes": "dimension"}, "adj: it has 2 elements by its size, but relations"),
+        ({"sizes": "half"}, "half: holds 2.5, which is not a whole number"),
+        ({"sizes": "dimension"}, "adj: its size is 2 elements, but its matrix"),
     ],
 )
 def test_arrays_of_another_kind_are_reported(fields: dict[str, Any], said: str, tmp_path: Path) -> None:

@@ -126,17 +126,20 @@ def test_what_a_users_code_raises_is_reported_with_file_and_sample(stores: list[
 
 def test_of_many_samples_that_cannot_be_made_the_first_are_named(stores: list[str]) -> None:
     said = refusal(FromFiles(Files(files=stores, reader=users.read)))
-    assert said.count("data.reader gave a dict, but must give") == 5
+    assert said.count("data.reader returned a dict, but must return") == 5
     assert "sample 4" in said and "sample 5" not in said and "were not tried" in said
 
 
 def test_graphs_are_validated_unless_nobody_wants_that(stores: list[str]) -> None:
     fields: dict[str, Any] = {"files": stores[:1], "reader": users.read, "pre_transform": users.broken}
     said = refusal(FromFiles(Files(**fields)))
-    assert "sample 0: data.pre_transform gave a graph in which x has NaN or infinity in 1 of" in said
-    assert "sample 1: data.pre_transform gave a graph in which 'edge_index' contains larger indices" in said
+    assert "sample 0: data.pre_transform returned a graph in which x has NaN or infinity in 1 of" in said
     assert (
-        "sample 2: data.pre_transform gave a graph that cannot be written: lock: is a builtins.module" in said
+        "sample 1: data.pre_transform returned a graph in which 'edge_index' contains larger indices" in said
+    )
+    assert (
+        "sample 2: data.pre_transform returned a graph that cannot be written: lock: is a builtins.module"
+        in said
     )
     said = refusal(FromFiles(Files(**fields, validate_data=False)))
     assert "sample 0" not in said and "sample 1" not in said and "sample 2" in said
@@ -146,7 +149,7 @@ def test_what_is_wrong_with_a_graph() -> None:
     right = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0], [1]]))
     assert wrong(right) == []
     right.edge_index = right.edge_index.double()
-    assert wrong(right) == ["edge_index is of torch.float64, and no whole numbers"]
+    assert wrong(right) == ["edge_index is of torch.float64, but takes whole numbers"]
     right.edge_index = torch.tensor([[-1], [0]])
     assert "negative" in wrong(right)[0]
 
@@ -157,13 +160,13 @@ def test_tensors_that_are_not_dense_are_reported_with_their_sample(stores: list[
         return graph
 
     making = FromFiles(Files(files=stores[:1], targets=("dimension",), pre_transform=sparse))
-    assert "sample 0: data.pre_transform gave a graph that cannot be written: x: is a" in refusal(making)
+    assert "sample 0: data.pre_transform returned a graph that cannot be written: x: is a" in refusal(making)
 
 
 def test_all_that_stores_lack_is_reported_before_any_is_read(stores: list[str], tmp_path: Path) -> None:
     (tmp_path / "c.zarr").mkdir()
     said = refusal(FromFiles(Files(files=[*stores, str(tmp_path / "c.zarr")], targets=("size",))))
-    assert said.count("data.targets[0]: is 'size'") == 2 and "no Zarr in it" in said
+    assert said.count("data.targets[0]: is 'size'") == 2 and "without Zarr data" in said
 
 
 def test_a_cyclic_matrix_is_reported_with_its_sample(tmp_path: Path) -> None:

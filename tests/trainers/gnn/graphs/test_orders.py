@@ -76,9 +76,9 @@ CIRCLE = numpy.roll(numpy.eye(4), 1, axis=1)
         (numpy.zeros(3), None, "not a square"),
         (numpy.full((2, 2), numpy.nan), None, "NaN"),
         (numpy.array([["a"]]), None, "no numbers"),
-        (ORDER, len(ORDER) + 1, "by its size, but a matrix of"),
-        (ORDER, 0, "0 elements by its size"),
-        (ORDER, len(ORDER) - 1, "relations of others beyond them"),
+        (ORDER, len(ORDER) + 1, "elements, but its matrix has"),
+        (ORDER, 0, "its size is 0 elements"),
+        (ORDER, len(ORDER) - 1, "also relates others"),
     ],
 )
 def test_what_means_no_order_is_reported(matrix: written.ANY, size: int | None, said: str) -> None:

@@ -63,7 +63,10 @@ def test_generated_sets_are_read_by_their_own_settings() -> None:
     assert isinstance(settings, Generated) and settings.causets.number == 12
     said = problems_of({"causets": {"numbr": 12}, "shuffle": True, "split": [1, 0.5, 0]})
     assert "data.causets.numbr: there is no such field; did you mean number?" in said
-    assert "data.shuffle: there is no such field" in said and "data.split: is [1, 0.5, 0], of sum 1.5" in said
+    assert (
+        "data.shuffle: there is no such field" in said
+        and "data.split: is [1, 0.5, 0], with the sum 1.5" in said
+    )
 
 
 def test_paths_from_python_are_taken(store: str) -> None:
@@ -97,7 +100,7 @@ def test_all_problems_come_at_once(store: str) -> None:
         "data.n_processes: is 'many', but takes a whole number of at least 0",
         "data.files[1]: is 'nowhere.zarr', but there is nothing at /",
         f"data.files[2]: is {store!r}, which is data.files[0] already",
-        "data.split: is [0.5, 0.1, 0.1], of sum 0.7",
+        "data.split: is [0.5, 0.1, 0.1], with the sum 0.7",
         "data.subset: is -1",
         "data.float_type: is 'float31', but takes one of float16",
         "data.pre_filter: is 'keep'; write !pyobject",
@@ -117,7 +120,7 @@ def test_of_many_missing_files_the_first_are_named() -> None:
     [
         ({}, "neither files (stores to read) nor causets"),
         ([], "data: holds []"),
-        ({"files": ["a"], "causets": {}}, "data.causets: stands beside data.files"),
+        ({"files": ["a"], "causets": {}}, "data.causets: is set, and data.files, too"),
         ({"files": []}, "data.files: is []"),
         ({"files": "a.zarr"}, "data.files: is 'a.zarr', but takes a list of texts"),
         ({"causets": {}, "split": [0, 0.5, 0.5]}, "leaves nothing to train on"),

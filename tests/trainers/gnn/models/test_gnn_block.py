@@ -134,15 +134,15 @@ def test_trying_a_block_leaves_the_random_numbers_alone() -> None:
         ({"with_skip": "no"}, "with_skip: is 'no', but takes true or false"),
         (
             {"gnn_layer_type": "gcm"},
-            "gnn_layer_type: is 'gcm', and no convolution is known by that name; did",
+            "gnn_layer_type: is 'gcm', but no convolution is known by that name; did",
         ),
         ({"gnn_layer_type": None}, "gnn_layer_type: is None, but takes a convolution"),
-        ({"gnn_layer_kwargs": {"cashed": True}}, "gnn_layer_type: GCNConv(cashed=True) cannot be made: "),
+        ({"gnn_layer_kwargs": {"cashed": True}}, "gnn_layer_type: GCNConv(cashed=True) cannot be created: "),
         ({"gnn_layer_type": GATConv, "gnn_layer_args": 4}, "gnn_layer_args: is 4, but takes a list"),
         ({"gnn_layer_kwargs": [1]}, "gnn_layer_kwargs: is [1], but takes arguments by name"),
         (
             {"gnn_layer_type": "gat", "gnn_layer_kwargs": {"heads": 4}},
-            "gnn_layer_type: GATConv gives 28 numbers a node, but out_dim is 7: its 4 heads stand side",
+            "gnn_layer_type: GATConv returns 28 numbers per node, but out_dim is 7: the outputs of",
         ),
         ({"gnn_layer_type": nn.Linear}, None),
         (
@@ -153,9 +153,9 @@ def test_trying_a_block_leaves_the_random_numbers_alone() -> None:
             {"normalizer_type": "torch.nn.BatchNorm1d"},
             "normalizer_type: is the text 'torch.nn.BatchNorm1d'; ",
         ),
-        ({"activation_type": "gelo"}, "activation_type: is 'gelo', and no activation is known by that name"),
+        ({"activation_type": "gelo"}, "activation_type: is 'gelo', but no activation is known by that name"),
         ({"activation_type": "glu"}, "activation_type: GLU(dim=-1) "),
-        ({"skip_args": [5, 6]}, "skip_args: what goes in has 5 numbers a node, what comes out 7"),
+        ({"skip_args": [5, 6]}, "skip_args: the input has 5 numbers per node, the output 7"),
         (
             {"skip_kwargs": {"weight_initializer": "glorod"}},
             "skip_kwargs.weight_initializer: is 'glorod', but",

@@ -237,8 +237,8 @@ def test_what_an_active_head_shares_is_trained_and_what_was_frozen_stays_so() ->
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"encoder_type": None}, "model.encoder_type: is missing; name what makes node embeddings"),
-        ({"downstream_tasks": None}, "model.downstream_tasks: is missing; give a list of heads"),
+        ({"encoder_type": None}, "model.encoder_type: is missing; name the module that makes node"),
+        ({"downstream_tasks": None}, "model.downstream_tasks: is missing; write a list of heads"),
         ({"downstream_tasks": []}, "model.downstream_tasks: is [], but takes a list of heads"),
         ({"downstream_tasks": [[]]}, "model.downstream_tasks[0]: is [], but takes [type, args, kwargs]"),
         ({"downstream_tasks": [["Linear", 3]]}, "model.downstream_tasks[0][1]: is 3, but takes a list"),
@@ -269,14 +269,14 @@ def test_what_an_active_head_shares_is_trained_and_what_was_frozen_stays_so() ->
             {"graph_features_net_args": [3]},
             "model.graph_features_net_args: is given, but model.graph_features_n",
         ),
-        ({"latent_model_type": Latent}, "model.latent_model_type: is given beside pooling_layers"),
+        ({"latent_model_type": Latent}, "model.latent_model_type: is given, and pooling_layers, too"),
         ({"active_tasks": [True]}, "model.active_tasks: is [True], but takes true or false by number"),
         ({"active_tasks": {-1: False}}, "model.active_tasks.-1: there is no such task; there are 0 to 1"),
         ({"active_tasks": {0: False, "1": False}}, "model.active_tasks: switches every task off"),
         ({"encoder_args": [WIDTH, [8, 0]]}, "model.encoder_args[1][1]: is 0, but takes a whole number"),
         (
             {"encoder_type": nn.Linear(3, 3), "encoder_args": [3]},
-            "model.encoder_args: is given, but model.encoder_type is a Linear that is made already",
+            "model.encoder_args: is given, but model.encoder_type is a Linear that exists already",
         ),
     ],
 )
@@ -308,30 +308,31 @@ class Narrow(nn.Module):
     [
         (
             {"downstream_tasks": [["Linear", [6, 1]]]},
-            "model.downstream_tasks[0]: Linear takes 6 numbers a row, but gets what comes from pooling_layers"
-            " (global_mean_pool, global_max_pool), 12 numbers a row",
+            "model.downstream_tasks[0]: Linear takes 6 numbers per row, but gets the output of "
+            "pooling_layers (global_mean_pool,  global_max_pool), 12 numbers per row",
         ),
         (
             {"downstream_tasks": [Narrow()]},
-            "model.downstream_tasks[0]: Narrow does not take what comes from pooling_layers (global_mean_"
-            "pool, global_max_pool), 12 numbers a row: mat1 and mat2 shapes cannot be multiplied",
+            "model.downstream_tasks[0]: Narrow does not take the output of pooling_layers "
+            "(global_mean_pool,  global_max_pool), 12 numbers per row: mat1 and mat2 shapes cannot be "
+            "multiplied",
         ),
         (
             {"aggregate_pooling_type": torch.cat},
-            "model.aggregate_pooling_type: cat makes a tensor of shape (6, 6) of 3 graphs, but is to give a "
-            "row for each; side by side is cat, or torch.cat with dim: 1",
+            "model.aggregate_pooling_type: cat returns a tensor of shape (6, 6) for 3 graphs, but must "
+            "return one row per graph; to concatenate, use cat, or torch.cat with dim: 1",
         ),
         (
             {"encoder_type": "GPSModel", "encoder_args": [WIDTH, 6, 8, 2, 1]},
-            "model.pooling_layers[0]: global_mean_pool does not take what comes from the encoder (GPSModel)",
+            "model.pooling_layers[0]: global_mean_pool does not take the output of the encoder (GPSModel)",
         ),
         (
             {"pooling_layers": [nn.Identity()]},
-            "model.pooling_layers[0]: Identity does not take what comes from the encoder (Encoder), 6 numbe",
+            "model.pooling_layers[0]: Identity does not take the output of the encoder (Encoder),  6 numbe",
         ),
         (
             {"latent_model_type": "Linear", "latent_model_args": [5, 2], "pooling_layers": None},
-            "model.latent_model_type: Linear takes 5 numbers a row, but gets what comes from the encoder (E",
+            "model.latent_model_type: Linear takes 5 numbers per row, but gets the output of the encoder (E",
         ),
         (
             {
@@ -339,11 +340,12 @@ class Narrow(nn.Module):
                 "graph_features_net_args": [3, 2],
                 "aggregate_graph_features_type": "sum",
             },
-            "model.aggregate_graph_features_type: sum does not take what comes from pooling_layers (global_",
+            "model.aggregate_graph_features_type: sum does not take the output of pooling_layers (global_",
         ),
         (
             {"encoder_type": "Sequential", "encoder_args": [[["GNNBlock", [5, 8]], ["GNNBlock", [4, 6]]]]},
-            "model.encoder_type: Sequential does not take 5 numbers a node: mat1 and mat2 shapes cannot be ",
+            "model.encoder_type: Sequential does not take 5 numbers per node: mat1 and mat2 shapes "
+            "cannot be ",
         ),
     ],
 )

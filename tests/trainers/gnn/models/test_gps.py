@@ -84,7 +84,7 @@ def test_a_resumed_run_draws_what_it_would_have_drawn() -> None:
             {"attn_type": "performers"},
             "attn_type: is 'performers', but takes multihead, performer; did you mean",
         ),
-        ({"norm": "bach"}, "norm: is 'bach', and no norm is known by that name"),
+        ({"norm": "bach"}, "norm: is 'bach', but no norm is known by that name"),
         ({"act_kwargs": 3}, "act_kwargs: is 3, but takes arguments by name"),
         ({"redraw_interval": 0}, "redraw_interval: is 0, but takes a whole number"),
         ({"attn_kwargs": {"dropuot": 0.1}}, "attn_type: GPSConv("),

@@ -118,7 +118,7 @@ def test_graph_features_reach_the_parts_that_take_them() -> None:
         ({}, "model.type: is missing; write GNNModel"),
         (
             {"type": "GNModel"},
-            "model.type: is 'GNModel', and no model is known by that name; did you mean GNNM",
+            "model.type: is 'GNModel', but no model is known by that name; did you mean GNNM",
         ),
         ({"type": 3}, "model.type: is 3, but takes a class or function"),
         (

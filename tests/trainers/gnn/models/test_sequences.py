@@ -104,7 +104,7 @@ def test_without_a_signature_a_layer_takes_what_its_forward_names() -> None:
     ("given", "says"),
     [
         ({"layers": []}, "layers: is [], but takes a list of layers"),
-        ({"layers": [["GCNCov", [5, 5]]]}, "layers[0][0]: is 'GCNCov', and no layer is known by that name"),
+        ({"layers": [["GCNCov", [5, 5]]]}, "layers[0][0]: is 'GCNCov', but no layer is known by that name"),
         ({"layers": [["GCNConv", [5, 5], {}, ""]]}, "layers[0][3]: is '', but takes a signature"),
         (
             {"layers": [["GNNBlock", [5, 5], {"dropout": 7}]]},

@@ -73,10 +73,13 @@ def test_what_is_started(words: str, devices: int | None, options: str | None) -
         (f"--nnodes 2 {HOST}", ["--node_rank: is missing; this is one of --nnodes 2 hosts"]),
         (
             f"--nnodes 2 --node_rank 2 {HOST}",
-            ["--node_rank: is 2, but --nnodes 2 hosts have numbers from 0 to 1"],
+            ["--node_rank: is 2, but with --nnodes 2 the hosts are numbered 0 to 1"],
         ),
-        (f"--node_rank 1 {HOST}", ["--node_rank: is 1, but --nnodes is missing; write of how many hosts"]),
-        ("--nnodes 2 --node_rank 1", ["--master_addr: is missing; write the host whose --node_rank is 0"]),
+        (f"--node_rank 1 {HOST}", ["--node_rank: is 1, but --nnodes is missing; write the number of hosts"]),
+        (
+            "--nnodes 2 --node_rank 1",
+            ["--master_addr: is missing; write the address of the host with --node_rank 0"],
+        ),
         ("--nnodes 2 --node_rank 1 --master_addr=", ["--master_addr: is missing"]),
         ("--nnodes 2", ["--node_rank: is missing", "--master_addr: is missing"]),
     ],
@@ -149,12 +152,12 @@ def test_a_rank_starts_no_others(
         ("--nnodes 2 --node_rank 1 --nproc_per_node 4", None),
         (
             "--nnodes 3",
-            "--nnodes: is 3, but srun has started this rank, 5 of 8, and there it is 2; leave it out",
+            "--nnodes: is 3, but srun has started this rank, 5 of 8, and set 2; leave the flag out",
         ),
-        ("--node_rank 0", "--node_rank: is 0, but srun has started this rank, 5 of 8, and there it is 1;"),
+        ("--node_rank 0", "--node_rank: is 0, but srun has started this rank, 5 of 8, and set 1;"),
         (
             "--nproc_per_node 2",
-            "--nproc_per_node: is 2, but srun has started this rank, 5 of 8, and there it is 4",
+            "--nproc_per_node: is 2, but srun has started this rank, 5 of 8, and set 4",
         ),
     ],
 )
@@ -276,7 +279,7 @@ def test_a_shell_that_nobody_joins(tmp_path: Path) -> None:
     there = ["--nnodes", "2", "--node_rank", "0", "--master_addr", "127.0.0.1", "--master_port"]
     code, said = ended(shell(tmp_path, *there, str(free_port()), "--set", "parallel.start_timeout=1"))
     assert code == 1
-    assert "castoff train: the ranks could not meet: rank 0 of 2, on " in said
+    assert "castoff train: the ranks could not connect: rank 0 of 2, on " in said
     assert "started within parallel.start_timeout, 1 seconds" in said
 
 

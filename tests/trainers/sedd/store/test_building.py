@@ -159,7 +159,7 @@ def test_a_folder_that_is_not_a_store_is_left_alone(tmp_path: Path) -> None:
     source = write_fasta(tmp_path / "some.fasta", ["ACD"])
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "thesis.tex").touch()
-    with pytest.raises(ConfigError, match="is there already, and no token store"):
+    with pytest.raises(ConfigError, match="exists already and is not a token store"):
         build([source], tmp_path / "store", Filters(), processes=1)
     assert (tmp_path / "store" / "thesis.tex").exists()
 

@@ -95,15 +95,15 @@ def test_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         (torch.zeros(3), "which number is which amino acid"),
         ({"sequences": [torch.zeros(3, dtype=torch.uint8)]}, "which number is which amino acid"),
         (collections.OrderedDict(sequences=["MK"]), "collections.OrderedDict"),
-        ({"sequences": [[1, 2]]}, "a list where a sequence is looked for"),
-        ({"sequences": ["MK", 3]}, "a number where a sequence is looked for"),
+        ({"sequences": [[1, 2]]}, "a list in place of a sequence"),
+        ({"sequences": ["MK", 3]}, "a number in place of a sequence"),
         ([{"id": "a", "seq": "MK"}], r"a dict of id (text), seq (text)"),
-        ({"sequences": {"a": "MK"}}, "a dict of sequences (a dict), but a list of sequences is looked for"),
+        ({"sequences": {"a": "MK"}}, "a dict of sequences (a dict), but must hold a list of sequences"),
         ({"train": ["MK"]}, "a dict of train (a list)"),
         ({"sequences": ["MK"], "data": ["MV"]}, "both sequences and data"),
         ("MKV", "the text 'MKV'"),
         (("MKV", "A"), "a tuple"),
-        (["MK", *[{"sequence": "MV"}] * 2], "something that came before"),
+        (["MK", *[{"sequence": "MV"}] * 2], "a reference to an earlier object"),
         ({"sequences": {"MKV"}}, "an object of __builtin__.set"),
     ],
 )
@@ -114,7 +114,7 @@ def test_anything_else_is_reported(content: Any, word: str, tmp_path: Path) -> N
 def test_a_file_that_is_not_whole_is_reported(tmp_path: Path) -> None:
     path = saved(["MKV"] * 100, tmp_path)
     path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(ConfigError, match="is damaged, not whole, or written by"):
+    with pytest.raises(ConfigError, match="is damaged, incomplete, or written by"):
         read(path)
 
 
@@ -145,5 +145,5 @@ def test_another_zip_file_is_none_of_them(tmp_path: Path) -> None:
         archive.writestr("proteins.fasta", ">a\nMKV\n")
     assert not is_saved(path)
     path.rename(tmp_path / "proteins.pt")
-    with pytest.raises(ConfigError, match="is a zip file, but none"):
+    with pytest.raises(ConfigError, match="is a zip file, but not one"):
         read(tmp_path / "proteins.pt")

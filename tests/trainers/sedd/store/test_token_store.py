@@ -60,7 +60,7 @@ def test_travels_as_a_path(tmp_path: Path) -> None:
 def test_another_store_in_its_place_is_not_taken_for_it(tmp_path: Path) -> None:
     sent = pickle.dumps(store_with(tmp_path, PROTEINS))
     store_with(tmp_path, PROTEINS[1:])
-    with pytest.raises(ConfigError, match="built anew while it was in use"):
+    with pytest.raises(ConfigError, match="rebuilt while it was in use"):
         pickle.loads(sent)
 
 
@@ -96,10 +96,10 @@ def emptied(store: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "word"),
     [
-        (cut, "has 5 bytes, where 28 were written"),
+        (cut, "has 5 bytes, but 28 were written"),
         (without_offsets, "No such file"),
         (other_offsets, "does not fit"),
-        (flipped, "does not have its checksum"),
+        (flipped, "does not match its checksum"),
         (newer, "is a token store of format 2, but this castoff reads format 1"),
         (emptied, "holds no token store"),
         (shutil.rmtree, "is not a folder of a token store"),
