@@ -42,13 +42,13 @@ from castoff.trainers.task.training_state import TrainingState
 
 
 class Assembly:
-    """The parts of a trainer, and its methods outside of the training loop.
+    """A trainer's parts, and its methods other than the training loop.
 
     Every rank makes one, with the same arguments except `rank`; ranks communicate while some parts are made.
     """
 
     describes: Callable[[Config], Task] = ConfiguredTask
-    """Makes the task if the configuration has no `task`."""
+    """Makes the task from the configuration if its field `task` is not set."""
 
     search: Search
     """Reports to the Optuna study of this training, during the loop."""

@@ -104,7 +104,7 @@ class Checkpoints:
         if error is None:
             self.wait()
             return
-        self._writer.join()  # `error` is the one to report
+        self._writer.join()  # only `error` is reported
 
     # --- Writing: rank 0 alone --------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class Checkpoints:
             self._keep_record(final, draft, files)
             flush(draft)
             before = final.with_name(f".{final.name}{_BEFORE}")
-            self._check()  # writing took time
+            self._check()  # the attempt may have ended while the draft was written
             if final.exists():  # written by an earlier attempt
                 final.rename(before)
             draft.rename(final)

@@ -15,7 +15,7 @@ from castoff.trainers.task import Task
 from castoff.trainers.task.contract import declared_arguments
 
 SILENT = {
-    # where results go, and how much is reported
+    # the output, and how much is reported
     "name",
     "member",
     "log_level",
@@ -48,7 +48,7 @@ SILENT = {
     "training.multiprocessing_context",
     "training.collect_garbage_every",
     "training.check_first_step",
-    # sums over a whole set do not depend on how ranks share it
+    # how ranks share a set, which does not change sums over it
     "validation.num_workers",
     "validation.pin_memory",
     "validation.drop_last",

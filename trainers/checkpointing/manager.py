@@ -32,11 +32,11 @@ class Log(Protocol):
     """A run's metrics, which a resumed run continues from the position in its checkpoint."""
 
     def position(self) -> int:
-        """The current end, in bytes."""
+        """The current length of the metrics file, in bytes."""
         ...
 
     def go_back(self, position: int, step: int) -> None:
-        """Drop everything recorded after `position`, which was reached at `step`."""
+        """Drop all metrics recorded after `position`, which was the file's length at `step`."""
         ...
 
 

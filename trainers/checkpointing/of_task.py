@@ -24,7 +24,8 @@ class KeptTask:
         self._task = task
 
     def states(self, context: RankContext) -> list[dict[str, Any]]:
-        """On rank 0: a single state if it is equal to the bit on all ranks, else a state per rank.
+        """On rank 0, the states to save: a single one if it is the same, bit for bit, on all ranks, else one
+        per rank.
 
         All ranks must call it.
         """
@@ -77,7 +78,7 @@ def _digest(state: Any) -> Tensor:
 
 
 def _parts(value: Any) -> Iterator[Tensor | bytes]:
-    """A state's tensors, and other values as bytes, in the same order on every rank."""
+    """A state's tensors and, as bytes, its other values, in the same order on every rank."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):

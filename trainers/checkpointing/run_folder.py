@@ -38,7 +38,7 @@ class RunFolder:
     attempt of the same castoff run made it; nothing is ever deleted.
 
     Raises:
-        ConfigError: its name is not valid, or another process trains into it; raised on all ranks.
+        ConfigError: its name is not valid, or another process is training in it; raised on all ranks.
         OSError: it cannot be made or written to; raised on all ranks.
     """
 

@@ -55,8 +55,9 @@ class RunLock:
             if holder is None or not self._is_earlier_attempt(holder):
                 raise ConfigError(
                     [
-                        f"training.run: {holder or 'another process'} trains into {folder}; wait until "
-                        "it has ended, or give this training its own folder: --set training.run=NAME"
+                        f"training.run: {holder or 'another process'} is training in {folder}; wait "
+                        "until it has ended, or give this training its own folder: --set "
+                        "training.run=NAME"
                     ]
                 )
             lock = LockFile.replace(self._path, attempt.me)
@@ -76,7 +77,7 @@ class RunLock:
         if not self._path.exists() or not self._lock.exclusive or self._lock.is_current():
             return
         raise AttemptOver(
-            f"{holder_of(self._path) or 'another process'} now trains into {self._path.parent}: this "
+            f"{holder_of(self._path) or 'another process'} is now training in {self._path.parent}: this "
             "attempt was considered lost. It ends without writing anything more"
         )
 

@@ -1,4 +1,4 @@
-"""The versions that wrote a checkpoint, and whether this castoff can read it."""
+"""The versions of castoff and torch that wrote a checkpoint, and whether this castoff can read it."""
 
 from __future__ import annotations
 

@@ -280,7 +280,7 @@ def _stays(values: Sequence[tuple[float, float]]) -> bool:
     middle = sum(ones) / len(ones)
     if not all(map(math.isfinite, [*ones, *twos])) or abs(middle) < 1e-12:
         return False
-    several = len(values) > 1  # a single draw does not show whether it is random
+    several = len(values) > 1  # a single draw does not show whether a sum is random
     # torch's random numbers are the same for the samples and the samples twice (CommonNumbers).
     if several and all(one and abs(two / one - 1) <= _ROUNDING for one, two in values):
         return True

@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 _SIZED = {torch.rand, torch.randn, torch.randint}
-"""Functions whose result has a given size."""
+"""Functions of torch whose result has a given size."""
 _LIKE = {torch.rand_like, torch.randn_like, torch.randint_like}
 _LIKE |= {torch.normal, torch.bernoulli, torch.poisson, torch.multinomial, torch.binomial}
-"""Functions whose result has the shape of a given tensor."""
+"""Functions of torch whose result has the shape of a given tensor."""
 _IN_PLACE = {
     getattr(Tensor, f"{name}_")
     for name in (
@@ -42,11 +42,11 @@ class CommonNumbers:
         self._lengths: list[tuple[Any, int]] = []
 
     def once(self) -> AbstractContextManager[Any]:
-        """A context for the computation with the samples."""
+        """A context in which the sums over the samples are computed."""
         return _Once(self._lengths)
 
     def twice(self) -> AbstractContextManager[Any]:
-        """A context for the same computation with the samples twice, from the same seed."""
+        """A context in which the sums over the same samples twice are computed, from the same seed."""
         return _Twice(self._lengths)
 
 

@@ -30,17 +30,17 @@ _MOST = 5000
 """The most levels and parts of an attribute that are searched."""
 
 _FEW = 1000
-"""The most numbers of a tensor that are compared one by one."""
+"""Size up to which a tensor's numbers are compared one by one."""
 
 _THE_TRAINERS = ("state", "trainer")
 """A task's attributes that the trainer sets."""
 
 
 class _Held(NamedTuple):
-    """The numbers and texts in a value."""
+    """The numbers and texts that a value contains, at any depth."""
 
     numbers: frozenset[Any]
-    """Single numbers, and digests of tensors."""
+    """The value's single numbers, and digests of its tensors."""
     texts: tuple[str | bytes, ...] = ()
 
 

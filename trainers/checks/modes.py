@@ -18,16 +18,17 @@ def warn_of_eval_mode(task: str, model: nn.Module) -> None:
     parts = list(_in_eval_mode(model, "the model"))
     if parts:
         logger.warning(
-            "%s.build_model leaves %s in eval mode, so it trains without dropout and with fixed batch norm "
-            "statistics: from_pretrained() gives such models. Call model.train() before you return it; if "
-            "eval mode is meant, freeze those parts with requires_grad_(False), or ignore this",
+            "%s.build_model leaves %s in eval mode, so it trains without dropout and with fixed batch "
+            "norm statistics: from_pretrained() returns such models. Call model.train() before you "
+            "return it; if eval mode is meant, freeze those parts with requires_grad_(False), or ignore "
+            "this",
             task,
             few(parts),
         )
 
 
 def _in_eval_mode(module: nn.Module, name: str) -> Iterator[str]:
-    """Names of the outermost parts in eval mode that depend on the mode and are not completely frozen."""
+    """Names of the outermost modules in eval mode that depend on the mode and are not completely frozen."""
     if not module.training:
         parameters = list(module.parameters())
         frozen = bool(parameters) and not any(parameter.requires_grad for parameter in parameters)

@@ -44,7 +44,7 @@ def untouched(model: nn.Module, task: Task) -> Iterator[None]:
 
 
 _OWN = ("_parameters", "_buffers", "_modules")
-"""The dicts in which a module keeps its assigned parameters, buffers and modules."""
+"""The attributes of a module that hold its parameters, buffers and submodules."""
 
 
 def _copied(attributes: dict[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class ConfigError(UserError):
         return [_without_place(problem) for problem in self.placed]
 
     def reworded(self, words: Callable[[str], str]) -> ConfigError:
-        """This error with each problem reworded."""
+        """A copy of this error in which `words` has translated each problem."""
         placed = [Problem(problem.where, "", words(_without_place(problem))) for problem in self.placed]
         return ConfigError(placed, self.origin)
 

@@ -17,7 +17,7 @@ Fields: TypeAlias = dict[str, Any]
 """Values by path, such as `training.seed`; only JSON types."""
 
 WORLD_SIZE, GLOBAL_BATCH = "world size", "global batch"
-"""Names of two values that no field holds: both follow from the fields and the number of ranks."""
+"""Names of two values that are not fields: both follow from the fields and the number of ranks."""
 
 
 def fields(config: Config, world_size: int, task: object = None) -> Fields:

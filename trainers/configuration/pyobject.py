@@ -18,11 +18,11 @@ class PyObject(msgspec.Struct, frozen=True):
     path: str
 
     def __repr__(self) -> str:
-        """As written in YAML."""
+        """The object as it is written in YAML."""
         return f"!pyobject {self.path}"
 
     def resolve(self) -> Any:
-        """Import it.
+        """Import the object.
 
         Raises:
             ConfigError: there is no such module, or it has no such name.
@@ -38,7 +38,7 @@ class PyObject(msgspec.Struct, frozen=True):
                 target: Any = sys.modules[root] if root in sys.modules else importlib.import_module(root)
             except ModuleNotFoundError as error:
                 if error.name is None or not (root == error.name or root.startswith(f"{error.name}.")):
-                    raise  # the module exists, but imports one that does not
+                    raise  # the module exists, but imports a module that does not
                 continue
             for part in (*parts[taken:], name):
                 if not hasattr(target, part):

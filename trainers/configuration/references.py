@@ -25,7 +25,7 @@ def step_into(container: Any, name: str | int) -> Any:
         ValueError: a list's item is not given by a number.
     """
     if isinstance(container, Mapping):
-        return container[name if name in container else int(name)]  # YAML reads 0: as a number
+        return container[name if name in container else int(name)]  # YAML reads the key in `0: x` as a number
     if isinstance(container, list):
         return container[int(name)]
     raise KeyError(name)

@@ -54,16 +54,16 @@ class Members:
 
     @property
     def count(self) -> int:
-        """Number of members."""
+        """The number of trainings."""
         return math.prod(axis.node.size for axis in self._axes)
 
     @property
     def swept(self) -> bool:
-        """Whether there is a sweep."""
+        """Whether the data contains a sweep."""
         return bool(self._axes)
 
     def values(self, number: int) -> dict[FieldPath, Any]:
-        """A member's values of the swept fields, by place."""
+        """A member's values of the swept fields, by the fields' paths."""
         by_place: dict[FieldPath, Any] = {}
         for axis in reversed(self._axes):
             number, index = divmod(number, axis.node.size)
@@ -214,7 +214,7 @@ def _at(data: Any, place: FieldPath) -> Any:
 
 
 def _with(data: Any, values: Mapping[FieldPath, Any], place: FieldPath) -> Any:
-    """A copy of the data with `values` at their places."""
+    """A copy of the data with `values` at their paths."""
     if place in values:
         return values[place]
     if isinstance(data, Mapping):

@@ -39,7 +39,7 @@ class Sweep(Tagged, frozen=True):
 
     @property
     def size(self) -> int:
-        """Number of values."""
+        """The number of values."""
         return len(self.values)
 
     def value(self, index: int, seed: str) -> Any:
@@ -114,12 +114,12 @@ AXES = (Sweep, Range, RandomUniform)
 
 
 def name_of(node: Any) -> str:
-    """The tag of a node."""
+    """The YAML tag of a node."""
     return next(f"!{tag}" for tag, kind in _KINDS.items() if isinstance(node, kind))
 
 
 def text_of(place: FieldPath) -> str:
-    """A place as text: `model.layers.0.width`."""
+    """A field's path as text: `model.layers.0.width`."""
     return ".".join(map(str, place))
 
 

@@ -6,7 +6,7 @@ from castoff.trainers.configuration.config import Config, Evaluation, Training
 
 
 def without_effect(config: Config, *, limits_memory: bool = True) -> list[str]:
-    """The fields that are set but change nothing, each with the reason, for the log.
+    """Lines for the log: each field that is set but has no effect, with the reason.
 
     `limits_memory`: whether torch can limit a process's memory on this device.
     """

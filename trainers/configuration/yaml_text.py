@@ -100,7 +100,7 @@ class _Places(Reader):
     def __init__(self, document: Document):
         super().__init__(document)
         self.paths: dict[int, FieldPath] = {}
-        """Each node's first place by the node's id; aliases may give it further places."""
+        """The path of each YAML node by the node's id: the first path, if aliases give it several."""
 
     def value(self, node: yaml.Node, path: FieldPath) -> Any:
         self.paths.setdefault(id(node), path)

@@ -43,7 +43,7 @@ class Micro(NamedTuple):
     """A micro-batch: what one forward and backward pass takes."""
 
     data: Any
-    """Collated, on the CPU."""
+    """The collated batch, on the CPU."""
     samples: int
     """Number of samples in it."""
     last: bool
@@ -54,9 +54,9 @@ class Group(NamedTuple):
     """This rank's micro-batches of one optimizer step."""
 
     micros: list[Micro]
-    """Every rank has the same number."""
+    """The micro-batches: equally many on every rank."""
     samples: int
-    """Samples of all ranks together."""
+    """Number of samples, over all ranks."""
 
 
 class Pair(NamedTuple):
@@ -65,14 +65,14 @@ class Pair(NamedTuple):
     once: Any
     twice: Any
     samples: int
-    """Samples of `once`."""
+    """Number of samples in `once`."""
 
 
 class Batch(NamedTuple):
     """A batch of a validation or test set."""
 
     data: Any
-    """Collated, on the CPU."""
+    """The collated batch, on the CPU."""
     samples: int
     number: int
     """Its index among the batches of all ranks, from 0."""
@@ -92,7 +92,7 @@ class TrainingLoader(ABC):
 
     dataset: Any
     pair: Pair | None = None
-    """For checking the loss before the first step (`checks.additivity`)."""
+    """Batches with which the loss is checked before the first step (`checks.additivity`)."""
 
     @property
     @abstractmethod
@@ -228,7 +228,7 @@ def _worker_init(_: int) -> None:
     parent = multiprocessing.parent_process()
     if _ends_with_its_rank and parent is not None:
         die_with_parent(signal.SIGKILL)
-        if os.getppid() != parent.pid:  # the rank died before the call
+        if os.getppid() != parent.pid:  # the rank died before die_with_parent() took effect
             os._exit(1)
 
 
@@ -237,7 +237,7 @@ def _end_workers() -> None:
 
     They ignore the TERM that Python sends them.
     """
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch would report each as killed
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch would report each worker as killed
     for child in multiprocessing.active_children():
         if child.daemon:
             child.kill()
@@ -255,8 +255,8 @@ def iterate(loader: Iterable[Any]) -> Iterator[Any]:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_WORKERS)
     try:
         if context is not None and context.get_start_method() != "fork":
-            resource_tracker.ensure_running()  # it ignores TERM itself, and would die of the others
-            signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_WORKERS)  # it has unblocked TERM
+            resource_tracker.ensure_running()  # it ignores TERM, but other signals would end it
+            signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_WORKERS)  # ensure_running() has unblocked TERM
         return iter(loader)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -51,10 +51,10 @@ class _Loaded(NamedTuple):
 
 
 class _Mark(NamedTuple):
-    """A rank's position in the stream between two steps."""
+    """A rank's position in the stream after a step."""
 
     turn: int
-    """The worker whose batch is next."""
+    """Index of the worker that delivers the next batch."""
     stands: dict[int, bytes]
     """The pickled position of each worker that has delivered a batch."""
 
@@ -90,7 +90,7 @@ class IterableLoader(TrainingLoader):
 
     @property
     def steps(self) -> None:
-        """Unknown before the epoch ends."""
+        """None: the number of steps is unknown before the epoch ends."""
         return None
 
     def groups(self, epoch: int, consumed: int) -> Iterator[Group]:

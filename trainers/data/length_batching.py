@@ -132,7 +132,7 @@ def _by_length(batches: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _windows(whole: int, global_batch: int, samples: int) -> int:
-    """The number of parts that an epoch is cut into."""
+    """The number of parts that an epoch's order is cut into."""
     wanted = max(_WINDOWS, -(-whole // _MOST))
     return max(1, min(wanted, samples // _SAMPLES, whole // _LEAST))
 

@@ -125,7 +125,7 @@ class EvaluationLoader:
         self._loader = loader(samples, settings, training, self._share, joined)
 
     def __len__(self) -> int:
-        """This rank's batches."""
+        """The batches of this rank."""
         return len(self._share)
 
     @property
@@ -149,7 +149,7 @@ class EvaluationLoader:
         return self._stream.seed(self._share.numbers.stop)
 
     def __iter__(self) -> Iterator[Batch]:
-        """This rank's batches."""
+        """The batches of this rank."""
         for number, data in zip(self._share.numbers, iterate(self._loader), strict=True):
             yield Batch(data, len(self._share.samples(number)), number, self._stream.seed(number))
 
@@ -359,7 +359,7 @@ class _Share(Sampler[Wanted]):
         return len(range(0, self.numbers.stop, self.numbers.step))
 
     def samples(self, number: int) -> Sequence[int]:
-        """The indices of a batch's samples."""
+        """The indices of the samples in one batch."""
         return self._order[number * self._batch_size : (number + 1) * self._batch_size]
 
     def __len__(self) -> int:

@@ -87,7 +87,8 @@ class _Found(NamedTuple):
     """The result of reading a set."""
 
     given: Any
-    """A batch or a Content. None: reading failed (training will report it), or the sample differs each time.
+    """The batch or the Content that was read. None: reading failed (training will report it), or the
+    sample differs each time.
     """
     drew: Sequence[str] = ()
     """The data set's private generators that reading advanced."""
@@ -173,7 +174,7 @@ class _Looked(Dataset[Any]):
         self._samples = 0
 
     def __getitems__(self, wanted: _Wanted) -> list[_Found]:
-        """The result of a request, as a list of one."""
+        """The result of a request, in a list with one item."""
         if self._takes_long(len(wanted.indices)):
             return [_Found(None)]
         try:

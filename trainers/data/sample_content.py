@@ -32,12 +32,14 @@ class Content(NamedTuple):
     exact: str
     """Digest of everything but floating-point numbers."""
     size: float
-    """Sum of the floating-point numbers' absolute values."""
+    """Sum of the absolute values of the sample's floating-point numbers."""
     weighted: float
-    """Their sum, each times a factor between -1 and 1 that depends on its position."""
+    """Sum of the floating-point numbers, each times a factor between -1 and 1 that depends on its
+    position.
+    """
 
     def same(self, other: Content) -> bool:
-        """Whether both can come from the same sample."""
+        """Whether this content and another one can come from the same sample."""
         scale = _ROUNDING * max(self.size, other.size)
         near = abs(self.size - other.size) <= scale and abs(self.weighted - other.weighted) <= scale
         return self.exact == other.exact and near

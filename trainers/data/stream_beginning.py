@@ -21,7 +21,7 @@ class Beginning(NamedTuple):
     drew: list[str]
     """The data set's private generators that were used."""
     pair: Pair | None
-    """For checking the loss."""
+    """A pair of batches with which the loss is checked."""
 
 
 class Look:

@@ -19,11 +19,11 @@ class Use(NamedTuple):
     """A rank's use of its device; NaN if unknown."""
 
     memory: float
-    """In 10^9 bytes: an accelerator's peak since the start; on a CPU the process's memory now."""
+    """Memory in 10^9 bytes: an accelerator's peak since the start; on a CPU the process's memory now."""
     allocated: float
-    """In 10^9 bytes: memory of tensors now."""
+    """Memory of tensors now, in 10^9 bytes."""
     reserved: float
-    """In 10^9 bytes: memory that torch has reserved on the device, used or not."""
+    """Memory that torch has reserved on the device, used or not, in 10^9 bytes."""
     utilization: float
     """Fraction of the driver's last sampling period in which the device computed, from 0 to 1."""
 

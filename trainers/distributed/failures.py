@@ -268,7 +268,9 @@ def _report_crashes() -> None:
 
 
 def _write(lines: list[str]) -> None:
-    """Write to the process's original standard error: a replacement might buffer everything."""
+    """Write to the process's original standard error, because a replacement of sys.stderr might buffer
+    everything.
+    """
     stream = sys.__stderr__ or sys.stderr
     if stream is not None:
         with suppress(OSError, ValueError):  # a broken pipe, or a closed stream

@@ -61,7 +61,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """The result of all ranks' answers."""
 
     reporter: int
-    """The rank that reports it in full; -1: every rank."""
+    """The rank that reports the failure in full; -1: every rank."""
     lines: list[str]
     is_explained: bool = False
     """Whether a rank has reported its own error, which is the cause of the others'."""

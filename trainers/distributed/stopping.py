@@ -37,7 +37,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)
 _STOP_FILE, _DEADLINE = "the stop file", "the deadline"
 _REASONS = (_STOP_FILE, _DEADLINE, *(number.name.removeprefix("SIG") for number in _SIGNALS))
 _ECHO = 0.2
-"""Seconds within which a second INT is taken for a wrapper's copy of the first (timeout, uv run)."""
+"""Seconds within which a second INT counts as a copy of the first by a wrapper, such as timeout or uv run."""
 
 Batch = TypeVar("Batch")
 

@@ -118,7 +118,7 @@ def target(
 def _mutable(
     length: int, positions: Sequence[int], ranges: Sequence[tuple[int, int]], problems: list[str]
 ) -> Mask:
-    """Which of the `length` residues in the designed chains may be designed."""
+    """Mask: which of the `length` residues in the designed chains may be designed."""
     spans = [(position, position) for position in positions] + list(ranges)
     mask = numpy.zeros(length, numpy.bool_) if spans else numpy.ones(length, numpy.bool_)
     for first, last in spans:
@@ -165,11 +165,11 @@ class Design(NamedTuple):
     """A sequence for a target."""
 
     letters: str
-    """Its chains, with / between them."""
+    """The sequence's letters, with / between chains."""
     score: float
-    """The mean of -log p over its designed residues, in nats."""
+    """The mean of -log p over the designed residues, in nats."""
     recovery: float
-    """The share of its designed residues that are the structure's own; nan if the structure has none
+    """The share of designed residues that are the same as in the structure; nan if the structure has none
     there.
     """
 
@@ -324,7 +324,7 @@ def _parser() -> argparse.ArgumentParser:
         prog=_PROGRAM,
         description="Draw sequences for structures with a model of inverse folding, and write them as "
         "FASTA: first a structure's own sequence, then designs of it. score is the mean of "
-        "-log p of the designed residues, the lower the likelier; recovery is the share of "
+        "-log p of the designed residues: the lower, the likelier; recovery is the share of "
         "them that are the same as in the structure. Residues without a whole backbone are "
         "not designed. The same arguments give the same sequences on the same kind of "
         "device, whatever other structures there are.",

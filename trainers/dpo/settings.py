@@ -17,7 +17,7 @@ class Pairs(Section, frozen=True, kw_only=True):
     train_data: str
     """JSON file with a list of pairs."""
     val_data: str | None = None
-    """The same, to validate with; left out: a share of the pairs of `train_data`."""
+    """JSON file with pairs to validate with; left out: a share of the pairs of `train_data`."""
     test_data: str | None = None
     """The same, to test with at the end; left out: no test."""
     validation_share: Fraction = 0.1

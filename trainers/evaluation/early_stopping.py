@@ -34,13 +34,13 @@ class Verdict(NamedTuple):
 
 
 class Watched(Section, frozen=True, kw_only=True):
-    """A metric that should improve."""
+    """A metric that early stopping watches."""
 
     metric: str
     """Name of a validation metric, as the task, monitor or evaluator returns it: `accuracy`. `loss_avg` means
     `loss`, unless another metric has that name."""
     mode: Literal["min", "max"] = "min"
-    """Whether lower or higher is better."""
+    """Whether lower or higher values are better."""
     delta: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     """An improvement must exceed this, in the metric's unit."""
     grace_period: NotNegative = 0
@@ -50,7 +50,7 @@ class Watched(Section, frozen=True, kw_only=True):
 
     @property
     def worst(self) -> float:
-        """The worst value: any finite one is better."""
+        """The worst possible value: any finite one is better."""
         return math.inf if self.mode == "min" else -math.inf
 
 
@@ -218,7 +218,9 @@ class EarlyStopping:
 
 
 def _plain(tasks: Any) -> Any:
-    """The tasks with names as text, and without infinite initial scores, which QuantumGrav uses for none."""
+    """The tasks with text as names, and without initial scores that are infinite, which means none in
+    QuantumGrav.
+    """
     if not isinstance(tasks, Mapping):
         return tasks
     endless = {"init_best_score": None}

@@ -179,8 +179,8 @@ def _same_buffers(model: nn.Module, context: RankContext) -> None:
 
 
 def _of_all(names: list[str], something: bool, context: RankContext) -> tuple[list[str], bool]:
-    """The names of metrics on all ranks (a rank without batches has none), and whether any rank kept
-    something.
+    """The names of metrics from all ranks (a rank without batches has none), and whether any rank kept
+    outputs.
     """
     if not context.distributed or context.world_size == 1:
         return names, something

@@ -24,7 +24,7 @@ def built_once(folder: Path, is_whole: Callable[[Path], bool], write: Callable[[
     with locked(folder) as alone:
         if is_whole(folder):
             return
-        if alone:  # otherwise another process may still be writing its draft
+        if alone:  # without a lock, another process may still be writing its draft
             for left in folder.parent.glob(f".{glob.escape(folder.name)}.draft-*"):
                 shutil.rmtree(left)
         draft = draft_of(folder)

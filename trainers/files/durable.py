@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 _PIECE = 1 << 20
-"""Bytes that are written and summed at a time, so that they are still in the processor's cache."""
+"""Bytes that are written and summed at a time: few enough to stay in the processor's cache."""
 
 _SEAL = b',\n  "crc32": "%08x"\n}\n'
 _SEAL_LENGTH = len(_SEAL % 0)

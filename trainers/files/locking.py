@@ -115,7 +115,7 @@ def _showing_life(lock: LockFile) -> Iterator[None]:
             with suppress(OSError):  # others will take the lock after `SILENCE`
                 os.utime(lock.descriptor)
 
-    with suppress(OSError):  # say, on a full disk: the holder is then unknown
+    with suppress(OSError):  # e.g. on a full disk; the holder is then unknown
         lock.write(Holder.here(os.environ))
     thread = threading.Thread(target=show, name="castoff-lock", daemon=True)
     thread.start()

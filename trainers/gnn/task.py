@@ -42,9 +42,7 @@ class GraphTask(ConfiguredTask):
         """What is missing in the configuration, and what is wrong in its data section."""
         problems = []
         if not self.config.model:
-            problems.append(
-                "model: is missing; write the arguments of GNNModel, or a type of your own and its"
-            )
+            problems.append("model: is missing; write the arguments of GNNModel, or your own type and its")
         if self.config.criterion is None:
             problems.append("criterion: is missing; write !pyobject my_module.compute_loss")
         if not self.config.data:

@@ -344,7 +344,7 @@ class Engine:
         self.model = compiled(self.bare) if self._config.training.compile else self.bare
         if self._context.distributed:
             self.reducer = distributed(self.model, self._config, self._context)
-            # Not if gradients may be missing: buckets would be searched in each step, and have stale memory.
+            # If gradients may be missing, buckets have stale memory, and would be searched in each step.
             in_buckets = self._config.parallel.gradient_as_bucket_view and self._all_needed
             self._norm_of = GradientNorm(self._parameters, in_buckets=in_buckets)
             if self.average is not None:

@@ -182,8 +182,8 @@ def _explained(problems: list[str], config: Config, made: Schedule) -> list[str]
         return problems
     return [
         *problems,
-        f"training.scaling.warmup: {training.scaling.warmup} has made these {made.warmup_steps} "
-        f"warmup steps of {training.schedule.warmup_steps}",
+        f"training.scaling.warmup: {training.scaling.warmup} turned {training.schedule.warmup_steps} "
+        f"warmup steps into {made.warmup_steps}",
     ]
 
 

@@ -57,7 +57,7 @@ def _shows(handler: logging.Handler) -> bool:
 if TYPE_CHECKING:
     _ToStream = logging.StreamHandler[TextIO]
 else:
-    _ToStream = logging.StreamHandler  # no generic class before Python 3.11
+    _ToStream = logging.StreamHandler  # StreamHandler is not generic before Python 3.11
 
 
 class _OnStandardError(_ToStream):

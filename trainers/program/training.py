@@ -26,7 +26,7 @@ class Trained(NamedTuple):
     """The result of a training on this rank."""
 
     trainer: TrainerDDP
-    """Its `model` has the best saved weights on every rank, which were tested."""
+    """The trainer, whose `model` has the best saved weights on every rank, which were tested."""
     splits: Splits
     """The data sets that the task built."""
     metrics: Metrics | None

@@ -28,7 +28,7 @@ class Running:
         self.names: list[str] | None = None
         """Names of the metrics; None before the first micro-batch."""
         self.interval: list[float] = []
-        """Sums since the last report: the count, the loss, then the metrics."""
+        """Sums since the last report: number of items, loss, then the metrics."""
         self.epoch: list[float] = []
         """The same sums since the epoch began, without the current interval."""
         self._waiting: list[list[Tensor | float]] = []

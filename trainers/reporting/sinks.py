@@ -227,7 +227,7 @@ class TensorBoard:
         self._writer.flush()
 
     def close(self) -> None:
-        """Write the rest."""
+        """Write all events that are not written yet."""
         self._writer.close()
 
 
@@ -272,7 +272,7 @@ class WeightsAndBiases:
         """Do nothing: wandb's process writes, and outlives this one."""
 
     def close(self) -> None:
-        """Write or send the rest."""
+        """Write, or if online upload, what wandb has not written yet."""
         self._run.finish()
 
 

@@ -178,7 +178,7 @@ def metrics(summed: Sequence[float], own: Sequence[float]) -> dict[str, float]:
 
 def _seconds(ready: float | torch.Event, done: float | torch.Event) -> float:
     if isinstance(ready, torch.Event) and isinstance(done, torch.Event):
-        done.synchronize()  # does not wait: the sums, which came later, have been read
+        done.synchronize()  # returns at once: later sums have been read
         return ready.elapsed_time(done) / 1e3
     assert isinstance(ready, float)
     assert isinstance(done, float)

@@ -28,7 +28,7 @@ class Source(Protocol):
 
     @property
     def digest(self) -> str:
-        """A text that identifies the proteins: no others have it."""
+        """A text that identifies the proteins."""
 
 
 class Protein(NamedTuple):

@@ -27,7 +27,7 @@ class Sources(NamedTuple):
     test: Source | None = None
 
     def digests(self) -> dict[str, str]:
-        """The digest of each set that is not None: only the same proteins have the same digest."""
+        """The digest, which identifies its proteins, of each set that is not None."""
         return {name: source.digest for name, source in self._asdict().items() if source is not None}
 
 

@@ -85,7 +85,7 @@ class ProteinStream(IterableDataset[Protein]):
         return self._samples(self._order)
 
     def state_dict(self) -> dict[str, Any]:
-        """The position in the epoch: three numbers."""
+        """The position in the epoch, as three numbers."""
         return {"order": self._order, "mix": self._mix, "given": self._yielded}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

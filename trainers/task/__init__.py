@@ -35,12 +35,14 @@ class Loss:
 
 
 class Evaluated(NamedTuple):
-    """The result of a batch: sums, and something kept for `measure`."""
+    """The evaluation of a batch: sums, and optionally values that `measure` gets later."""
 
     sums: Mapping[str, Sum]
     """Sums by metric name."""
     kept: Any
-    """Passed to `measure` for all batches after the last one. Keep it small and on the CPU."""
+    """Value that `measure` gets, with those of all other batches, after the last batch. Keep it small and
+    on the CPU.
+    """
 
 
 class WholeSetEvaluator(Protocol):
@@ -55,11 +57,11 @@ class Splits(NamedTuple):
     """The three data sets."""
 
     train: Any
-    """May be iterable."""
+    """The training set, which may be iterable."""
     validation: Any = ()
     """Empty: no validation. May be iterable, and is then held in memory."""
     test: Any = ()
-    """Likewise."""
+    """Empty: no test. May be iterable, and is then held in memory."""
 
 
 class Task(ABC):

@@ -274,7 +274,7 @@ def _shares(given: Any) -> list[float]:
     """
     fractions = given if isinstance(given, (list, tuple)) else []
     if len(fractions) != 3 or any(type(number) not in (int, float) for number in fractions):
-        how = "three shares, of training, validation and test, as [0.8, 0.1, 0.1]"
+        how = "three shares, of training, validation and test, such as [0.8, 0.1, 0.1]"
         raise ConfigError([f"data.split: is {given!r}, but takes {how}"])
     return list(fractions)
 

@@ -89,8 +89,8 @@ def declared_arguments(task: Task | None, attribute: str) -> set[str]:
     if not several or not all(isinstance(each, str) and each for each in declared):
         raise ConfigError(
             [
-                f"task: {type(task).__name__}.{attribute} is {declared!r}; it takes names of arguments and "
-                "paths below them, as ('folder', 'sampling.steps'), or ()"
+                f"task: {type(task).__name__}.{attribute} is {declared!r}; it takes names of arguments "
+                "and paths below them, such as ('folder', 'sampling.steps'), or ()"
             ]
         )
     within = "" if task is None or task.arguments is None else f"{task.arguments}."

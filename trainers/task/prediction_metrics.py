@@ -143,7 +143,7 @@ def _numbers(monitor: _Monitor, kept: Sequence[tuple[Any, Any]]) -> dict[str, fl
     except ConfigError as error:
         raise ConfigError([f"{called}: {problem}" for problem in error.problems]) from error
     except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)[1:2]  # the monitor's: [0] is this function
+        frames = traceback.extract_tb(error.__traceback__)[1:2]  # [0] is this function's frame
         where = "".join(f", at {frame.filename}:{frame.lineno}" for frame in frames)
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise ConfigError([f"{called}: its monitor failed with {text}{where}"]) from error

@@ -110,7 +110,7 @@ def test_two_runs_cannot_share_it(tmp_path: Path) -> None:
     assert folder(tmp_path / "out").path == held.path
     given = run(join_one_in_use, str(tmp_path / "out"), folder=tmp_path / "ranks", world_size=2)
     words = (
-        f"training.run: process {os.getpid()} on {os.uname().nodename} trains into {held.path}; wait "
+        f"training.run: process {os.getpid()} on {os.uname().nodename} is training in {held.path}; wait "
         "until it has ended, or give this training its own folder: --set training.run=NAME"
     )
     assert given == [words, words]

@@ -76,7 +76,9 @@ def test_the_next_attempt_replaces_it(
     RunLock(tmp_path / "trained", attempt(tmp_path, 2)).check()  # as a second trainer of this process does
     holder.processes[0].send_signal(signal.SIGCONT)
     (said,) = holder.answers()
-    assert said.startswith(f"process {os.getpid()} on {host} of run run now trains into {tmp_path}/trained: ")
+    assert said.startswith(
+        f"process {os.getpid()} on {host} of run run is now training in {tmp_path}/trained: "
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,7 @@ def test_nobody_else_does(
     (tmp_path / "run" / "attempts" / "0.1" / "ending.json").touch()
     before = (tmp_path / "trained" / ".lock").stat().st_ino
     with pytest.raises(
-        ConfigError, match=rf"process {holder.processes[0].pid} on \S+ of run run trains into "
+        ConfigError, match=rf"process {holder.processes[0].pid} on \S+ of run run is training in "
     ):
         RunLock(tmp_path / "trained", attempt(tmp_path, number, member, run))
     assert (tmp_path / "trained" / ".lock").stat().st_ino == before

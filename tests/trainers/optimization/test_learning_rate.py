@@ -408,7 +408,7 @@ class Wrong:
         ({"schedule": {"warmup_steps": 20}}, r"warmup_steps: is 20, but the training has 20"),
         (
             {"schedule": {"warmup_steps": 10}, "scaling": LINEAR, "world_size": 3},
-            r"is 30, but the training has 20 steps[^$]*linear has made these 30 warmup steps of 10",
+            r"is 30, but the training has 20 steps[^$]*linear turned 10 warmup steps into 30",
         ),
     ],
 )

@@ -191,7 +191,7 @@ def _model(weights: Mapping[str, Any], neighbours: int, problems: list[str]) -> 
             f"has no weights of a network like ProteinMPNN's, but {_few(list(weights)) or 'no weights'}"
         )
         return None
-    with torch.device("meta"):  # no memory, and no random numbers for what is replaced
+    with torch.device("meta"):  # without memory or random numbers for initial weights
         model = InverseFolding(width, encoder, decoder, neighbours, dropout=0.0)
     problems += _differences(weights, model.state_dict())
     if problems:

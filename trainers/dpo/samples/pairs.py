@@ -266,7 +266,7 @@ def _layouts(chains: Sequence[Chain], sequences: Tokens, parts: Sequence[int]) -
     """
     if len(parts) not in (1, len(chains)):
         return None
-    ways: dict[int, _Way] = {0: _Way(0, ())}  # by their length so far
+    ways: dict[int, _Way] = {0: _Way(0, ())}  # keys: the ways' lengths
     for number, chain in enumerate(chains):
         further: dict[int, _Way] = {}
         for reached, way in ways.items():

@@ -52,9 +52,9 @@ class Objective(NamedTuple):
     """An objective of training."""
 
     settings: type[Common]
-    """The type of its configuration."""
+    """The type of the objective's configuration."""
     arguments: type[Section]
-    """The sections that the task takes."""
+    """The sections that the objective's task takes."""
     task: PyObject
     defaults: Mapping[str, Any]
     """Defaults by field path, where they differ from the core's. Empty sections let missing fields be

@@ -297,7 +297,7 @@ def _chain(name: str, label: str, parts: Sequence[_Part]) -> Chain:
     filled: list[int] = []
     for part in parts:
         before = part.numbers[0] - 1
-        for number in part.numbers:  # may repeat (insertion codes) or fall, and then shows no gap
+        for number in part.numbers:  # a number that repeats (insertion codes) or falls is no gap
             filled.append((filled[-1] if filled else -1) + max(number - before, 1))
             before = number
     if all(part.sequence for part in parts):

@@ -24,4 +24,4 @@ class Structure(NamedTuple):
     positions: numpy.typing.NDArray[numpy.int32]
     """(length,): the residue's number in its chain, from 0; residues that are not resolved are counted."""
     names: tuple[str, ...]
-    """Names of the chains."""
+    """The chains' names."""

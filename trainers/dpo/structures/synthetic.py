@@ -23,7 +23,7 @@ class Segment(NamedTuple):
 
     phi: float
     psi: float
-    """Both angles are in degrees."""
+    """Psi; this angle and phi are in degrees."""
     residues: str
     """Letters from which residues of this backbone are drawn; a letter that occurs twice is drawn twice as
     often.

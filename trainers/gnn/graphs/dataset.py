@@ -30,7 +30,7 @@ class Graphs(Dataset[Any]):
 
     @property
     def digest(self) -> str:
-        """A text that only the same graphs have, wherever and whenever they were written."""
+        """A text that identifies the graphs, wherever and whenever they were written."""
         return str(self.saved.about["digest"])
 
     def __len__(self) -> int:

@@ -52,7 +52,7 @@ def records(making: Making, processes: int, at_once: int) -> Iterator[bytes | No
 
 
 class Answer(NamedTuple):
-    """Records, or why the record after them could not be made."""
+    """The records that a process made, and why the next one could not be made, if so."""
 
     records: list[bytes | None]
     problem: str | None

@@ -21,7 +21,7 @@ from castoff.trainers.configuration.fields import ConfigError
 
 
 def digest(parts: Mapping[str, Any]) -> str:
-    """A digest that only the same parts have."""
+    """A digest that identifies the parts."""
     return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:16]
 
 

@@ -191,9 +191,7 @@ def _per_sample(names: Sequence[str]) -> list[str] | None:
 
 
 def zarr_group_to_dict(group: Any, target: dict[str, Any]) -> None:
-    """Put all arrays of a group of zarr's or h5py's into `target`, and those of its subgroups into nested
-    dicts.
-    """
+    """Put all arrays of a zarr or h5py group into `target`, and those of its subgroups into nested dicts."""
     for name in group.keys():  # noqa: SIM118  # zarr 2 iterates over no names
         part = group[name]
         if hasattr(part, "shape"):

@@ -94,7 +94,7 @@ def _pairs(dims: Any, problems: list[str]) -> list[tuple[int, int]]:
     for index, (before, after) in enumerate(pairwise(dims), 1):
         if before[1] != after[0]:
             problems.append(
-                f"dims[{index}]: takes {after[0]} numbers, but the layer before it gives {before[1]}; "
+                f"dims[{index}]: takes {after[0]} numbers, but the layer before it returns {before[1]}; "
                 "make the two equal"
             )
     return [(pair[0], pair[1]) for pair in dims]

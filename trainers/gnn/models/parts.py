@@ -217,7 +217,7 @@ def in_library(file: Path) -> bool:
     """Whether a source file is one of these libraries' or the standard library's."""
     if not file.is_absolute():  # generated code, or torch's C++
         return True
-    if file.name.startswith("torch_geometric."):  # code that it generates for convolutions
+    if file.name.startswith("torch_geometric."):  # torch_geometric's code, generated for convolutions
         return True
     installed = {"site-packages", "dist-packages"} & set(file.parts)
     return any(file.is_relative_to(home) for home in _LIBRARIES) or (

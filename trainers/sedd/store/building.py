@@ -190,7 +190,7 @@ def _blocks(sources: Sequence[Path], scratch: Path, origins: list[Origin], bar: 
             raise ConfigError(
                 ["is a folder, but a store is made of files: FASTA, plain or gzip, or a .pt"], str(path)
             )
-        size, lasting = before.st_size, path.is_file()  # a pipe can be read once
+        size, lasting = before.st_size, path.is_file()  # a pipe can be read only once
         bar.begin(f"reading {path.name}", size)
         if is_saved(path):
             with SavedSequences(path, scratch) as saved:
@@ -218,6 +218,6 @@ def _nothing(read: _Read, filters: Filters) -> str:
     return (
         f"no protein of it is left: {dropped['too_short']:,} sequences are shorter than min_length "
         f"{filters.min_length}, {dropped['too_long']:,} longer than max_length {filters.max_length}, and "
-        f"of {dropped['unknown']:,} a larger share is unknown than max_unknown {filters.max_unknown:g}; "
-        "set other limits, or check that these are proteins"
+        f"{dropped['unknown']:,} have a larger share of unknown residues than max_unknown "
+        f"{filters.max_unknown:g}; set other limits, or check that these are proteins"
     )

@@ -43,7 +43,7 @@ class Tally:
         self.longest = max(self.longest, int(lengths.max()))
         self.sequences += len(lengths)
         self.residues += len(tokens)
-        for first in range(0, len(tokens), RUN):  # in parts, as bincount needs eight bytes for each token
+        for first in range(0, len(tokens), RUN):  # in parts: bincount needs eight bytes per token
             part = numpy.frombuffer(tokens, dtype=numpy.uint8)[first : first + RUN]
             self._counts += numpy.bincount(part, minlength=len(self._counts))
         bins, numbers = numpy.unique(lengths // BIN, return_counts=True)

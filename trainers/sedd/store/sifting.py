@@ -29,9 +29,9 @@ class Sifted(NamedTuple):
 
     tokens: bytes
     lengths: bytes
-    """The lengths as `OFFSET`."""
+    """The proteins' lengths, as numbers of type `OFFSET`."""
     hashes: bytes
-    """The hashes, `HASH` bytes each; empty if duplicates are kept."""
+    """The proteins' hashes, `HASH` bytes each; empty if duplicates are kept."""
     too_short: int
     too_long: int
     unknown: int

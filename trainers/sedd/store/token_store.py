@@ -48,7 +48,7 @@ class Filters(Section, frozen=True, kw_only=True):
     max_unknown: Fraction = 0.1
     """Largest share of a protein's residues that may be unknown."""
     keep_duplicates: bool = False
-    """Whether to keep repeated sequences; else only the first is kept, in the order of the files."""
+    """Whether to keep repeated sequences; if not, the first one in the order of the files is kept."""
 
 
 class Origin(Section, frozen=True, kw_only=True):

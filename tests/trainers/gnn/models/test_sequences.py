@@ -43,7 +43,7 @@ def test_each_layer_has_its_arguments() -> None:
         ({"dims": 64}, "dims: is 64, but takes a list"),
         ({"dims": [64]}, "dims[0]: is 64, but takes two whole numbers"),
         ({"dims": [[64, 0]]}, "dims[0]: is [64, 0], but takes two whole numbers"),
-        ({"dims": [[64, 32], [16, 1]]}, "dims[1]: takes 16 numbers, but the layer before it gives 32"),
+        ({"dims": [[64, 32], [16, 1]]}, "dims[1]: takes 16 numbers, but the layer before it returns 32"),
         ({"dims": [8, 4, 1], "activations": ["relu"]}, "activations: are 1, but dims has 2 layers"),
         (
             {"dims": [8, 4, 1], "activations": ["relu", "reluu"]},

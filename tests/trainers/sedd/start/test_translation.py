@@ -245,7 +245,7 @@ def test_fields_without_effect_are_reported(text: str, said: list[str]) -> None:
             "training.schedule.warmup_steps: is 9, but the training has 6 steps",
             "optim.warmup: is 9, but the training has 6 steps",
         ),
-        ("training.scaling.warmup: linear has made these", "scaling.warmup: linear has made these"),
+        ("training.scaling.warmup: linear turned 4", "scaling.warmup: linear turned 4"),
         ("training.optimizer_kwargs.lr: is", "optim.lr: is"),
         ("task_kwargs.model.n_heads: is 3", "model.n_heads: is 3"),
         ("batch_size x gradient_accumulation_steps x ranks", "batch_size x accum x ranks"),
@@ -286,7 +286,7 @@ def test_every_word_is_a_field_on_both_sides() -> None:
         ("optim: {warmup: 4}\ntraining: {n_iters: 6}", "optim.warmup: is 8, but the training has 6 steps"),
         (
             "optim: {warmup: 4}\ntraining: {n_iters: 6}",
-            "scaling.warmup: linear has made these 8 warmup steps of 4",
+            "scaling.warmup: linear turned 4 warmup steps into 8",
         ),
         (
             "optim: {warmup: 4}\nlr_schedule: {steps: 5}",
