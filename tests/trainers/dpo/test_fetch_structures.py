@@ -1,4 +1,4 @@
-"""A set of structures comes whole from an index, or not at all, and files fetched so far are kept."""
+"""A set of structures comes whole from an index, or not at all, and what was fetched is kept."""
 
 from __future__ import annotations
 
