@@ -506,12 +506,12 @@ def test_a_damaged_best_is_not_tested(tmp_path: Path) -> None:
     ("method", "answer", "says"),
     [
         ("loss", None, r"Wrong\.loss gave None.*is a return missing"),
-        ("build_data", [1, 2], r"Wrong\.build_data gave a list of 2.*Splits\(train, validation, test\)"),
-        ("build_model", "net", r"Wrong\.build_model gave 'net'"),
+        ("build_data", [1, 2], r"Wrong\.build_data returned a list of 2.*Splits\(train, validation, test\)"),
+        ("build_model", "net", r"Wrong\.build_model returned 'net'"),
         ("evaluate", 3, r"Wrong\.evaluate gave 3"),
-        ("finish", [1.0], r"Wrong\.finish gave a list of 1"),
+        ("finish", [1.0], r"Wrong\.finish returned a list of 1"),
         ("after_evaluation", None, r"Wrong\.after_evaluation gave None"),
-        ("state_dict", {"seen": Path()}, r"Wrong\.state_dict gave a PosixPath for \['seen'\]"),
+        ("state_dict", {"seen": Path()}, r"Wrong\.state_dict returned a PosixPath for \['seen'\]"),
     ],
 )
 def test_what_a_task_gives_is_looked_at(method: str, answer: Any, says: str, tmp_path: Path) -> None:

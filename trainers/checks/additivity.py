@@ -183,7 +183,7 @@ class Additivity:
             with common.twice():
                 twice = self._of(task, model, pair.twice, 2 * pair.samples, sums, seed)
         except Exception as error:  # noqa: BLE001  # the task may fail in eval mode or with few samples
-            logger.debug("the sums over a few samples cannot be checked:  %r", error)
+            logger.debug("the sums over a few samples cannot be checked: %r", error)
             return None
         return {name: (once[name], twice[name]) for name in once if name in twice}
 

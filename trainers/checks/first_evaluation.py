@@ -154,7 +154,7 @@ class FirstEvaluation:
         try:
             self._early_stopping.check(found)
         except ConfigError as error:
-            remedy = f"if other batches or later epochs have this metric,  {_SWITCH}"
+            remedy = f"if other batches or later epochs have this metric, {_SWITCH}"
             raise ConfigError([f"{problem}; {remedy}" for problem in error.problems]) from None
 
     def _see_sums(self, task: Task, first: FirstBatch) -> None:
@@ -173,7 +173,7 @@ def _copy(data: Any) -> Any:
 def _warn(name: str, error: Exception) -> None:
     logger.warning(
         "The first batch of the %s set cannot be evaluated: %s, %s. Ignore this if the evaluation needs "
-        "something that a single batch lacks, or that training creates later;  %s",
+        "something that a single batch lacks, or that training creates later; %s",
         name,
         brief(error),
         place_of(error),

@@ -23,7 +23,7 @@ def contradictions(data: Mapping[str, Any], known: list[Problem]) -> list[tuple[
         missing = "is missing; set either this or training.num_steps"
         return [(("training", "num_epochs"), missing)]
     if len(given) == 2:
-        both = f"is {training['num_steps']!r}, and training.num_epochs is  {training['num_epochs']!r}"
+        both = f"is {training['num_steps']!r}, and training.num_epochs is {training['num_epochs']!r}"
         return [
             (("training", "num_steps"), f"{both}; only one of them can end the training, so drop the other")
         ]

@@ -206,7 +206,7 @@ class Sinks:
         except ConfigError:
             raise
         except Exception as error:  # noqa: BLE001  # a service's failure must not end the run
-            logger.warning("%s gets no more metrics, but metrics.jsonl has them all:  %s", name, error)
+            logger.warning("%s gets no more metrics, but metrics.jsonl has them all: %s", name, error)
             (self._others or {}).pop(name, None)
 
 

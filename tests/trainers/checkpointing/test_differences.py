@@ -165,7 +165,7 @@ def test_the_words() -> None:
     first, second, ways_out = error.value.problems
     assert first == f"training.seed: is 1, but {CHECKPOINT} was made with 0"
     assert second == f"model.width: is 3, but {CHECKPOINT} was made with none given"
-    for way in ("put back", "--fresh", "training.run: NAME"):
+    for way in ("restore the checkpoint's values", "--fresh", "training.run: NAME"):
         assert way in ways_out
 
 

@@ -73,7 +73,7 @@ def test_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert folder(Path("${MY_SCRATCH}/b")).path == tmp_path / "s" / "b" / "toy"
     with pytest.raises(ConfigError, match=r"training\.path: is '\$NOWHERE/c', but NOWHERE is not set here"):
         folder(Path("$NOWHERE/c"))
-    with pytest.raises(ConfigError, match=r"training\.path: is '~nobody-here/c', .* home of ~nobody"):
+    with pytest.raises(ConfigError, match=r"training\.path: is '~nobody-here/c', .* home folder of ~nobody"):
         folder(Path("~nobody-here/c"))
 
 

@@ -77,7 +77,7 @@ def refused(task: Task, path: Path, error: type[Exception] = ConfigError, **sect
 def test_a_mean_for_the_loss_is_an_error(judge: Sums, tmp_path: Path) -> None:
     said = refused(Judged(judge), tmp_path)
     assert "Judged.evaluate returns a mean for loss" in said
-    assert ("and for the metrics size where" in said) == (judge is mean_loss)
+    assert ("and for the metrics size instead" in said) == (judge is mean_loss)
     assert 'return {"loss": (sum, None)}; for a mean, (mean * samples, None)' in said
     assert "check_first_step: false" in said
 

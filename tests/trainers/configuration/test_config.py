@@ -441,7 +441,7 @@ def test_numbers_and_texts_of_other_libraries_are_written_as_numbers_and_texts()
         ),
         (
             "training.num_epochs=3",
-            "training.num_steps: is 100, and training.num_epochs is  3; one of the two",
+            "training.num_steps: is 100, and training.num_epochs is 3; only one of them",
         ),
         ("training.num_steps=null", "training.num_epochs: is missing; set either"),
         ("training.num_steps=0", "is 0, but takes a whole number of at least 1"),

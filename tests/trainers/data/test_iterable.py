@@ -198,7 +198,7 @@ def test_a_stream_whose_position_is_unknown_cannot_resume() -> None:
     first = loaded(Plain(), RankContext(0, 2, CPU), num_workers=2)
     next(first.groups(0, 0))
     state = first.state_dict()
-    with pytest.raises(ConfigError, match=r"there are 3 ranks, .* made with 2, .* take 2, or start over"):
+    with pytest.raises(ConfigError, match=r"there are 3 ranks, .* made with 2, .* use 2, or start over"):
         loaded(Plain(), RankContext(0, 3, CPU), num_workers=2).load_state_dict(state)
     with pytest.raises(ConfigError, match=r"training\.num_workers: there are 1 workers, .* made with 2"):
         loaded(Plain(), RankContext(0, 2, CPU)).load_state_dict(state)

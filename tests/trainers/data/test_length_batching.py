@@ -232,5 +232,5 @@ def test_validation_begins_with_the_longest(world_size: int) -> None:
     ],
 )
 def test_invalid_lengths_are_refused(said: Any, says: str) -> None:
-    with pytest.raises(ConfigError, match=rf"data: Long\.lengths {says}; it takes a whole number"):
+    with pytest.raises(ConfigError, match=rf"data: Long\.lengths {says}; it must hold a whole number"):
         batches(Long(said))

@@ -120,7 +120,7 @@ def test_a_port_that_something_else_listens_on(tmp_path: Path) -> None:
     assert said.startswith(
         f"rank 0 cannot listen on port {port} of this host, through which the ranks are to connect: "
     )
-    assert "Address already in use; `ss -ltnp` shows who does" in said
+    assert "Address already in use; `ss -ltnp` shows which process does" in said
 
 
 LAUNCHED = {

@@ -221,7 +221,7 @@ def test_a_file_appears_once_it_is_whole(
         (
             ["one.cif"],
             ["--fixed_chains", "A"],
-            ["one.cif: has no protein chain to design beside"],
+            ["one.cif: has no protein chain to design besides"],
         ),
         (
             ["one.cif", "two chains.pdb"],
@@ -249,13 +249,13 @@ def test_a_file_appears_once_it_is_whole(
         (
             ["one.cif"],
             ["--model", "{folder}/best.pt"],
-            ["best.pt: does not exist;  did you mean best_model"],
+            ["best.pt: does not exist; did you mean best_model"],
         ),
         (["one.cif"], ["--device", "xpu"], ["--device is xpu, but"]),
         (
             ["one.cif"],
             ["--out", "{folder}/none/x.fasta"],
-            ["--out: is ", "there is no folder", "none; make it"],
+            ["--out: is ", "there is no folder", "none; create it"],
         ),
         (["one.cif"], ["--out", "{folder}"], ["--out: is ", "which is a folder; name a file"]),
         (["one.cif"], ["--out", "/dev/null"], ["--out: is '/dev/null', which is not a file"]),

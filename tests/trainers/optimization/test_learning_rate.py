@@ -351,7 +351,7 @@ def frozen() -> Toy:
     ("task", "says"),
     [
         (frozen(), r"model: has no parameter that could be trained"),
-        (giving(lambda model: None), r"task\.parameters: gives None"),
+        (giving(lambda model: None), r"task\.parameters: returns None"),
         (giving(lambda model: model[0].weight), r"returns a Parameter, but must return a list"),
         (giving(lambda model: model.state_dict()), r"returns a OrderedDict, but must return a list"),
         (giving(lambda model: model.named_parameters()), r"returns a tuple in place of a parameter"),

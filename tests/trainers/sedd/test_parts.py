@@ -70,7 +70,7 @@ def test_parts_that_nobody_may_have_meant_are_reported(tmp_path: Path) -> None:
         return [each.split(",")[0] for each in doubts(divided(sources, data), sources, data)]
 
     assert given(split=(0.9, 0.06, 0.04)) == given(split=(1.0, 0.0, 0.0)) == []
-    assert given() == ["data.split: 0.01 of 50 proteins are none" for _ in ("validation", "test")]
+    assert given() == ["data.split: 0.01 of 50 proteins are no whole protein" for _ in ("validation", "test")]
     assert given(validation_datafile=str(tmp_path / "b.fasta"), split=(0.9, 0.01, 0.09)) == [
         "data.validation_datafile: holds the same proteins as data.datafile"
     ]

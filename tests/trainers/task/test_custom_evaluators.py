@@ -221,7 +221,7 @@ def test_without_a_loss_and_anything_to_watch_the_newest_is_the_best(
         ),
         (
             {"type": Judge, "criterion": squares},
-            "validator.criterion: the class Judge judges by itself",
+            "validator.criterion: the class Judge evaluates by itself",
         ),
         (
             {"kwargs": {"scale": 1}},

@@ -152,7 +152,7 @@ _WIDTHS = "shapes cannot be multiplied"
 
 
 def _from(source: str, made: Tensor) -> str:
-    return f"the output of {source},  {made.shape[1]} numbers per row"
+    return f"the output of {source}, {made.shape[1]} numbers per row"
 
 
 def _shape(tensor: Tensor) -> str:

@@ -237,11 +237,11 @@ def _together(given: Settings) -> list[tuple[FieldPath, str]]:
     training, length, longest = given.training, given.model.length, given.data.max_length
     problems: list[tuple[FieldPath, str]] = []
     if training.n_iters is not None and training.epochs is not None:
-        both = f"is {training.n_iters}, and training.epochs is  {training.epochs}"
+        both = f"is {training.n_iters}, and training.epochs is {training.epochs}"
         message = f"{both}; only one of them can end the training, so drop the other"
         problems.append((("training", "n_iters"), message))
     if length is not None and longest not in (length, settings.Data().max_length):
-        both = f"is {length}, and data.max_length is  {longest}"
+        both = f"is {length}, and data.max_length is {longest}"
         message = f"{both}; both set the length of the longest protein, so drop one"
         problems.append((("model", "length"), message))
     if given.ddp.static_graph and training.accum > 1:

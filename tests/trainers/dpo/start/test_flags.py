@@ -122,7 +122,7 @@ def test_the_output_folder_is_where_the_run_lies(
         ("", "--output_dir: is '', but takes a folder"),
         (" ", "--output_dir: is ' ', but takes a folder"),
         ("/", "--output_dir: is '/', but takes a folder that has a name, unlike /"),
-        ("/..", "--output_dir: is '/..', but takes a folder with a name"),
+        ("/..", "--output_dir: is '/..', but takes a folder that has a name"),
         ("$NOT_SET/dpo", "--output_dir: is '$NOT_SET/dpo', but NOT_SET is not set here"),
     ],
 )

@@ -143,7 +143,7 @@ def test_a_folder_that_is_removed_in_a_training_is_reported(store: Path) -> None
 def test_a_transform_that_gives_no_graph_is_reported(store: Path) -> None:
     graphs = Graphs(build(store), lambda graph: None)
     with pytest.raises(
-        ConfigError, match=r"data\.transform: gave None, but must return a torch_geometric Data"
+        ConfigError, match=r"data\.transform: returned None, but must return a torch_geometric Data"
     ):
         graphs[0]
 

@@ -40,7 +40,7 @@ def test_elements_in_any_numbering_are_put_in_time(places: list[int], transposed
 
 def test_a_matrix_that_does_not_show_the_way_needs_the_argument() -> None:
     places = numpy.random.default_rng(0).permutation(len(ORDER))
-    with pytest.raises(ValueError, match="say it: data"):
+    with pytest.raises(ValueError, match="set data.transposed"):
         ordered(ORDER[numpy.ix_(places, places)], None, None)
 
 
@@ -75,7 +75,7 @@ CIRCLE = numpy.roll(numpy.eye(4), 1, axis=1)
         (numpy.zeros((3, 4)), None, r"shape \(3, 4\), which is not a square"),
         (numpy.zeros(3), None, "not a square"),
         (numpy.full((2, 2), numpy.nan), None, "NaN"),
-        (numpy.array([["a"]]), None, "no numbers"),
+        (numpy.array([["a"]]), None, "not numbers"),
         (ORDER, len(ORDER) + 1, "elements, but its matrix has"),
         (ORDER, 0, "its size is 0 elements"),
         (ORDER, len(ORDER) - 1, "also relates others"),

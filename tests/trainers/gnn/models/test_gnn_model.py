@@ -309,12 +309,12 @@ class Narrow(nn.Module):
         (
             {"downstream_tasks": [["Linear", [6, 1]]]},
             "model.downstream_tasks[0]: Linear takes 6 numbers per row, but gets the output of "
-            "pooling_layers (global_mean_pool,  global_max_pool), 12 numbers per row",
+            "pooling_layers (global_mean_pool, global_max_pool), 12 numbers per row",
         ),
         (
             {"downstream_tasks": [Narrow()]},
             "model.downstream_tasks[0]: Narrow does not take the output of pooling_layers "
-            "(global_mean_pool,  global_max_pool), 12 numbers per row: mat1 and mat2 shapes cannot be "
+            "(global_mean_pool, global_max_pool), 12 numbers per row: mat1 and mat2 shapes cannot be "
             "multiplied",
         ),
         (
@@ -328,7 +328,7 @@ class Narrow(nn.Module):
         ),
         (
             {"pooling_layers": [nn.Identity()]},
-            "model.pooling_layers[0]: Identity does not take the output of the encoder (Encoder),  6 numbe",
+            "model.pooling_layers[0]: Identity does not take the output of the encoder (Encoder), 6 numbe",
         ),
         (
             {"latent_model_type": "Linear", "latent_model_args": [5, 2], "pooling_layers": None},

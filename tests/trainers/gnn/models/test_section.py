@@ -129,7 +129,7 @@ def test_graph_features_reach_the_parts_that_take_them() -> None:
         ({"type": Own, "widht": 3}, "model.widht: Own takes no such argument; did you mean width?"),
         ({"type": Own, "args": [1, 2, 3]}, "model.args: has 3 arguments, but Own takes at most 2"),
         ({"type": Own, "args": 3}, "model.args: is 3, but takes a list of arguments"),
-        ({"type": dict, "width": 3}, "model.type: dict gave a dict, but a layer is needed"),
+        ({"type": dict, "width": 3}, "model.type: dict returned a dict, but a layer is needed"),
     ],
 )
 def test_sections_that_make_no_sense(section: dict[str, Any], says: str) -> None:

@@ -47,7 +47,7 @@ def test_each_layer_has_its_arguments() -> None:
         ({"dims": [8, 4, 1], "activations": ["relu"]}, "activations: are 1, but dims has 2 layers"),
         (
             {"dims": [8, 4, 1], "activations": ["relu", "reluu"]},
-            "activations[1]: is 'reluu', and no activation",
+            "activations[1]: is 'reluu', but no activation",
         ),
         ({"dims": [8, 4, 1], "activations": "reluu"}, "activations: is 'reluu'"),
         ({"dims": [8, 4], "linear_kwargs": {}}, "linear_kwargs: is {}, but takes a list"),

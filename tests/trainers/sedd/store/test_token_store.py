@@ -98,7 +98,7 @@ def emptied(store: Path) -> None:
     [
         (cut, "has 5 bytes, but 28 were written"),
         (without_offsets, "No such file"),
-        (other_offsets, "does not fit"),
+        (other_offsets, "does not match"),
         (flipped, "does not match its checksum"),
         (newer, "is a token store of format 2, but this castoff reads format 1"),
         (emptied, "holds no token store"),
