@@ -178,7 +178,7 @@ def looked_at(trainer: TrainerDDP) -> str:
 def test_a_mean_is_reported(make: Any, precision: str, tmp_path: Path) -> None:
     said = looked_at(made(tmp_path, Lossy(make), precision=precision))
     assert "instead of a sum: sum it (reduction='sum'), or return Loss(mean * samples)" in said
-    assert "For 4 samples the total is 1." in said and ", and of the same samples twice 1." in said
+    assert "For 4 samples the total is 1." in said and ", and for the same samples twice 1." in said
     both = "Lossy.loss returns a mean for total and for the metrics size" in said
     assert both == (make is mean_with_means) and "Lossy.loss returns a mean for total" in said
 
@@ -205,7 +205,7 @@ def test_a_part_of_the_whole_batch_is_a_warning(tmp_path: Path, caplog: pytest.L
     assert looked_at(made(tmp_path, Lossy(make), precision="fp32")) == ""
     (said,) = caplog.messages
     assert said.startswith(
-        "Most of Lossy.loss's total does not grow with the samples: a part of it is one of"
+        "Most of Lossy.loss's total does not grow with the samples: a part of it belongs to"
     )
 
 

@@ -358,10 +358,10 @@ def frozen() -> Toy:
         (giving(lambda model: [{"params": model[0].parameters()}, model[3]]), r"group 1 is a Linear, but"),
         (giving(lambda model: [{"lr": 1.0}]), r"group 0: params is None"),
         (giving(lambda model: [{"params": set(model.parameters())}]), r"group 0: params is a set"),
-        (giving(lambda model: [*model.parameters(), model[0].bias]), r"gives 0\.bias twice"),
+        (giving(lambda model: [*model.parameters(), model[0].bias]), r"returns 0\.bias twice"),
         (
             giving(lambda model: [{"params": model.parameters()}, {"params": model[3].weight}]),
-            r"gives 3\.weight twice",
+            r"returns 3\.weight twice",
         ),
         (giving(lambda model: model[0].parameters()), r"leaves out 3\.weight, 3\.bias, for which"),
         (giving(lambda model: [*model.parameters(), torch.ones(3)]), r"shape \(3,\) that is not a parameter"),

@@ -71,12 +71,12 @@ def test_any_text_arrives_as_it_was_given(text: str) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("a.yaml --config b.yaml", "--config b.yaml cannot be used with a.yaml; drop one of the two"),
+        ("a.yaml --config b.yaml", "--config b.yaml and a.yaml are both given; drop one of the two"),
         (
             "--no_wandb --wandb_project p",
             "--no_wandb cannot be used with --wandb_project p; drop one of the two",
         ),
-        ("--no_wandb --wandb_name n --wandb_project p", "beside --wandb_project p and --wandb_name n; drop"),
+        ("--no_wandb --wandb_name n --wandb_project p", "with --wandb_project p and --wandb_name n; drop"),
         ("--seed x", "argument --seed: is 'x', but takes a whole number"),
         ("--device gpu", "invalid choice: 'gpu'"),
         ("--fresh --resume", "not allowed with argument"),

@@ -142,7 +142,7 @@ def test_trying_a_block_leaves_the_random_numbers_alone() -> None:
         ({"gnn_layer_kwargs": [1]}, "gnn_layer_kwargs: is [1], but takes arguments by name"),
         (
             {"gnn_layer_type": "gat", "gnn_layer_kwargs": {"heads": 4}},
-            "gnn_layer_type: GATConv returns 28 numbers per node, but out_dim is 7: the outputs of",
+            "gnn_layer_type: GATConv returns 28 numbers per node, but out_dim is 7: its 4 heads",
         ),
         ({"gnn_layer_type": nn.Linear}, None),
         (

@@ -144,7 +144,7 @@ def test_graph_features_belong_to_a_network_for_them() -> None:
     with pytest.raises(ConfigError, match="graph_features_net_type: is given, but the graphs have no"):
         answer(featured(), some)
     with pytest.raises(
-        ConfigError, match="graph_features_net_type: is missing, but graph features are given"
+        ConfigError, match="graph_features_net_type: is missing, but graph features are passed"
     ):
         answer(made(), some, graph_features=some.graph_features)
 
@@ -220,7 +220,7 @@ def test_heads_can_be_switched_before_training() -> None:
     model.set_task_inactive(0)
     assert set(answer(model, batch(3))) == {1}
     assert not any(each.requires_grad for each in model.downstream_tasks[0].parameters())
-    with pytest.raises(ValueError, match="task 1 is the only one"):
+    with pytest.raises(ValueError, match="task 1 is the only active one"):
         model.set_task_inactive(1)
     with pytest.raises(KeyError, match="there is no task 2"):
         model.set_task_active(2)

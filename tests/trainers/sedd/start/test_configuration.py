@@ -124,7 +124,7 @@ def test_a_field_that_belongs_elsewhere(text: str, where: str) -> None:
     [
         (
             "training: {n_iters: 5, epochs: 2}",
-            "training.n_iters: is 5, and training.epochs is 2; one of the",
+            "training.n_iters: is 5, and training.epochs is 2; only one of",
         ),
         ("model: {length: 64}\ndata: {max_length: 65}", "model.length: is 64, and data.max_length is 65;"),
         ("ddp: {static_graph: true}", "ddp.static_graph: is true, but torch cannot accumulate gradients"),
