@@ -40,7 +40,7 @@ def test_elements_in_any_numbering_are_put_in_time(places: list[int], transposed
 
 def test_a_matrix_that_does_not_show_the_way_needs_the_argument() -> None:
     places = numpy.random.default_rng(0).permutation(len(ORDER))
-    with pytest.raises(ValueError, match="set data.transposed"):
+    with pytest.raises(ValueError, match=r"set data\.transposed"):
         ordered(ORDER[numpy.ix_(places, places)], None, None)
 
 
