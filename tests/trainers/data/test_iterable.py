@@ -330,5 +330,5 @@ def test_an_epoch_that_ends_in_its_last_checkpoint(tmp_path: Path, monkeypatch: 
 
 
 def test_a_step_that_no_rank_can_make_whole() -> None:
-    with pytest.raises(ConfigError, match=r"too little .* to take one step.*, or leave drop_last out"):
+    with pytest.raises(ConfigError, match=r"too few samples .* to take one step.*, or leave drop_last out"):
         next(loaded(Plain(6), gradient_accumulation_steps=3, drop_last=True).groups(0, 0))

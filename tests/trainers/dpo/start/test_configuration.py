@@ -146,7 +146,7 @@ def test_values_that_cannot_be(flags: dict[str, Any], said: str) -> None:
         ({**PAIRS, "task": "mine"}, "task: there is no such field"),
         ({**PAIRS, "model": {"dropout": 0.1}}, "model.dropout: is for objective: likelihood, but this"),
         ({**CHAINS, "preference": {"beta": 1}}, "preference.beta (--beta): is for objective: dpo, but this"),
-        ({**PAIRS, "training": {"path": "o", "num_steps": 3, "num_epochs": 2}}, "one of the two ends"),
+        ({**PAIRS, "training": {"path": "o", "num_steps": 3, "num_epochs": 2}}, "only one of them can end"),
         ({**PAIRS, "training": "out"}, "training: is 'out', but takes fields"),
         ({**PAIRS, "training": {"path": "o", "optimizer_kwargs": {"lr": "fast"}}}, "is 'fast', but takes"),
     ],
