@@ -505,12 +505,12 @@ def test_a_damaged_best_is_not_tested(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "answer", "says"),
     [
-        ("loss", None, r"Wrong\.loss gave None.*is a return missing"),
+        ("loss", None, r"Wrong\.loss returned None.*is a return missing"),
         ("build_data", [1, 2], r"Wrong\.build_data returned a list of 2.*Splits\(train, validation, test\)"),
         ("build_model", "net", r"Wrong\.build_model returned 'net'"),
-        ("evaluate", 3, r"Wrong\.evaluate gave 3"),
+        ("evaluate", 3, r"Wrong\.evaluate returned 3"),
         ("finish", [1.0], r"Wrong\.finish returned a list of 1"),
-        ("after_evaluation", None, r"Wrong\.after_evaluation gave None"),
+        ("after_evaluation", None, r"Wrong\.after_evaluation returned None"),
         ("state_dict", {"seen": Path()}, r"Wrong\.state_dict returned a PosixPath for \['seen'\]"),
     ],
 )
@@ -545,7 +545,7 @@ def test_a_program_of_ones_own_ends_in_words(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     (line,) = (line for line in unwrapped(done.stderr).splitlines() if not line.startswith("[RANK 0]"))
-    assert line.startswith("castoff train: NoLoss.loss gave None; give Loss(total)")
+    assert line.startswith("castoff train: NoLoss.loss returned None; return Loss(total)")
 
 
 # --- Any number of ranks -------------------------------------------------------------------------

@@ -294,7 +294,7 @@ def test_a_norm_that_overflows_clips_to_nothing(step: int) -> None:
         if clip is None:
             assert made.apply()
             continue
-        with pytest.raises(NonFiniteError, match="gradients that are not: none now"):
+        with pytest.raises(NonFiniteError, match="gradients that are not finite: none now"):
             made.apply()
 
 
@@ -603,7 +603,9 @@ def test_an_engine_resumes_from_its_state() -> None:
 
 def test_batchnorm_over_ranks_needs_an_accelerator(tmp_path: Path) -> None:
     fields = {**config(tmp_path), "parallel": {"sync_batchnorm": True}}
-    with pytest.raises(ConfigError, match=r"parallel\.sync_batchnorm: is true, but torch has it on accel"):
+    with pytest.raises(
+        ConfigError, match=r"parallel\.sync_batchnorm: is true, but torch has it only on accel"
+    ):
         prepared_model(Toy(), Config.of(fields), RankContext(0, 1, CPU))
 
 
