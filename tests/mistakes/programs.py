@@ -194,7 +194,7 @@ MISTAKES: dict[str, Mistake] = {
     "device": task(f"loss(self, model, batch): return Loss(model(batch[0].to('cuda')).sum())  {MARK}"),
     "other device": task(shows="training.device is xpu", training={"device": "xpu"}),
     "meta device": task(f"loss(self, model, batch): return Loss(model(batch[0].to('meta')).sum())  {MARK}"),
-    "nothing returned": task("loss(self, model, batch): pass", shows="Wrong.loss gave None"),
+    "nothing returned": task("loss(self, model, batch): pass", shows="Wrong.loss returned None"),
     "unused parameter": task(
         "build_model(self): "
         + _lines("model = super().build_model()", "model.more = nn.Linear(2, 2)", "return model"),
