@@ -101,7 +101,7 @@ def test_what_cannot_be_cancelled_is_an_error(
     run = local(WAITS)
     until(Path("here.0").exists)
     (run.path / "submission.json").rename("aside.json")
-    with pytest.raises(CastoffError, match="did not submit it"):
+    with pytest.raises(CastoffError, match="did not submit this run"):
         run.cancel()
     Path("aside.json").rename(run.path / "submission.json")
     run.cancel()

@@ -254,12 +254,12 @@ class TestSites:
     def test_one_that_is_broken(self, castoff: Castoff, tmp_path: Path) -> None:
         folder = tmp_path / ".castoff" / "sites"
         folder.mkdir(parents=True)
-        (folder / "mine.yaml").write_text("extends: slurm\nscheduler: lsf\n")
+        (folder / "mine.yaml").write_text("extends: slurm\nscheduler: condor\n")
         for words in (["sites"], ["sites", "mine"], ["render", "--site", "mine", "--", "x"]):
             answer = castoff(*words, env={"CASTOFF_SITE": "local"})
             assert (
                 answer.returncode == 2
-                and "site mine: scheduler: is 'lsf', which castoff does not know" in answer.stderr
+                and "site mine: scheduler: is 'condor', which castoff does not know" in answer.stderr
             )
             assert answer.stderr.count("\n") == 1
 

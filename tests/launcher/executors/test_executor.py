@@ -840,7 +840,9 @@ def test_an_unclear_answer(executors: Executors, tmp_path: Path, monkeypatch: py
     stub(tmp_path / "bin", "squeue", "exit 1")
     monkeypatch.setattr("castoff.launcher.submission.send._UNCLEAR_PATIENCE", 0.1)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin", prepend=os.pathsep)
-    with pytest.raises(SubmissionError, match=r"`castoff status .*` asks it") as error:
+    with pytest.raises(
+        SubmissionError, match=r"castoff queries the queue before .*`castoff status .*`"
+    ) as error:
         executors("slurm").submit(abs, 1)
     assert words in str(error.value)
 

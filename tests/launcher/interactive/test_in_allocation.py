@@ -140,7 +140,7 @@ class TestFlux:
         ("answers", "said"),
         [
             ({"getattr": None}, "are not known: flux failed with exit code 1"),
-            ({"getattr": "/\n"}, "flux here speaks to the instance /, which is not that job's"),
+            ({"getattr": "/\n"}, "flux on this host reaches the instance /, which is not that job's"),
             ({"resource": "{}"}, "the answer of flux resource R cannot be read"),
         ],
     )

@@ -272,7 +272,7 @@ def test_planning_asks_nothing_of_the_world(monkeypatch: pytest.MonkeyPatch) -> 
             },
         ),
         ("slurm: true", {"slurm": "is True, but slurm holds Slurm's own"}),
-        ("lsf: {x: y}", {"lsf": "holds directives, but only flux, slurm, pbs hold their own"}),
+        ("condor: {x: y}", {"condor": "holds directives, but only flux, slurm, pbs, lsf hold their own"}),
         ("comment: a, slurm: {comment: b}", {"slurm.comment": "appears in directives.comment too; keep one"}),
         ("pbs: , slurm: {}", {}),
     ],
@@ -291,7 +291,10 @@ def test_directives_of_one_scheduler(site: str, line: str, expected: dict[str, s
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("scheduler: lsf", "scheduler: is 'lsf', which castoff does not know; there are: flux, slurm, pbs"),
+        (
+            "scheduler: condor",
+            "scheduler: is 'condor', which castoff does not know; there are: flux, slurm, pbs",
+        ),
         ("scheduler: slum", "did you mean slurm?"),
         (
             "scheduler: slurm\ndevice_type_resource: gpu_type",

@@ -128,7 +128,7 @@ NOT_EXPRESSED = {
     "-l mem=all": "mem is all",
     "-I": "castoff launch",
     "-W depend=on:1": "after",
-    "name": "no option",
+    "name": "not an option",
     "-N": "has no value",
 }
 

@@ -133,8 +133,8 @@ NOT_EXPRESSED = {
     "--ntasks=many": "not a number",
     "--clusters=a": "castoff could not ask",
     "--dependency=singleton": "afterok",
-    "--array=a": "no indices",
-    "-J a b": "is no option",
+    "--array=a": "not indices",
+    "-J a b": "is not an option",
     "--container-image=x": "would run in the container",
     "--signal=B:10@300": "castoff sends USR1",
 }
