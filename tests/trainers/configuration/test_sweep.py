@@ -166,7 +166,7 @@ class TestTags:
             ),
             (
                 "a: !coupled-sweep {target: b, values: [1]}\nb: !range {start: 1, stop: 2}",
-                "with b, which is a !range",
+                "to b, which is a !range",
             ),
             (
                 "a: !coupled-sweep {target: b, values: [1]}\nb: !sweep {values: [1, 2]}",

@@ -68,7 +68,9 @@ def test_q4_ranks_that_are_spawned_inside_torchrun_meet_without_its_store() -> N
 def test_a_job_of_several_ranks_may_not_spawn(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "CASTOFF_LAUNCHER": "local"}
     given |= {"CASTOFF_RANK": "1/4", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "h", "MASTER_PORT": "1"}
-    with pytest.raises(DistributedError, match=r"rank 1 of 4 by local, but the program says rank 0 of 2"):
+    with pytest.raises(
+        DistributedError, match=r"according to local this is rank 1 of 4, but the program says rank 0 of 2"
+    ):
         rendezvous(given, RankEnv.detect(given), 0, 2, "localhost", "12345")
 
 

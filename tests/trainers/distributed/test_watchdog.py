@@ -84,7 +84,11 @@ def test_ranks_that_wait_for_different_things() -> None:
 
 
 def test_nobody_is_missing() -> None:
-    assert judge([answer(0), answer(1)], 2, {}).lines[0].startswith("all ranks answer, and wait for the same")
+    assert (
+        judge([answer(0), answer(1)], 2, {})
+        .lines[0]
+        .startswith("all ranks answer, and wait at the same point")
+    )
 
 
 def test_many_are_counted() -> None:

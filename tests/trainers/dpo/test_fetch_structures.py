@@ -250,6 +250,6 @@ def test_the_program(
     assert capsys.readouterr().out == f"chains: 3; resolved residues: 91; in {tmp_path / 'set'}\n"
     (tmp_path / "other").mkdir()
     with pytest.raises(
-        SystemExit, match=r"python -m castoff\.trainers\.dpo\.fetch_structures: .*other: is there already"
+        SystemExit, match=r"python -m castoff\.trainers\.dpo\.fetch_structures: .*other: exists already"
     ):
         fetch_structures.main([str(tmp_path / "other"), "--index", index.address])

@@ -174,7 +174,7 @@ def of_another(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "given"), [(halved, "are made anew"), (changed, "are made anew"), (of_another, "")]
+    ("damage", "given"), [(halved, "are computed again"), (changed, "are computed again"), (of_another, "")]
 )
 def test_a_file_that_is_not_what_was_kept(
     damage: Any, given: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -322,7 +322,9 @@ def test_names_may_have_their_ending(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("loss", ["ipo", "hinge"])
 def test_smoothing_that_would_do_nothing(loss: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=rf"label_smoothing: is 0.1, but preference.loss: {loss} has none"):
+    with pytest.raises(
+        ConfigError, match=rf"label_smoothing: is 0.1, but preference.loss: {loss} does not use it"
+    ):
         DpoTask(**dpo_sections(tmp_path, preference={"loss": loss, "label_smoothing": 0.1}))
 
 

@@ -117,7 +117,7 @@ def test_a_monitor_that_nobody_knows(tmp_path: Path) -> None:
         TrainerDDP(0, given)
     first, second = error.value.problems
     assert first.startswith(
-        "validation.validator.evaluator_tasks.0.monitor: is 'F2', and no monitor is known"
+        "validation.validator.evaluator_tasks.0.monitor: is 'F2', but no monitor is known"
     )
     assert "did you mean Accuracy?" in second
 

@@ -298,7 +298,7 @@ def test_they_test_alike() -> None:
 def test_tasks_that_make_no_sense_are_named() -> None:
     with pytest.raises(ConfigError, match=r"evaluator_tasks\.0\.monitor: is missing"):
         QG.Validator("cpu", compute_loss, [{"name": "f1"}])
-    with pytest.raises(ConfigError, match=r"evaluator_tasks\.0\.monitor: is 'F2', and no monitor"):
+    with pytest.raises(ConfigError, match=r"evaluator_tasks\.0\.monitor: is 'F2', but no monitor"):
         QG.Validator("cpu", compute_loss, [{"name": "f2", "monitor": "F2"}])
 
 
