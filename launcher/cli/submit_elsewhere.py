@@ -101,8 +101,8 @@ def _check_agreed(entry: Entry, job: submission.Planned, code: Travelling, *, ag
         if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
             raise CastoffError(
                 "nothing was sent; `git init` the project and list in .gitignore what is not code, or list "
-                "in the job what is: snapshot: {paths: [src]}; or agree by --yes, or in a terminal, where "
-                "castoff asks once"
+                "the folders with code in the job: snapshot: {paths: [src]}; or agree to send all of this, "
+                "by --yes or in a terminal, where castoff asks once"
             )
         if not click.confirm(f"Send this to {entry.name}?", err=True):
             raise CastoffError("nothing was sent")

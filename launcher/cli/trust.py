@@ -24,7 +24,7 @@ from castoff.launcher.trust.paths import weaknesses
 @click.option("--remove", is_flag=True, help="Trust these folders no longer.")
 @json_option
 def command(folders: tuple[Path, ...], remove: bool, as_json: bool) -> None:
-    """Trust everyone who can write to FOLDER with what castoff runs for you from there.
+    """Trust everyone who can write to FOLDER: castoff runs what they put there.
 
     Without FOLDER, list the folders that you trust.
     """

@@ -35,7 +35,9 @@ def members_range(numbers: Sequence[int]) -> str:
 
 
 def runs(numbers: Sequence[int]) -> list[range]:
-    """Split ascending numbers into ranges: consecutive numbers, or three and more at equal distances."""
+    """Split ascending numbers into ranges of consecutive numbers, or of three or more numbers at equal
+    distances.
+    """
     ranges: list[range] = []
     start = 0
     while start < len(numbers):

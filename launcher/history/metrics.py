@@ -232,7 +232,7 @@ class MetricsReader:
 
 
 class _Epochs:
-    """Counts steps over all epochs, if they begin again in each.
+    """Counts steps over all epochs, even if the program numbers them from the start in each epoch.
 
     If the step decreases in a later epoch, the program counts the steps of each epoch. If it decreases in the
     same or an earlier epoch, steps are repeated, as by an attempt that resumes from a checkpoint.

@@ -122,7 +122,7 @@ def _of_its_scheduler(reader: ScriptReader, lines: list[str]) -> list[str]:
     code = (line for line in lines if not line.lstrip().startswith("#"))
     names = [*dict.fromkeys(match.group() for line in code for match in reader.own.finditer(line))]
     listed = ", ".join(names[:_MOST_LISTED]) + (" …" if len(names) > _MOST_LISTED else "")
-    return [f"On another scheduler than {reader.scheduler} the script lacks: {listed}."] if names else []
+    return [f"On a scheduler other than {reader.scheduler}, the script lacks: {listed}."] if names else []
 
 
 def _enters(folder: str, lines: list[str]) -> bool:

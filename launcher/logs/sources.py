@@ -111,7 +111,7 @@ class Log:
 
 
 class ScriptLog(Log):
-    """The script's log of all attempts, merged with the ranks' lines, or without its copies of these."""
+    """The script's log of all attempts, either merged with the ranks' lines or without its copies of them."""
 
     def __init__(self, run: RunDirectory, member: int, selection: Selection, show: Show):
         path = run.script_log(member)

@@ -107,10 +107,10 @@ def alone(around: Around) -> Placement:
         lines = [line for line in text.splitlines() if line.strip()]
         if len(lines) > 1:
             raise PlacementError(
-                f"this process runs in PBS job {around.get('PBS_JOBID', '?')} whose nodefile"
+                f"this process runs in PBS job {around.get('PBS_JOBID', '?')}. Its nodefile"
                 f" ({path}) has {len(lines)} lines on {len(read_nodefile(text))} host(s), one per process"
-                " asked for, but no launcher's variables: it is not a rank. Start it with: mpiexec"
-                f" -n {len(lines)} <program>. For a single process on purpose: RANK=0"
+                " asked for, but no launcher has set variables for this process: it is not a rank."
+                f" Start it with: mpiexec -n {len(lines)} <program>. For a single process on purpose: RANK=0"
                 " WORLD_SIZE=1 LOCAL_RANK=0 <program>"
             )
     elif "PBS_JOBID" in around:

@@ -206,7 +206,7 @@ def _choose(path: Path, descriptor: int, entry: Entry, name: str) -> Pending:
 def _decode(text: bytes) -> _Record | None:
     try:
         return msgspec.json.decode(text, type=_Record)
-    except msgspec.MsgspecError:  # new, or not written completely, so nothing was sent
+    except msgspec.MsgspecError:  # new or incomplete; nothing is sent before the record is complete
         return None
 
 

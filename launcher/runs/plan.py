@@ -135,7 +135,9 @@ class Plan(Facts, frozen=True, kw_only=True):
     cores_per_rank and devices_per_rank are those of a whole node.
     """
     cpu_lists: list[str]
-    """The CPUs of each local rank; empty if Slurm binds ranks or the launcher decides on the host."""
+    """The CPUs of each local rank; empty if Slurm binds the ranks, or if the launcher chooses the CPUs
+    when it runs on the host.
+    """
     bound: bool
     """Whether castoff or the launcher binds each rank to its cores, as far as castoff knows."""
     devices_per_rank: int

@@ -140,7 +140,7 @@ def failure_of(done: subprocess.CompletedProcess[str]) -> str:
 def parsed_answer(
     argv: list[str], patience: float, environ: Mapping[str, str], read: Callable[[Page], Read]
 ) -> Read:
-    """Run a command and return its output as parsed by `read`; raises as `answer_of`."""
+    """Run a command and return its output as parsed by `read`; raises the same errors as `answer_of`."""
     done, parsed = read_to_end(argv, patience, environ, read)
     if done.returncode:
         raise SchedulerUnreachable(failure_of(done))

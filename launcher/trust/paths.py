@@ -28,7 +28,7 @@ class _Folder(NamedTuple):
 
 
 def weaknesses(path: Path, *, is_installed: bool = False) -> list[Weakness]:
-    """Everything that another user can change on the way from / to a path, as far as the path exists.
+    """Everything that another user can change between the root folder and a path, as far as the path exists.
 
     `is_installed`: whether the path may belong to a user who is unknown inside a container, as files of root
     often do.

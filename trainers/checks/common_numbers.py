@@ -2,7 +2,7 @@
 exactly.
 
 A loss that draws noise for each sample, such as a VAE's or a diffusion model's, draws twice as many numbers
-for twice the samples. In this module the second half repeats the first.
+for twice the samples. Here, the second half of these numbers repeats the first.
 """
 
 from __future__ import annotations

@@ -97,7 +97,8 @@ def length_bucketed(
 def _sorted(
     lengths: Tensor, plan: ShardPlan, taken: Tensor, whole: int, generator: torch.Generator
 ) -> tuple[Tensor, list[Tensor]]:
-    """The samples, sorted: of full global batches, shape (batches, global batch), and of each smaller step.
+    """The samples, sorted by length: those of the full global batches, in shape (batches, global batch), and
+    those of each smaller step.
 
     Each smaller step takes consecutive samples of the last part, from a random position.
     """

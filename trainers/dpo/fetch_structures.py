@@ -40,7 +40,9 @@ SHORTEST = 20
 """Smallest number of residues with a whole backbone in a chain."""
 
 _KNOWN = 0.9
-"""Smallest share of these residues that are among the twenty amino acids."""
+"""The smallest share of a chain's resolved residues that must be among the twenty amino acids for the
+chain to be used.
+"""
 
 
 class Source(NamedTuple):

@@ -32,7 +32,9 @@ logger = logging.getLogger(__name__)
 SAMPLED = 16
 """Number of chains for which sequences are sampled after a validation."""
 TEMPERATURE = 0.1
-"""The temperature of this sampling: ProteinMPNN's default, at which recoveries are usually reported."""
+"""The temperature at which sequences are sampled for the native sequence recovery: ProteinMPNN's default,
+at which recoveries are usually reported.
+"""
 
 
 class LikelihoodTask(Task):

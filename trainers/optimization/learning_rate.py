@@ -131,8 +131,8 @@ class LearningRate:
         self._scheduler.load_state_dict(state["scheduler"])
 
     def _leave_to(self, scheduler: LRScheduler) -> dict[str, str]:
-        """Remove from the groups' `CONFIGURED` the values that a scheduler controls; returns their initial
-        values.
+        """Remove the values that a scheduler controls from the configured hyperparameters of each
+        parameter group; return their initial values, as texts by field.
         """
         inner = [scheduler, *getattr(scheduler, "_schedulers", ())]
         cycles = any(getattr(each, "cycle_momentum", False) for each in inner)

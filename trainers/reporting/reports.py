@@ -190,7 +190,9 @@ class Reports:
         return self._sinks.position() if self._sinks is not None else 0
 
     def go_back(self, position: int, step: int) -> None:
-        """Discard the metrics written after a checkpoint, given its position and step."""
+        """Discard the metrics written after a checkpoint. `position`: the length of metrics.jsonl at the
+        checkpoint; `step`: the checkpoint's step.
+        """
         if self._sinks is not None:
             self._sinks.go_back(position, step)
 

@@ -50,7 +50,8 @@ def main(agent: str, gone: str, command: "Sequence[str]") -> "NoReturn":
     """Have an agent run the command.
 
     `agent`: the agent's address, with @ for the NUL of an abstract address. `gone`: a file that exists once
-    no agent will appear any more; empty: none.
+    no agent will appear any more; "" if there is no
+    such file.
     """
     try:
         connection = _greeted(f"\0{agent[1:]}" if agent[0] == "@" else agent, gone)

@@ -54,7 +54,9 @@ def open_files() -> set[int]:
 def unlike(
     state: "Mapping[str, Any]", environment: "Mapping[bytes, bytes]", command: "Sequence[str]"
 ) -> str | None:
-    """Return why a copy would differ from the Python that a client would start; None: it would not differ."""
+    """Return why a rank that is forked from this process, which has imported modules, would differ from a
+    Python started with the rank's command; None: it would not differ.
+    """
     wanted, expected = python_command([*map(os.fsdecode, state["command"])]), python_command(command)
     if wanted is None or expected is None or wanted.options != expected.options:
         return "this rank's command has other options for Python"

@@ -160,7 +160,9 @@ FIELDS = (
     decided("rn", "requeue.max", lambda job: not _reruns(job) or None, is_default=True),
     replaceable("o", whole=lambda job: "%J-%I.out" if job.spec.array else "%J.out", is_default=True),
 )
-"""Which directive says a field, in the order in which a person would write them."""
+"""The bsub directives and the job field that each of them sets, in the order in which a person would write
+them.
+"""
 
 _ASKS = "is for the command that submits"
 _HOLDS: Mapping[str, str] = {

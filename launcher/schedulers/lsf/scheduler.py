@@ -66,7 +66,9 @@ class Lsf(QueuedScheduler):
     tasks = staticmethod(directives.tasks)
 
     def name_problem(self, name: str) -> str | None:
-        """What -J takes, where brackets hold indices, and what -w does not take for an id."""
+        """What is wrong with a job's name, or None: `bsub -J` reads brackets as array indices, and `-w`
+        reads a name that begins with a digit as a job id.
+        """
         if re.fullmatch(r"[A-Za-z_][\w.+ -]*", name, re.ASCII):
             return None
         return (

@@ -1,4 +1,4 @@
-"""Queries and cancels jobs of PBS: the only module that runs qstat, qselect and qdel for runs.
+"""The queue of PBS: one command queries the jobs of all runs, or as many jobs as fit on one command line.
 
 One command queries the jobs of all runs, or as many jobs as fit.
 """

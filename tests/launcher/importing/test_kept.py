@@ -309,7 +309,7 @@ class TestPbs:
 
 def test_what_other_schedulers_lack() -> None:
     notes = read_script(f"{HEAD}# squeue\nscontrol show x\nsrun -n $SLURM_NTASKS ./a.srun | x\n", "a").notes
-    assert notes == ["On another scheduler than Slurm the script lacks: scontrol, srun, SLURM_NTASKS."]
+    assert notes == ["On a scheduler other than Slurm, the script lacks: scontrol, srun, SLURM_NTASKS."]
 
 
 def test_lines_from_windows() -> None:
@@ -322,7 +322,7 @@ def test_a_byte_order_mark_and_no_shebang() -> None:
     assert "byte order mark" in read_script("\ufeff" + HEAD + "./a\n", "a").notes[0]
     assert "does not begin with #!" in read_script("#SBATCH -N 2\n./a\n", "a").notes[0]
     assert read_script("#PBS -N a\ncd $PBS_O_WORKDIR\n", "a").notes == [
-        "On another scheduler than PBS the script lacks: PBS_O_WORKDIR."
+        "On a scheduler other than PBS, the script lacks: PBS_O_WORKDIR."
     ]
 
 

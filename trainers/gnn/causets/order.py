@@ -26,7 +26,8 @@ def closed(relation: Order) -> Order:
 
 
 def steps(relation: Order) -> numpy.typing.NDArray[numpy.float32]:
-    """The number of elements between each pair: of an order, the sizes of its open intervals.
+    """The number of elements between the two elements of each pair; if the relation is an order, these are
+    the sizes of its open intervals.
 
     They are whole numbers that float32 holds exactly, in whatever order they are added.
     """

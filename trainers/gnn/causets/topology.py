@@ -23,8 +23,8 @@ def cut(number: int, slits: int, generator: Generator) -> Order:
 def between(points: Points, slits: Points) -> Order:
     """Which of the points (number, 2), sorted by time, are joined by a causal curve that crosses no slit.
 
-    `slits`: (slits, 2 ends, 2). The longest curve between two points is straight, but may bend at slits'
-    ends; so straight lines between points and ends suffice.
+    `slits`: (slits, 2 ends, 2). The longest curve between two points consists of straight lines and bends
+    only at slits' ends; so straight lines between points and ends suffice.
     """
     positions = numpy.concatenate([points, slits.reshape(-1, 2)])
     rising = numpy.argsort(positions[:, 0], kind="stable")

@@ -153,7 +153,7 @@ def _causets(data: Any, problems: list[str]) -> Any:
 
 
 def _wrong_parts(split: Any) -> list[str]:
-    """What is wrong with three shares; other types are already reported."""
+    """What is wrong with a split into three numbers; values of other types are reported elsewhere."""
     if (
         not isinstance(split, (list, tuple))
         or len(split) != 3

@@ -154,7 +154,10 @@ def _overruled(given: Settings) -> _Unused:
         "validation.save_best_only": (True, newest),
         "ddp.broadcast_buffers": (True, "the network has no buffer that changes, so none is sent"),
     } | {
-        field: (field != "training.snapshot_freq" and steps > least, f"{oftener} asks for one more often")
+        field: (
+            field != "training.snapshot_freq" and steps > least,
+            f"{oftener} already asks for checkpoints more often",
+        )
         for field, steps in snapshots.items()
     }
 

@@ -72,7 +72,8 @@ def _hashes(data: bytes, lengths: list[int]) -> bytes:
 
 
 def sifted(blocks: Iterable[bytes], filters: Filters, processes: int) -> Iterator[Sifted]:
-    """Yield the proteins taken from each block, in order; with more than one process, others find them.
+    """Yield the proteins taken from each block, in order; if `processes` is more than 1, worker processes
+    filter the blocks.
 
     Raises:
         ConfigError: one of these processes died.

@@ -221,8 +221,8 @@ def test_the_documents_table_contradicts_its_file_for_8() -> None:
         (
             "training: {snapshot_freq_for_preemption: 5000}",
             [
-                "training.snapshot_freq_for_preemption: has no effect; training.snapshot_freq asks for one "
-                "more often"
+                "training.snapshot_freq_for_preemption: has no effect; training.snapshot_freq already asks "
+                "for checkpoints more often"
             ],
         ),
         ("validation: {checkpoint_freq: 100}", []),
