@@ -66,7 +66,7 @@ def test_where_only_srun_knows_the_ranks_host(desk: Desk) -> None:
     answer = desk.castoff("shell", run.id, "--rank", "1", "--", *says)
     assert answer.code == 1
     assert (
-        f"(its own --distribution decides that): name the host as well, as in --rank 1 --host {hosts[1]}; "
+        f"(its own --distribution decides that): name the host, too, as in --rank 1 --host {hosts[1]}; "
         in (answer.errors)
     )
     answer = desk.castoff("shell", run.id, "--rank", "1", "--host", hosts[1], "--", *says)
