@@ -103,8 +103,8 @@ def test_words_are_as_they_are_written(site: Path) -> None:
 def test_a_class_is_described_without_its_fields(site: Path) -> None:
     """Its docstring has them; on the page of the API they would be one long paragraph."""
     prose = parsed(site / "reference" / "api" / "castoff.html").prose
-    assert "What a machine is" in prose and "The machine in one line" not in prose
-    assert "What a user asks for" in prose and "Memory of each node" not in prose
+    assert "A machine as its profile describes it" in prose and "The machine in one line" not in prose
+    assert "A job as the user describes it" in prose and "Memory of each node" not in prose
 
 
 def test_it_loads_nothing_from_elsewhere(site: Path) -> None:

@@ -193,7 +193,7 @@ def test_a_refusal(login: Path) -> None:
 
 def test_mistakes_are_reported_before_qsub(login: Path) -> None:
     executor = auto(login / "wrong", tasks_per_node=2, gpus_per_node=3)
-    with pytest.raises(InvalidInput, match="gpus_per_node: is 3, for 2 tasks"):
+    with pytest.raises(InvalidInput, match="gpus_per_node: is 3, but must be a multiple"):
         executor.submit(place)
     small = submitit.AutoExecutor(login / "wrong", cluster="pbs", pbs_max_pickle_size_gb=1e-5)
     with pytest.raises(RuntimeError, match="nothing was sent"):
