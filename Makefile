@@ -1,7 +1,7 @@
 # make demo        show the head of a job's Aurora script, then train here on two ranks
 # make test        lint, types, spelling and the everyday tests; TEST_PROCESSES=1 runs one at a time
 # make test-fast   those that start no ranks, containers or clusters: while one works
-# make test-costly those that take the most of a machine: eight minutes
+# make test-costly those that take the most of a machine
 # make test-ci     the everyday tests and the costly ones, as .ci/run does
 # make test-long   the others, which try more of what those show: about an hour
 # make test-versions the launcher's tests with the oldest and the newest Python and dependencies that there are
