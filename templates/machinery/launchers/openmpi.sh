@@ -44,8 +44,10 @@ castoff_launcher_export() { # Open MPI passes only named variables to other host
 #if nodes !driver
 castoff_launcher_advise() {
   echo "castoff: an mpiexec that is not built for this scheduler reaches other hosts by ssh," \
-    "and waits for one that does not answer. Where ssh is closed between nodes, name a wrapper" \
-    "round pbs_tmrsh in the job's env: OMPI_MCA_plm_rsh_agent=WRAPPER (docs/how-to/pbs.md has one)" >&2
+    "and waits for one that does not answer" >&2
+  if [[ -z ${PBS_JOBID:-} ]]; then return; fi
+  echo "castoff: where ssh is closed between nodes, name a wrapper round pbs_tmrsh in the job's env:" \
+    "OMPI_MCA_plm_rsh_agent=WRAPPER (docs/how-to/pbs.md has one)" >&2
 }
 #endif
 #endif
