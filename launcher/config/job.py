@@ -455,6 +455,9 @@ def _of_array(array: Array) -> Iterator[tuple[FieldPath, str]]:
         yield ("array", "indices"), f"{both}; drop one of the two (--set array.count=null clears it)"
     if array.indices is not None and (problem := problem_of_indices(array.indices)):
         yield ("array", "indices"), problem
+    if array.shared and array.shared.nodes is not None and array.shared.members is not None:
+        both = "excludes nodes: with nodes, one job works through all members"
+        yield ("array", "together", "members"), f"{both}; drop one of the two"
 
 
 def _beside_a_driver(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:

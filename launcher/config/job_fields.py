@@ -193,6 +193,22 @@ class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = False
 
 
+class SharedNodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
+    """The size of the jobs whose members share an allocation."""
+
+    nodes: Annotated[
+        Count | None,
+        meaning("How many nodes one job has, which works through all members; excludes members."),
+    ] = None
+    members: Annotated[
+        Count | None, meaning("How many members one job runs side by side; excludes nodes.")
+    ] = None
+    per_node: Annotated[
+        Count | None,
+        meaning("How many members a node runs at the same time; default: as many as its cores and devices."),
+    ] = None
+
+
 class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
     """Many members of one job, each with its own CASTOFF_ARRAY_INDEX; it has `count` or `indices`."""
 
@@ -204,6 +220,22 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_d
     """The number after a colon is the range's step."""
     max_concurrent: Annotated[Count | None, meaning("How many members may run at the same time.")] = None
     """On one machine, never more than its cores allow."""
+    together: Annotated[
+        Count | Literal["node", "job"] | SharedNodes | None,
+        takes("a number of members, node, job, or {nodes: N}"),
+        meaning("Members share the allocation of one job; default: each member has a job of its own."),
+    ] = None
+    """A number: so many members in each job, side by side. `node`: as many as fill a node. `job`, or
+    `{nodes: N}`: one job, with the nodes of one member, or N, works through all members: when one ends, the
+    next begins on its hosts. Several members share a node if their cores and devices fit. The walltime is
+    the job's."""
+
+    @property
+    def shared(self) -> SharedNodes | None:
+        """The size of the jobs that members share; None: each member has a job of its own."""
+        if isinstance(self.together, int):
+            return SharedNodes(members=self.together)
+        return SharedNodes() if isinstance(self.together, str) else self.together
 
     @property
     def members(self) -> Sequence[int]:

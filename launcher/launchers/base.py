@@ -109,6 +109,8 @@ class Request(msgspec.Struct, frozen=True):
     """The queue, if each chunk in it is one device."""
     spare_nodes: int = 0
     """The number of additional nodes, which replace hosts that fail."""
+    outlives_hosts: bool = False
+    """Whether the job is to go on when it loses a host."""
     node_groups: Sequence[NodeGroup] = ()
     """The groups of `select`, if their chunks differ; each group has all of its values."""
     after: str | None = None
@@ -177,6 +179,8 @@ class Launcher(ABC):
     """Whether the launcher can only fill one node after the other, so that only the last node may have fewer
     ranks.
     """
+    divides: ClassVar[bool] = False
+    """Whether the launcher gives each of several programs in one job cores and devices of its own."""
     runs_containers: ClassVar[bool] = False
     """Whether the launcher can start each process in a container by itself (pyxis)."""
 
@@ -196,6 +200,10 @@ class Launcher(ABC):
         elif self.binds(of_site):
             argv = without(self.bind_flags, argv)
         return [*argv, *of_site, *of_job]
+
+    def share(self, request: Request) -> list[str]:
+        """Return further flags for a program that runs beside others in one job."""
+        return []
 
     def beside(self, request: Request, of_site: list[str]) -> list[str]:
         """Return the launcher's command line for processes with the same CPUs and devices as the ranks."""

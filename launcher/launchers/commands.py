@@ -30,6 +30,7 @@ class Srun(Launcher):
     pmix_modules = _OPEN_MPI
     bind_flags = ("--cpu-bind", "--cpu_bind")
     takes_lists = True
+    divides = True
     runs_containers = True
 
     def argv(self, request: Request) -> list[str]:
@@ -50,6 +51,16 @@ class Srun(Launcher):
             # srun does not inherit --cpus-per-task from sbatch since Slurm 22.05.
             argv.append(f"--cpus-per-task={request.site.cpus_of(request.cores)}")
         return [*argv, *_srun_devices(request), "--kill-on-bad-exit=1", "--wait=0", "--export=ALL"]
+
+    def share(self, request: Request) -> list[str]:
+        """See `Launcher.share`: the step takes only what it requests, or the next would wait for the rest.
+
+        Memory is shared: by default a step takes all of its job's.
+        """
+        flags = ["--exact", "--mem=0"]
+        if request.devices and request.site.gpu_request != "gpus-per-task":
+            flags.append(f"--gpus-per-node={request.gpus(request.node_devices)}")
+        return flags
 
     def beside(self, request: Request, of_site: list[str]) -> list[str]:
         """See `Launcher.beside`; requests all of the node's devices if a step gets only devices that it
@@ -206,6 +217,10 @@ class Pals(_Mpiexec):
     bound_by_list = True
     fills_nodes = True
 
+    def share(self, request: Request) -> list[str]:
+        """See `Launcher.share`; the script binds the ranks."""
+        return ["--cpu-bind", "none"]
+
     def argv(self, request: Request) -> list[str]:
         """See `Launcher.argv`."""
         layout = request.layout
@@ -303,6 +318,7 @@ class OpenMpi(_Mpiexec):
 class FluxRun(Launcher):
     """flux run in the instance of a batch job: https://flux-framework.readthedocs.io, flux-run(1)."""
 
+    divides = True
     fills_in = True
     cancels_on_int = True
 

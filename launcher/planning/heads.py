@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 3496716905, 'flux.sh.j2': 4068463503, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3968322572, 'lsf.sh.j2': 2675115274, 'local.sh.j2': 257662978}
+SOURCES = {'head.sh.j2': 3717988437, 'flux.sh.j2': 4068463503, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3968322572, 'lsf.sh.j2': 2675115274, 'local.sh.j2': 257662978}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, **_: Any) -> str:
@@ -68,7 +68,10 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add('castoff_secrets="' + str(' '.join(map(str, plan.env_from))) + '" # variables that a copy of this job reads from the run directory\n')
     if plan.array_indices:
         _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
-    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # make the run directory and its records; handle requests to stop\n')
+    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\n')
+    if plan.sharing:
+        _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' # members of a job, side by side\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
+    _add('castoff_begin # make the run directory and its records; handle requests to stop\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
     if plan.teardown:
@@ -221,7 +224,10 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     pass
     if plan.array_indices:
         _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
-    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # make the run directory and its records; handle requests to stop\n')
+    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\n')
+    if plan.sharing:
+        _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' # members of a job, side by side\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
+    _add('castoff_begin # make the run directory and its records; handle requests to stop\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
     if plan.teardown:
@@ -377,7 +383,10 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('castoff_secrets=' + str(','.join(map(str, plan.env_from))) + '\n')
     if plan.array_indices:
         _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
-    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # make the run directory and its records; handle requests to stop\n')
+    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\n')
+    if plan.sharing:
+        _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' # members of a job, side by side\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
+    _add('castoff_begin # make the run directory and its records; handle requests to stop\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
     if plan.teardown:
@@ -530,7 +539,10 @@ def lsf(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
     pass
     if plan.array_indices:
         _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
-    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # make the run directory and its records; handle requests to stop\n')
+    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\n')
+    if plan.sharing:
+        _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' # members of a job, side by side\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
+    _add('castoff_begin # make the run directory and its records; handle requests to stop\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
     if plan.teardown:
@@ -683,7 +695,10 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('castoff_own_index=${1:-' + str(plan.first_member) + '} # bash job.sh 3 runs member 3 of the array\n')
     if plan.array_indices:
         _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
-    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # make the run directory and its records; handle requests to stop\n')
+    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\n')
+    if plan.sharing:
+        _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' # members of a job, side by side\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
+    _add('castoff_begin # make the run directory and its records; handle requests to stop\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
     if plan.teardown:

@@ -54,7 +54,8 @@ FEATURES = {
     "attempts": "the scheduler or the job itself may start another attempt",
     "deadline": "the job knows when it will be ended",
     # features that follow from the job
-    "array": "an array",
+    "array": "an array of the scheduler",
+    "together": "members of an array share a job",
     "members": "an array of several members",
     "sparse": "an array whose members are not numbered from 0 on",
     "places": "the scheduler numbers the members in another way",
@@ -210,6 +211,7 @@ def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
         "unstarted": "nodes" in features and not plan.driver,
         "rank": not (here or script) or plan.torchrun,
         "ending": True,
+        "together": "together" in features,
     }
     return [name for name, applies in parts.items() if applies]
 
@@ -235,7 +237,7 @@ def _of_scheduler(plan: Plan, scheduler: Scheduler) -> dict[str, object]:
         "attempts": scheduler.has_queue and _has_attempts(plan, scheduler),
         "deadline": deadline,
         "inherit": not scheduler.has_queue and plan.inherit != "all",
-        "places": plan.array_indices and scheduler.tasks(plan.members) != plan.members,
+        "places": plan.array_indices and not plan.sharing and scheduler.tasks(plan.members) != plan.members,
     }
 
 
@@ -250,11 +252,13 @@ def _of_job(plan: Plan) -> dict[str, object]:
     of_castoff, devices = LAUNCHERS[plan.launcher].here, plan.devices
     here = of_castoff and not plan.driver
     return {
-        "array": plan.array_count,
+        "array": plan.sharing.jobs(plan.array_count or 1) > 1 if plan.sharing else plan.array_count,
+        "together": plan.sharing,
         "members": (plan.array_count or 1) > 1 or plan.array_indices,
         "sparse": plan.array_indices,
         "after": plan.after and plan.requeue_how == "copy",
-        "nodes": not here and plan.nodes > 1,
+        # a member that shares a job may have another host than its script
+        "nodes": not here and max(plan.nodes, plan.sharing.nodes if plan.sharing else 1) > 1,
         "uneven": len(plan.layout) > 1,
         "groups": not Layout(plan.layout).is_even,
         "distribution": plan.own_distribution,
@@ -268,14 +272,16 @@ def _of_job(plan: Plan) -> dict[str, object]:
         **{how: plan.requeue_how == how for how in ("requeue", "copy", "chain")},
         "driver": plan.driver,
         "script": plan.script is not None,
-        "alone": plan.ranks == 1 and not of_castoff and not plan.driver,
+        "alone": plan.ranks == 1 and not plan.sharing and not of_castoff and not plan.driver,
         "torchrun": plan.torchrun,
         "preload": plan.preload,
         "per_rank_logs": plan.per_rank_logs,
         "visible": not here and devices.visible,
         "masks": not here and not plan.torchrun and devices.per_rank,
         "devices": not here and not plan.torchrun and devices.step is not None,
-        "binds_ranks": plan.bound and LAUNCHERS[plan.launcher].bound_by_script and plan.cpu_lists,
+        "binds_ranks": plan.cpu_lists
+        and plan.bound
+        and (plan.sharing or LAUNCHERS[plan.launcher].bound_by_script),
         "indices": devices.indices,
         "near": devices.near,
         "stage": plan.stage,

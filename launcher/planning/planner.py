@@ -30,6 +30,7 @@ from castoff.launcher.planning import (
     preloading,
     restarts,
     stage_in,
+    together,
 )
 from castoff.launcher.planning.findings import Findings
 from castoff.launcher.planning.placement import Placement
@@ -71,7 +72,10 @@ def decide(spec: JobSpec, site: Site, *, function: bool = False) -> tuple[Plan, 
         spec = msgspec.structs.replace(spec, command=["function"], name=spec.name or "function")
     scheduler = check_profile(site)
     agreed = drivers.as_driver(effective_job(spec, site), spec, scheduler)
-    return _Planner(agreed, scheduler, given).plan(function=function), scheduler
+    planner = _Planner(agreed, scheduler, given)
+    if spec.array is None or spec.array.shared is None or not scheduler.has_queue:
+        return planner.plan(function=function), scheduler
+    return planner.plan_of_member(agreed, function=function), scheduler
 
 
 class _Planner:
@@ -79,6 +83,8 @@ class _Planner:
 
     def __init__(self, agreed: EffectiveJob, scheduler: Scheduler, given: JobSpec):
         """`given`: the job without its site's defaults."""
+        self.whole = given
+        self.is_shared = False
         self.device_type = given.device_type if given.script is None else agreed.spec.device_type
         stage = [stage_in.decided(item) for item in agreed.spec.stage]
         self.groups = chunks.node_groups(agreed.spec.select) if "select" in scheduler.handles else []
@@ -125,6 +131,7 @@ class _Planner:
             walltime=self.walltime,
             grace=self.grace,
             spare_nodes=self.spec.restart.spare_nodes or 0,
+            outlives_hosts=bool(self.spec.restart.spare_nodes) or (self.is_shared and self.layout.nodes > 1),
             device_queue=self.shared.name if self.shared and self.shared.counts_devices else None,
             node_groups=node_groups.decided(
                 self.groups,
@@ -141,6 +148,19 @@ class _Planner:
         if self.found.problems:
             raise InvalidInput(self.found.problems)
         return self._decided(processes, placed, function)
+
+    def plan_of_member(self, agreed: EffectiveJob, *, function: bool) -> Plan:
+        """Make the plan of a member that shares its job's nodes with others."""
+        layout, per_rank = self.layout, self.per_rank
+        share = together.sharing(self.spec, self.site, layout, per_rank, self.found)
+        if share is None or self.found.problems:
+            raise InvalidInput(self.found.problems)
+        of_job = together.of_job(agreed.spec, share, layout, per_rank)
+        job = _Planner(msgspec.structs.replace(agreed, spec=of_job), self.scheduler, self.whole)
+        job.is_shared = True
+        job.found.notes += [note for note in self.found.notes if note.startswith("together: ")]
+        plan = job.plan(function=function)
+        return together.of_member(plan, self.spec, self.site, share, layout, job.site_args)
 
     def _decided(self, asked: Request, placed: Placement, function: bool) -> Plan:
         """Return the plan, from decisions that have passed all checks."""
@@ -200,6 +220,7 @@ class _Planner:
             array_count=spec.array.size if spec.array else None,
             array_indices=spec.array.own_indices if spec.array else None,
             array_max_concurrent=spec.array.max_concurrent if spec.array else None,
+            sharing=None,
             after={str(condition): names for condition, names in spec.after.items()},
             requeue_max=spec.requeue.max or 0,
             requeue_how=again if {"stop", "walltime"}.intersection(causes) else None,

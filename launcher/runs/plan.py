@@ -220,4 +220,7 @@ class Plan(Facts, frozen=True, kw_only=True):
         """The requested node-hours of all members; None without a walltime."""
         if self.walltime is None:
             return None
-        return (self.held_nodes or self.nodes) * self.walltime / 3600 * (self.array_count or 1)
+        hours, members = self.walltime / 3600, self.array_count or 1
+        if self.sharing:
+            return self.sharing.jobs(members) * self.sharing.nodes * hours
+        return (self.held_nodes or self.nodes) * hours * members

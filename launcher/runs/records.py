@@ -158,11 +158,15 @@ class Send(msgspec.Struct, omit_defaults=True):
     """Why it is certain that no job was created."""
     link: Number | None = None
     """The number of this job in a chain of jobs that were submitted in advance."""
+    one_job: bool = False
+    """Whether `members` share a job that is not an array."""
 
     def starts(self) -> dict[int, int | None]:
         """The members that this call starts, each with its index in the array; None: not an array."""
         if self.members is None and self.count is None:
             return {self.offset: None}
+        if self.members is not None and self.one_job:
+            return dict.fromkeys(self.members)
         if self.members is not None and self.tasks is not None:
             return dict(zip(self.members, self.tasks, strict=False))
         members = self.members or range(self.offset, self.offset + (self.count or 0))
@@ -206,6 +210,23 @@ class Submission(msgspec.Struct, omit_defaults=True, kw_only=True):
         return [*(send for submission in self.earlier for send in submission.sends), *self.sends]
 
 
+class Sharing(msgspec.Struct, frozen=True):
+    """How the members of an array share jobs."""
+
+    members: Annotated[int, msgspec.Meta(ge=1, le=MOST_MEMBERS)]
+    """The number of members of each job; the last job may have fewer."""
+    at_once: Annotated[int, msgspec.Meta(ge=1, le=MOST_MEMBERS)]
+    """How many members of a job run side by side."""
+    per_node: Annotated[int, msgspec.Meta(ge=1, le=MOST_MEMBERS)]
+    """How many members share a node; 1: each has nodes of its own."""
+    nodes: Number
+    """The number of nodes of each job."""
+
+    def jobs(self, members: int) -> int:
+        """The number of jobs that so many members need."""
+        return -(-members // self.members)
+
+
 class Facts(msgspec.Struct, frozen=True):
     """The part of a plan that is needed after its script has been written."""
 
@@ -231,6 +252,8 @@ class Facts(msgspec.Struct, frozen=True):
     array_indices: Indices | None = None
     """The members' indices; None if they count from 0."""
     array_max_concurrent: Number | None = None
+    sharing: Sharing | None = None
+    """How the members share jobs; None: each member has a job of its own."""
     walltime: Number | None = None
     """In seconds; None: no limit, or not known."""
     submit_timeout: Number = 300
@@ -357,6 +380,7 @@ def encode(record: msgspec.Struct, indent: int | None = 2) -> str:
 
 _ABOUT = r"(?m)^# (\S[^\n]*) on (\S+): "
 _COUNT = r"(?m)^export CASTOFF_ARRAY_COUNT=([0-9]{1,7})$"
+_SHARING = r"(?m)^castoff_together=([0-9]{1,7}) castoff_at_once=([0-9]{1,7}) castoff_job_nodes=([0-9]{1,7})"
 _INDICES = rf"(?m)^castoff_array_indices=({INDICES_PATTERN[1 : -len(END)]})$"
 
 
@@ -367,11 +391,14 @@ def facts_of(text: str) -> Facts:
     name, site = about.groups() if about else ("", "")
     members = min(int(count[1]), MOST_MEMBERS) if count else 1
     scheduler = scheduler_in(text) or ""
+    shared = re.search(_SHARING, head)
+    sharing = Sharing(int(shared[1]), int(shared[2]), 1, int(shared[3])) if shared else None
     return Facts(
         name,
         site,
         scheduler,
         array_count=members if members > 1 or listed else None,
         array_indices=listed and listed[1],
+        sharing=sharing,
         by_script=True,
     )

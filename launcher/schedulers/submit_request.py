@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from castoff.launcher.config.array_indices import index_list
-from castoff.launcher.runs.records import Facts
+from castoff.launcher.runs.records import Facts, Sharing
 from castoff.launcher.runs.script import directives_of
+
+if TYPE_CHECKING:
+    from castoff.launcher.schedulers.base import QueuedScheduler
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -21,6 +25,8 @@ class Part(msgspec.Struct, frozen=True):
     """The difference between a member's number and its index in the scheduler's array."""
     tasks: Sequence[int] | None = None
     """The scheduler's indices of the members; None: the members' numbers minus `offset`."""
+    one_job: bool = False
+    """Whether the members share a job that is not an array."""
 
     @property
     def indices(self) -> str:
@@ -63,6 +69,12 @@ class SubmitRequest(msgspec.Struct, frozen=True):
     """All members of the run; empty: their numbers are the scheduler's indices."""
     excluded: Sequence[str] = ()
     """Hosts to avoid, in addition to hosts that a directive of the script names."""
+    sharing: Sharing | None = None
+    """How members share jobs: then `begin` counts jobs instead of members."""
+    sharers: Sequence[int] = ()
+    """The members that share the jobs, in the order of the jobs."""
+    sharers_file: str | None = None
+    """The file in the run directory that lists `sharers`; None: they are all of the run's members."""
 
     @classmethod
     def of(
@@ -79,7 +91,47 @@ class SubmitRequest(msgspec.Struct, frozen=True):
         chain = 1 + planned.requeue_max if planned.requeue_how == "chain" else 0
         first, of_all = dict.fromkeys(planned.members, 0), planned.members
         resubmits = begin is not None
+        if planned.sharing is not None:
+            sharers = [*(begin or first)]
+            return cls(
+                head,
+                run_dir,
+                dict.fromkeys(range(planned.sharing.jobs(len(sharers))), 0),
+                dependency,
+                needed=planned.env_from,
+                sharing=planned.sharing,
+                sharers=sharers,
+            )
         return cls(head, run_dir, begin or first, dependency, chain, resubmits, planned.env_from, of_all)
+
+    @property
+    def log(self) -> str:
+        """The first part of the name of a job's log."""
+        return "shared" if self.sharing else "job"
+
+    def commands(self, scheduler: QueuedScheduler, largest: int | None) -> list[SubmitCommand]:
+        """Return the commands that submit the run to its scheduler, each with its part of the members.
+
+        `largest`: the most jobs that an array may have; None: no limit.
+        """
+        commands = scheduler.submit_commands(self, largest)
+        if self.sharing is None:
+            return commands
+        return [self._of_sharers(command, self.sharing.members) for command in commands]
+
+    def _of_sharers(self, command: SubmitCommand, each: int) -> SubmitCommand:
+        """Return a command whose part has the members that share its jobs."""
+        part = command.part
+        jobs = part.members if part else [0]
+        tasks = (part.tasks or [job - part.offset for job in jobs]) if part else jobs
+        shared = [
+            (member, task)
+            for job, task in zip(jobs, tasks, strict=True)
+            for member in self.sharers[job * each : (job + 1) * each]
+        ]
+        members, of_jobs = zip(*shared, strict=True)
+        whole = Part(members, tasks=of_jobs, one_job=part is None)
+        return msgspec.structs.replace(command, part=whole)
 
     @property
     def links(self) -> Sequence[int | None]:
@@ -111,6 +163,8 @@ class SubmitRequest(msgspec.Struct, frozen=True):
             variables["CASTOFF_ARRAY_OFFSET"] = str(part.offset)
         if link is not None:
             variables["CASTOFF_CHAIN"] = str(link)
+        if self.sharers_file is not None:
+            variables["CASTOFF_MEMBERS"] = self.sharers_file
         if self.resubmits:
             variables["CASTOFF_ATTEMPT"] = str(attempt)
             if re.search(r"^castoff_requeue_max=", self.head, re.MULTILINE):  # the script counts its requeues

@@ -73,10 +73,30 @@ class Sources:
         key = self.records.key(member, self._named(own, send))
         info = self._reported(key)
         facts = Facts(_of_attempt(newest), self._of_job(member, newest, key, info))
+        if self.records.plan.sharing:
+            facts = self._among_others(facts, newest, key, info)
         known = Evidence(facts, newest, key, info)
         if following := self._next(member, known):
             return following
         return self._over(known) if facts.job is Job.OVER and facts.records is not Records.CERTAIN else known
+
+    def _among_others(
+        self, facts: Facts, newest: Attempt | None, key: Key | None, info: JobInfo | None
+    ) -> Facts:
+        """Return the facts about a member that shares its job: the job may run long after the member."""
+        if facts.records is Records.NOT_BEGUN and facts.job is Job.RUNNING:
+            return facts._replace(job=Job.PENDING)  # it waits for its turn
+        over = facts.records in Records.DOUBTFUL | Records.KILLED and newest and newest.end
+        if over and not self._cancelled(key) and not self._ended_with(newest, info):
+            facts = facts._replace(records=Records.CERTAIN)
+        return facts._replace(job=Job.OVER) if facts.records is Records.CERTAIN else facts
+
+    def _ended_with(self, newest: Attempt | None, info: JobInfo | None) -> bool:
+        """Whether the scheduler may have ended a member, with its job."""
+        ended = newest.end.time if newest and newest.end else None
+        if info is None or info.stage != "ended" or info.ending == "done":
+            return False
+        return ended is None or info.end is None or abs(info.end - ended) < FILES_LAG
 
     def _unsent(self, member: int, newest: Attempt | None, send: Send | None) -> Records | None:
         """Return what is recorded of a member without a known job; None: the job is known, or the script was

@@ -112,6 +112,8 @@ class SchedulerView:
         """Return why a member waits or is unknown; None: there is nothing to say."""
         key, info = (known.key, known.info) if known else (None, None)
         waits = info.pending_reason if info else ""
+        if info and info.stage == "running" and self.records.plan.sharing:
+            waits = f"it waits for its turn in job {info.job}"
         silence = self._sources.silence(key)
         unreachable = f"{self._queue.title} could not be reached: {silence}"
         words = verdict.words.format(
@@ -170,7 +172,9 @@ class SchedulerView:
         if last.ending == "failed" and last.ended_itself:
             log = self.records.run.script_log(number)
             reason = f"it failed before it wrote any record; see {log}"
-            if not log.exists():
+            if self.records.plan.sharing:
+                reason = "the job that it shared ended before its turn came"
+            elif not log.exists():
                 reason = (
                     f"it failed and wrote nothing: its first node may not see {self.records.run.path}, and a "
                     "run directory must lie where all nodes see it; castoff submit --runs-dir names another"

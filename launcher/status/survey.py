@@ -151,6 +151,8 @@ class RunRecords:
         if self.submission is not None:
             return self._places.get(member)
         members, tasks = self.plan.members, self._tasks
+        if self.plan.sharing and not tasks:
+            return Send(job=self.job, members=[*members], one_job=True)
         own = None if self.plan.array_indices is None else [*members]
         of_scheduler = [tasks[one] for one in members] if tasks else None
         return Send(job=self.job, count=self.plan.array_count, members=own, tasks=of_scheduler)
@@ -166,12 +168,19 @@ class RunRecords:
             return (job, send.starts().get(member))
         if self.scheduler is None or not self.scheduler.is_array(job, self.plan.array_count):
             return (job, None)
+        if self.plan.sharing and not self._tasks:
+            return (job, None)
         return (job, self._tasks.get(member, member))
 
     @cached_property
     def _tasks(self) -> dict[int, int]:
-        """The array index that the scheduler gives each member, if it is not the member's number."""
-        members = self.plan.members
+        """The array index that the scheduler gives each member, if it is not the member's number; empty if
+        all share one job.
+        """
+        members, sharing = self.plan.members, self.plan.sharing
+        if sharing:
+            shared = {member: place // sharing.members for place, member in enumerate(members)}
+            return shared if sharing.jobs(len(members)) > 1 else {}
         tasks = members if self.scheduler is None else self.scheduler.tasks(members)
         return {} if tasks is members else dict(zip(members, tasks, strict=True))
 

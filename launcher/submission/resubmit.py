@@ -187,7 +187,14 @@ def _submit_commands(
         dependency = ""  # the dependency was met once, and the scheduler may have forgotten its jobs
     scheduler.check_run_dir(str(run.path))
     request = SubmitRequest.of(plan, head_of(script), str(run.path), dependency, record.begin)
-    return scheduler.submit_commands(msgspec.structs.replace(request, excluded=record.excluded), largest)
+    if request.sharing is not None:
+        name = f"members-{len(record.earlier)}"
+        files.replace(
+            run.path / name, "".join(f"{member} {n}\n" for member, n in (record.begin or {}).items())
+        )
+        request = msgspec.structs.replace(request, sharers_file=name)
+    request = msgspec.structs.replace(request, excluded=record.excluded)
+    return request.commands(scheduler, largest)
 
 
 def _next_attempts(

@@ -231,6 +231,8 @@ def send_of(part_of_run: SubmitCommand) -> Send:
     part = part_of_run.part
     if part is None:
         return Send(time=time.time(), link=part_of_run.link)
+    if part.one_job:
+        return Send(time=time.time(), members=list(part.members), one_job=True)
     gaps = part.tasks is not None or part.members[-1] - part.offset + 1 != len(part.members)
     members = list(part.members) if gaps else None
     tasks = None if part.tasks is None else list(part.tasks)

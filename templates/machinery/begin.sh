@@ -87,14 +87,20 @@ castoff_check_run_dir() { # repeated before a file in it is run, since others ma
   fi
 }
 castoff_count_attempts() {
-#if places
+#if together
+  export CASTOFF_ARRAY_INDEX=$CASTOFF_SLOT_MEMBER
+#elif places
   export CASTOFF_ARRAY_INDEX
   CASTOFF_ARRAY_INDEX=$(castoff_members | sed -n "$((castoff_index + 1))p")
   : "${CASTOFF_ARRAY_INDEX:?castoff: this array has no job of that index}"
 #else
   export CASTOFF_ARRAY_INDEX=$((${CASTOFF_ARRAY_OFFSET:-0} + castoff_index))
 #endif
+#if together
+  export CASTOFF_ATTEMPT
+#else
   export CASTOFF_ATTEMPT=$((${CASTOFF_ATTEMPT:-0} + castoff_restarts))
+#endif
   while [[ -e $CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT ]]; do
     CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) # restarted by the scheduler without a count, as after a node failure
   done
@@ -102,10 +108,14 @@ castoff_count_attempts() {
   export CASTOFF_FIRST_ATTEMPT=${CASTOFF_FIRST_ATTEMPT:-0} # the first of this submission
 #endif
 }
-#if places | sparse secrets
+#if places | sparse secrets | together
 castoff_members() { # prints the members' numbers, ascending
   local castoff_part IFS=,
+#if together !sparse
+  for castoff_part in "0-$((CASTOFF_ARRAY_COUNT - 1))"; do
+#else
   for castoff_part in $castoff_array_indices; do
+#endif
     if [[ $castoff_part =~ ^([0-9]+)-([0-9]+)(:([0-9]+))?$ ]]; then
       seq "${BASH_REMATCH[1]}" "${BASH_REMATCH[4]:-1}" "${BASH_REMATCH[2]}"
     else
@@ -163,7 +173,7 @@ castoff_finish() { # CODE COMMAND: run as this script exits
 #if preload
   castoff_end_agents
 #endif
-#if secrets
+#if secrets !together
   castoff_remove_secrets
 #endif
 #if stage teardown

@@ -1,7 +1,11 @@
 # Finds this rank's device: its index among the visible devices, after masks.
 #if masks | indices | near
 castoff_own_word() { # WORD...: the word for this local rank
+#if together
+  shift "$((castoff_seat + LOCAL_RANK))"
+#else
   shift "$LOCAL_RANK"
+#endif
   castoff_word=$1
 }
 #endif

@@ -36,6 +36,9 @@ castoff_write_rank() { # write rank.sh, which sets RANK etc., starts the rank's 
 #if binds_ranks
     castoff_cpu_lists \
 #endif
+#if together
+    castoff_seat \
+#endif
 #if nodes
     castoff_meeting_names castoff_meeting_host \
 #endif
@@ -151,7 +154,11 @@ castoff_count=$LOCAL_WORLD_SIZE
 #endif
 #if binds_ranks
 # shellcheck disable=SC2086 # words
+#if together
+castoff_cpus=$(echo $castoff_cpu_lists | cut -d ' ' -f "$((castoff_seat + LOCAL_RANK + 1))")
+#else
 castoff_cpus=$(echo $castoff_cpu_lists | cut -d ' ' -f "$((LOCAL_RANK + 1))")
+#endif
 castoff_bound=$(taskset -pc "$castoff_cpus" "$$" 2>&1) ||
   echo "castoff: rank $RANK is not bound to CPUs $castoff_cpus: $castoff_bound" >&2
 #endif

@@ -38,8 +38,13 @@ castoff_rendezvous() { # [SUFFIX of host names]
 #else
   export MASTER_ADDR=127.0.0.1 MASTER_PORT # all ranks are on this host
 #endif
+#if together
+  castoff_sum=$(echo "$castoff_mark" | cksum)
+  MASTER_PORT=$((20000 + (${castoff_sum%% *} + CASTOFF_SLOT_PORT) % 10000)) # no other slot has it
+#else
   castoff_sum=$(echo "$CASTOFF_ATTEMPT_DIR" | cksum) # gives each start a new port, also within a job
   MASTER_PORT=$((20000 + ${castoff_sum%% *} % 10000))
+#endif
   for _ in {1..50}; do # a port that accepts a connection is in use; bash -p does not read BASH_ENV
 #if nodes
     timeout 5 bash -pc ': <>"/dev/tcp/$0/$1"' "$castoff_meeting_host" "$MASTER_PORT" 2>/dev/null || break

@@ -52,7 +52,7 @@ class Flux(QueuedScheduler):
         r"\{\{": "flux batch would expand {{ as its own template",
         r"[^\S ]|[\x00-\x1f\x7f-\x9f\ud800-\udfff]": "flux batch's --output takes one line of UTF-8",
     }
-    handles = reached(directives.FIELDS) | {"requeue.how"}
+    handles = reached(directives.FIELDS) | {"requeue.how", "array.together"}
     handles_of_site = frozenset({"gpu_request"})
     instead: ClassVar[Mapping[str, str]] = {
         "array": "drop it, and submit its members one by one; Flux has no arrays",
@@ -82,7 +82,7 @@ class Flux(QueuedScheduler):
         """Return the flux batch commands: one for each job of a chain."""
         words = []
         if not request.keeps_output:
-            words = [f"--cwd={request.run_dir}", f"--output={request.run_dir}/logs/job-0.log"]
+            words = [f"--cwd={request.run_dir}", f"--output={request.run_dir}/logs/{request.log}-0.log"]
             words.append("--setopt=output.mode=append")
         # Flux's record of the job must not contain variables of env_from; the script reads them in its run
         # directory.

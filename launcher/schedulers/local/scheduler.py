@@ -18,8 +18,8 @@ class Local(Scheduler):
     handles = frozenset(
         {
             *("name", "nodes", "cores_per_rank", "devices_per_rank", "walltime", "grace", "env_from"),
-            *("inherit", "array.count", "array.indices", "array.max_concurrent", "after", "requeue.max"),
-            *("requeue.on", "launcher.name", "launcher.args"),
+            *("inherit", "array.count", "array.indices", "array.max_concurrent", "array.together"),
+            *("after", "requeue.max", "requeue.on", "launcher.name", "launcher.args"),
         }
     )
     # These fields are ignored, not refused, so that a cluster's job file can be tried on one machine

@@ -129,7 +129,7 @@ def _attributes(job: Job) -> str | None:
     of_job = of_scheduler(spec.directives, NAME)
     of_site = of_scheduler(site.directives, NAME), of_scheduler(site.defaults.directives, NAME)
     texts = [layer.get("W") for layer in (*of_site, of_job)] if of_job.get("W", True) else []
-    tolerate = "tolerate_node_failures=all" if request.spare_nodes else None
+    tolerate = "tolerate_node_failures=all" if request.outlives_hosts else None
     return attributes.merged(f"depend={request.after}" if request.after else None, tolerate, *texts)
 
 

@@ -72,7 +72,7 @@ class Pbs(QueuedScheduler):
         "[^ -~]": "qsub's -o takes a path of plain ASCII",
         r"\\": "qsub -v doubles a backslash",
     }
-    handles = reached(directives.FIELDS) | {"requeue.how"}
+    handles = reached(directives.FIELDS) | {"requeue.how", "array.together"}
     handles_of_site = frozenset(
         {
             *(
@@ -155,7 +155,8 @@ class Pbs(QueuedScheduler):
         tasks |= zip(request.members, self.tasks(request.members), strict=True)
         own = all(member == task for member, task in tasks.items())
         # If PBS's index differs from the member's number, the script itself writes to the member's log.
-        log = "job-0" if array is None else f"{'job' if own else 'pbs'}-^array_index^"
+        name = request.log
+        log = f"{name}-0" if array is None else f"{name if own else 'pbs'}-^array_index^"
         commands = []
         for members in _spans(request.begin, tasks):
             for link in request.links:

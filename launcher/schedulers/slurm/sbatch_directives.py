@@ -183,7 +183,7 @@ FIELDS = (
     Row("nice", "nice", value=whole_number, bounds=(-2_147_483_645, 2_147_483_645), bare="100"),
     Row("exclusive", "exclusive", value=flag),
     decided("nodes", "nodes", _nodes, covers=("nodes", "restart.spare_nodes")),
-    replaceable("no-kill", whole=lambda job: True if job.request.spare_nodes else None),
+    replaceable("no-kill", whole=lambda job: True if job.request.outlives_hosts else None),
     decided("ntasks-per-node", "ranks_per_node", lambda job: str(job.request.layout.max_per_node)),
     decided("ntasks", "ranks"),
     decided("cpus-per-task", "cores_per_rank", _cpus),

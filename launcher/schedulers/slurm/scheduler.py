@@ -55,7 +55,7 @@ class Slurm(QueuedScheduler):
         r"\\": "Slurm's log files can have no backslash in their path",
         r"\n": "squeue's lines can show no path with a line break",
     }
-    handles = reached(directives.FIELDS)
+    handles = reached(directives.FIELDS) | {"array.together"}
     handles_of_site = frozenset(
         {
             *("qos.source", "qos.date", "qos.ranges.min_nodes", "qos.ranges.max_nodes", "qos.max_jobs"),
@@ -120,7 +120,7 @@ class Slurm(QueuedScheduler):
             for array_part in parts(members, largest or max(request.begin) + 1):
                 part = array_part if array is not None else None
                 environment = request.variables(attempt, part)
-                words = [] if request.keeps_output else [_output(request.run_dir, part)]
+                words = [] if request.keeps_output else [_output(request, part)]
                 # A name in addition to ALL would make Slurm read the user's login environment, too (22.05).
                 names = passed if passed == "ALL" else request.names(passed, environment)
                 words.append(f"--export={names}")
@@ -196,12 +196,12 @@ def parts(members: Iterable[int], largest: int) -> list[Part]:
     return [Part(these, offset) for offset, these in by_offset.items()]
 
 
-def _output(run_dir: str, part: Part | None) -> str:
-    name = "job-0.log"
+def _output(request: SubmitRequest, part: Part | None) -> str:
+    name = f"{request.log}-0.log"
     if part is not None:
         # Slurm cannot add an offset to %a: the script itself writes to the member's log.
-        name = "slurm-%A_%a.log" if part.offset else "job-%a.log"
-    pattern = run_dir.replace("%", "%%")
+        name = "slurm-%A_%a.log" if part.offset else f"{request.log}-%a.log"
+    pattern = request.run_dir.replace("%", "%%")
     return f"--output={pattern}/logs/{name}"
 
 

@@ -11,7 +11,7 @@ castoff_launcher_each() { # FILE COUNT of hosts: set the flags for one process o
   castoff_flags=(-n "$2" --hostfile "$1")
 }
 #endif
-#if spares
+#if spares | together
 castoff_launcher_place() { castoff_flags=(--hostfile "$CASTOFF_ATTEMPT_DIR/hosts"); }
 #endif
 #if nodes !driver

@@ -20,7 +20,7 @@ castoff_launcher_beside() { # while a host is unreachable, Slurm counts the prev
   unset -v SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE # srun refuses --mem with any of them
 }
 #endif
-#if attempts nodes !hosts
+#if attempts nodes !hosts !together
 castoff_launcher_has_ended() { # whether Slurm has no more steps of this job, and has lost none of its nodes
   local castoff_steps castoff_last=$((SECONDS + 5)) # the last step may still be ending
   while castoff_steps=$(timeout -k 2 10 squeue --noheader --steps --job "$castoff_member" --format %i 2>/dev/null); do
@@ -33,6 +33,12 @@ castoff_launcher_has_ended() { # whether Slurm has no more steps of this job, an
 }
 #endif
 #if torchrun | driver
+#elif together
+castoff_launcher_place() {
+  unset -v SLURM_HOSTFILE SLURM_DISTRIBUTION "${!SLURM_NTASKS@}" SLURM_NPROCS SLURM_NNODES SLURM_JOB_NUM_NODES \
+    "${!SLURM_MEM_PER_@}" "${!SLURM_CPUS_PER_@}" "${!SLURM_GPUS@}" SLURM_TRES_PER_TASK # they are the whole job's
+  castoff_flags=(--nodelist="$CASTOFF_ATTEMPT_DIR/hosts")
+}
 #elif arbitrary
 castoff_launcher_place() { unset -v SLURM_NTASKS_PER_NODE SLURM_NNODES SLURM_JOB_NUM_NODES; } # the host file decides
 #elif distribution

@@ -17,11 +17,19 @@ castoff_scheduler_kill_delay() { echo 5; } # kill-timeout
 #if secrets
 castoff_scheduler_advice="submit with flux batch --env=NAME"
 #endif
+#if together
+castoff_job_hosts() { command flux hostlist -e -d $'\n' local; }
+#else
 castoff_scheduler_hosts() { cat "$CASTOFF_RUN_DIR/hosts-$castoff_job" 2>&- || command flux hostlist -e -d $'\n' local; }
+#endif
 castoff_scheduler_clear_env() { unset -v "${!SLURM_@}" "${!PBS_@}"; } # they would mislead the launcher
 # At the walltime Flux sends ALRM and HUP, and seconds later KILL.
 castoff_scheduler_listen() { trap castoff_terminate ALRM; }
+#if together
+castoff_job_end_time() { # prints nothing if there is none, or it is unknown
+#else
 castoff_scheduler_end_time() { # prints nothing if there is none, or it is unknown
+#endif
   local castoff_left
   castoff_left=$(command flux job timeleft 2>/dev/null || true)
   if [[ $castoff_left =~ ^[0-9]{1,9}$ ]]; then echo $(($(date +%s) + castoff_left)); fi

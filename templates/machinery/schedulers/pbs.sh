@@ -25,7 +25,11 @@ castoff_scheduler_kill_delay() { echo 10; } # the default kill_delay of a queue
 castoff_scheduler_advice="submit with qsub -v NAME"
 #endif
 # Each host once, by its first name: n1 and n1.cluster are the same host; addresses are kept whole.
+#if together
+castoff_job_hosts() {
+#else
 castoff_scheduler_hosts() {
+#endif
   awk 'NF {
     address = $1 ~ /^[0-9.]+$|:/
     known = $1 in hosts || $1 in shorter
@@ -56,7 +60,11 @@ castoff_run_dir_for_qsub() {
 }
 #endif
 castoff_scheduler_clear_env() { unset -v "${!SLURM_@}"; } # they would mislead the launcher
-#if walltime
+#if walltime together
+castoff_job_end_time() { echo $(($(date +%s) + castoff_walltime)); } # PBS does not report it
+#elif together
+castoff_job_end_time() { :; }
+#elif walltime
 castoff_scheduler_end_time() { echo $(($(date +%s) + castoff_walltime)); } # PBS does not report it
 #endif
 #if copy

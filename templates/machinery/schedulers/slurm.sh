@@ -12,7 +12,7 @@ castoff_scheduler_locate() {
   castoff_restarts=${SLURM_RESTART_COUNT:-0}
   castoff_mark=SLURM_JOB_ID=$SLURM_JOB_ID # unlike other variables, jobs submitted by ranks do not inherit it
 }
-#if array
+#if array !together
 castoff_scheduler_choose_log() {
   if [[ -n ${CASTOFF_ARRAY_OFFSET:-} ]]; then # Slurm counts each part from 0, and would name the log accordingly
     exec >>"$CASTOFF_RUN_DIR/logs/job-$CASTOFF_ARRAY_INDEX.log" 2>&1
@@ -40,7 +40,16 @@ castoff_scheduler_begin() { # srun would pass on the variables of sbatch --expor
   fi
 }
 #else
+#if together
+castoff_job_hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
+castoff_job_hosts_now() { # with --no-kill, Slurm takes a lost host out of the job
+  scontrol show hostnames "$(timeout -k 2 30 squeue --noheader --job "$castoff_member" --format %N 2>/dev/null)"
+}
+castoff_job_end_time() { echo "${SLURM_JOB_END_TIME:-$(castoff_scheduler_end_now)}"; } # set since Slurm 23.02
+#else
 castoff_scheduler_hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
+castoff_scheduler_end_time() { echo "${SLURM_JOB_END_TIME:-$(castoff_scheduler_end_now)}"; } # set since Slurm 23.02
+#endif
 #if driver
 castoff_scheduler_clear_env() { unset -v SLURM_NTASKS SLURM_NPROCS "${!PBS_@}"; } # Lightning would see a rank
 #else
@@ -66,14 +75,17 @@ castoff_scheduler_begin() {
   unset -v SLURM_EXPORT_ENV # from sbatch --export: srun and sbatch in this job would start with an empty environment
 }
 #endif
-castoff_scheduler_end_time() { echo "${SLURM_JOB_END_TIME:-$(castoff_scheduler_end_now)}"; } # set since Slurm 23.02
 castoff_scheduler_end_now() { # asks Slurm, since scontrol may have changed it; prints nothing if unknown
   local castoff_end
   castoff_end=$(timeout 10 squeue --noheader --job "$castoff_member" --format %e 2>/dev/null || true)
   date -d "${castoff_end:-unknown}" +%s 2>/dev/null || true
 }
 #if requeue
+#if together
+castoff_job_requeue() { # Slurm then ends this job and scontrol, perhaps before it answers
+#else
 castoff_scheduler_requeue() { # Slurm then ends this job and scontrol, perhaps before it answers
+#endif
   local castoff_code castoff_said castoff_last=$((SECONDS + ${castoff_grace:-120}))
   castoff_terminated=
 #if !rerun

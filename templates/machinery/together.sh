@@ -1,0 +1,210 @@
+# --- Members that share this job ------------------------------------------------------------------
+# This script runs first as the dispatcher, which starts it again for each member, in a slot: hosts, cores and devices
+# that no other member has. When a member ends, the next one begins in its slot.
+castoff_slots=() castoff_seats=() castoff_running=() castoff_in_slot=() castoff_starts=() castoff_lost_slots=()
+castoff_next=0 castoff_stopping='' castoff_terminated='' castoff_unwell='' castoff_late='' castoff_resumes=() castoff_next_look=0
+castoff_dispatch() { # SHELL...: run this job's members, then exit; returns in a member's script
+  castoff_unset_user_functions
+  castoff_scheduler_locate
+  if [[ ${CASTOFF_SLOT_OF-} == "$castoff_mark" ]]; then # this is a member
+    export -n "${!CASTOFF_SLOT_@}" # jobs that the member submits are others
+    castoff_seat=$CASTOFF_SLOT_SEAT
+    return 0
+  fi
+  castoff_find_run_dir
+  export CASTOFF_RUN_DIR
+  trap 'castoff_stopping=1 castoff_terminated=1; castoff_tell TERM' TERM INT HUP
+  trap 'castoff_stopping=1; castoff_tell USR2' USR2
+  (umask 077 && mkdir -p -- "$CASTOFF_RUN_DIR"/{attempts,logs})
+  castoff_end=$(castoff_job_end_time)
+  castoff_make_slots
+  mapfile -t castoff_waiting < <(castoff_members_of_job)
+  set +e # an error in one member's records must not end the others
+  while :; do
+    castoff_reap
+    castoff_fill "$@"
+    ((${#castoff_running[@]})) || break
+    if ((SECONDS >= castoff_next_look)); then castoff_look; fi
+    read -r -t 0.05 -u 9 _ # 9 never has input; traps run meanwhile
+  done 9<> <(:)
+  castoff_end_dispatch
+}
+castoff_make_slots() {
+  local castoff_slot castoff_hosts castoff_groups=$((castoff_job_nodes / castoff_nodes))
+  mapfile -t castoff_hosts < <(castoff_job_hosts)
+  if ((${#castoff_hosts[@]} != castoff_job_nodes)); then
+    echo "castoff: this script is for $castoff_job_nodes hosts, but the job has ${#castoff_hosts[@]}:" \
+      "${castoff_hosts[*]}; render it anew" >&2
+    exit 1
+  fi
+  for ((castoff_slot = 0; castoff_slot < castoff_at_once; castoff_slot++)); do
+    castoff_slots+=("${castoff_hosts[*]:castoff_slot % castoff_groups * castoff_nodes:castoff_nodes}")
+    castoff_seats+=($((castoff_slot / castoff_groups * castoff_ranks_per_node))) # the first of its ranks on the node
+    castoff_starts+=(0)
+  done
+}
+castoff_members_of_job() { # prints the numbers of this job's members, each with the number of its first attempt
+  local castoff_before=$(((${CASTOFF_ARRAY_OFFSET:-0} + castoff_index) * castoff_together))
+  if [[ -n ${CASTOFF_MEMBERS-} ]]; then
+    cat -- "$CASTOFF_RUN_DIR/$CASTOFF_MEMBERS" # castoff resubmit lists those that it starts
+  else
+    castoff_members | sed 's/$/ 0/'
+  fi | awk -v before="$castoff_before" -v count="$castoff_together" 'NR > before && NR <= before + count'
+}
+castoff_fill() { # SHELL...: start waiting members in free slots
+  local castoff_slot castoff_line castoff_now
+  if [[ -n $castoff_stopping ]]; then return; fi
+  for castoff_slot in "${!castoff_slots[@]}"; do
+    if [[ -n ${castoff_running[castoff_slot]-}${castoff_lost_slots[castoff_slot]-} ]]; then continue; fi
+    while ((castoff_next < ${#castoff_waiting[@]})); do
+      printf -v castoff_now '%(%s)T' -1
+      if [[ -n $castoff_end ]] && ((castoff_now >= castoff_end - castoff_grace)); then
+        castoff_stopping='its turn did not come before the walltime'
+        return
+      fi
+      castoff_line=${castoff_waiting[castoff_next]}
+      castoff_next=$((castoff_next + 1))
+      castoff_start_member "$castoff_slot" "$castoff_line" "$@" && break
+    done
+  done
+}
+castoff_start_member() { # SLOT "MEMBER FIRST_ATTEMPT" SHELL...: fails if the member is over already
+  local castoff_number=${2% *} castoff_first=${2#* } castoff_attempt castoff_ended
+  castoff_newest "$castoff_number" "$castoff_first"
+  if [[ ! $castoff_ended =~ ^(|resume)$ ]]; then return 1; fi
+  if [[ -e $CASTOFF_RUN_DIR/cancel-$castoff_number || -e $CASTOFF_RUN_DIR/stop ]]; then
+    castoff_record_unbegun "$castoff_number" cancelled 143 'stopped before it began'
+    return 1
+  fi
+  CASTOFF_SLOT_OF=$castoff_mark CASTOFF_SLOT_MEMBER=$castoff_number CASTOFF_SLOT_HOSTS=${castoff_slots[$1]} \
+    CASTOFF_SLOT_SEAT=${castoff_seats[$1]} CASTOFF_SLOT_END=$castoff_end \
+    CASTOFF_SLOT_PORT=$(($1 + castoff_at_once * castoff_starts[$1])) \
+    CASTOFF_ATTEMPT=$castoff_first CASTOFF_FIRST_ATTEMPT=$castoff_first \
+    "${@:3}" "$CASTOFF_RUN_DIR/job.sh" </dev/null >>"$CASTOFF_RUN_DIR/logs/job-$castoff_number.log" 2>&1 9>&- &
+  castoff_running[$1]=$! castoff_in_slot[$1]=$2
+  castoff_starts[$1]=$((castoff_starts[$1] + 1))
+}
+castoff_newest() { # MEMBER FIRST: sets the number and the ending of its newest attempt; no ending: it was cut off
+  local castoff_text=''
+  castoff_attempt=$2 castoff_ended=''
+  while [[ -e $CASTOFF_RUN_DIR/attempts/$1.$((castoff_attempt + 1)) ]]; do castoff_attempt=$((castoff_attempt + 1)); done
+  IFS= read -r -d '' castoff_text 2>/dev/null <"$CASTOFF_RUN_DIR/attempts/$1.$castoff_attempt/ending.json"
+  if [[ $castoff_text =~ \"ending\":\ *\"([a-z-]+)\" && $castoff_text != *\"restart\"* ]]; then
+    castoff_ended=${BASH_REMATCH[1]}
+  fi
+}
+castoff_record_unbegun() { # MEMBER ENDING CODE REASON: of an attempt that has not begun
+  (
+    umask 077
+    while [[ -e $CASTOFF_RUN_DIR/attempts/$1.$castoff_attempt ]]; do castoff_attempt=$((castoff_attempt + 1)); done
+    cd -- "$CASTOFF_RUN_DIR/attempts" && mkdir -- ".$1.new" &&
+      printf '{"ending": "%s", "code": %s, "time": %(%s)T, "reason": "%s"}\n' "$2" "$3" -1 "$4" >".$1.new/ending.json" &&
+      mv -T -- ".$1.new" "$1.$castoff_attempt"
+  )
+}
+castoff_reap() { # free the slots of members that have ended
+  local castoff_slot castoff_code castoff_line castoff_attempt castoff_ended
+  for castoff_slot in "${!castoff_running[@]}"; do
+    if builtin kill -0 "${castoff_running[castoff_slot]}" 2>/dev/null; then continue; fi
+    builtin wait "${castoff_running[castoff_slot]}" 2>/dev/null
+    castoff_code=$? castoff_line=${castoff_in_slot[castoff_slot]}
+    unset -v "castoff_running[castoff_slot]" "castoff_in_slot[castoff_slot]"
+    castoff_newest "${castoff_line% *}" "${castoff_line#* }"
+    case $castoff_ended in
+      'done') ;;
+      resume) castoff_resumes+=("$castoff_line") ;;
+      walltime) castoff_late=1 ;;
+      '') castoff_clear_slot "$castoff_slot" "${castoff_line% *}" ;;
+      *) castoff_unwell=1 ;;
+    esac
+#ifdef castoff_job_hosts_now
+    if ((castoff_code)); then castoff_lose_hosts; fi
+#endif
+    # A member that stopped early goes on here while there is time.
+    if [[ $castoff_ended == resume && -z $castoff_stopping ]]; then castoff_waiting+=("$castoff_line"); fi
+  done
+}
+castoff_clear_slot() { # SLOT MEMBER: its script was killed before it could end its ranks and record how it ended
+  local castoff_folder=$CASTOFF_RUN_DIR/attempts/$2.$castoff_attempt
+  castoff_unwell=1
+  if [[ ! -d $castoff_folder ]]; then
+    castoff_record_unbegun "$2" failed "$castoff_code" "its script ended with code $castoff_code before it began"
+    return
+  fi
+  echo over 1<>"$castoff_folder/fence" # ranks that are left end themselves
+  (
+    umask 077
+    printf '{"ending": "failed", "code": %s, "time": %(%s)T, "reason": "its script was killed: exit code %s"}\n' \
+      "$castoff_code" -1 "$castoff_code" >"$castoff_folder/.killed.json" &&
+      mv -- "$castoff_folder/.killed.json" "$castoff_folder/ending.json"
+  )
+  castoff_attempt_processes=$(grep -lszxF -- "CASTOFF_ATTEMPT_DIR=$castoff_folder" /proc/[0-9]*/environ | cut -d / -f 3)
+  # shellcheck disable=SC2086 # words
+  builtin kill -s KILL $castoff_attempt_processes 2>/dev/null # its launcher, too
+}
+castoff_look() { # for requests
+  local castoff_slot castoff_file
+  castoff_next_look=$((SECONDS + 2))
+  if [[ -e $CASTOFF_RUN_DIR/stop ]]; then castoff_stopping=${castoff_stopping:-1}; fi
+  for castoff_file in "$CASTOFF_RUN_DIR"/cancel-*; do
+    for castoff_slot in "${!castoff_in_slot[@]}"; do
+      if [[ ${castoff_in_slot[castoff_slot]% *} == "${castoff_file##*/cancel-}" ]]; then
+        builtin kill -s TERM "${castoff_running[castoff_slot]}" 2>/dev/null
+      fi
+    done
+  done
+}
+castoff_tell() { # SIGNAL to all members
+  if ((${#castoff_running[@]})); then builtin kill -s "$1" "${castoff_running[@]}" 2>/dev/null || true; fi
+}
+#ifdef castoff_job_hosts_now
+castoff_lose_hosts() { # start no more members on hosts that the job has lost
+  local castoff_slot castoff_host castoff_hosts
+  castoff_hosts=$(castoff_job_hosts_now) && [[ -n $castoff_hosts ]] || return 0
+  for castoff_slot in "${!castoff_slots[@]}"; do
+    for castoff_host in ${castoff_slots[castoff_slot]}; do
+      if [[ -z ${castoff_lost_slots[castoff_slot]-} && $'\n'$castoff_hosts$'\n' != *$'\n'"$castoff_host"$'\n'* ]]; then
+        echo "castoff: the job has lost $castoff_host, so no more members start there" >&2
+        castoff_lost_slots[castoff_slot]=1
+      fi
+    done
+  done
+}
+#endif
+castoff_end_dispatch() { # all members are over, or the rest has to wait for another job
+  local castoff_line castoff_attempt castoff_ended castoff_ending=walltime castoff_code=75 castoff_left=()
+  local castoff_why='its turn did not come before the job ended'
+  for castoff_line in "${castoff_waiting[@]:castoff_next}"; do
+    castoff_newest "${castoff_line% *}" "${castoff_line#* }"
+    if [[ $castoff_ended =~ ^(|resume)$ ]]; then castoff_left+=("$castoff_line"); fi
+  done
+  for castoff_line in "${castoff_resumes[@]}"; do
+    castoff_newest "${castoff_line% *}" "${castoff_line#* }"
+    if [[ $castoff_ended == resume ]]; then castoff_unwell=1; fi
+  done
+#if requeue
+  if [[ (${#castoff_left[@]} -gt 0 || ${#castoff_resumes[@]} -gt 0) && ! -e $CASTOFF_RUN_DIR/stop ]]; then
+    if [[ -z $castoff_terminated ]] && ((castoff_restarts < castoff_requeue_max)) && castoff_job_requeue; then exit 0; fi
+  fi
+#endif
+  if [[ -e $CASTOFF_RUN_DIR/stop ]] ||
+    [[ -n $castoff_terminated && (-z $castoff_end || $(date +%s) -lt $((castoff_end - 15))) ]]; then
+    castoff_ending=cancelled castoff_code=143 castoff_why='stopped before it began'
+  fi
+  for castoff_line in "${castoff_left[@]}"; do
+    castoff_newest "${castoff_line% *}" "${castoff_line#* }"
+    if [[ -z $castoff_ended ]]; then
+      castoff_record_unbegun "${castoff_line% *}" "$castoff_ending" "$castoff_code" "$castoff_why"
+    fi
+  done
+  if [[ -n $castoff_unwell ]]; then exit 1; fi
+  if ((${#castoff_left[@]})); then exit "$castoff_code"; fi
+  if [[ -n $castoff_late ]]; then exit 75; fi
+  exit 0
+}
+# What a member asks its scheduler, the dispatcher answers.
+castoff_scheduler_hosts() { tr ' ' '\n' <<<"$CASTOFF_SLOT_HOSTS"; }
+castoff_scheduler_end_time() { echo "$CASTOFF_SLOT_END"; }
+#if requeue
+castoff_scheduler_requeue() { :; } # the dispatcher starts it again, in this job or the next
+#endif
