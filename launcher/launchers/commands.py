@@ -30,7 +30,6 @@ class Srun(Launcher):
     pmix_modules = _OPEN_MPI
     bind_flags = ("--cpu-bind", "--cpu_bind")
     takes_lists = True
-    divides = True
     runs_containers = True
 
     def argv(self, request: Request) -> list[str]:
@@ -53,14 +52,13 @@ class Srun(Launcher):
         return [*argv, *_srun_devices(request), "--kill-on-bad-exit=1", "--wait=0", "--export=ALL"]
 
     def share(self, request: Request) -> list[str]:
-        """See `Launcher.share`: the step takes only what it requests, or the next would wait for the rest.
+        """See `Launcher.share`; the script binds the ranks.
 
-        Memory is shared: by default a step takes all of its job's.
+        Not --exact: when a job loses a node, Slurm 22.05 takes the cores of steps that run then for used as
+        long as the job lives (_step_dealloc_lps: "due to job resizing"), and further steps wait for them.
         """
-        flags = ["--exact", "--mem=0"]
-        if request.devices and request.site.gpu_request != "gpus-per-task":
-            flags.append(f"--gpus-per-node={request.gpus(request.node_devices)}")
-        return flags
+        gpus = [f"--gpus-per-node={request.gpus(request.node_devices)}"] if request.node_devices else []
+        return ["--overlap", "--mem=0", "--cpu-bind=none", *gpus]
 
     def beside(self, request: Request, of_site: list[str]) -> list[str]:
         """See `Launcher.beside`; requests all of the node's devices if a step gets only devices that it

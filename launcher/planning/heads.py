@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 3717988437, 'flux.sh.j2': 4068463503, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3968322572, 'lsf.sh.j2': 2675115274, 'local.sh.j2': 257662978}
+SOURCES = {'head.sh.j2': 3883016680, 'flux.sh.j2': 4068463503, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3968322572, 'lsf.sh.j2': 2675115274, 'local.sh.j2': 257662978}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, **_: Any) -> str:
@@ -37,6 +37,8 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
     elif ('masks' in features):
         _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # for each rank of a node\n')
+    if ('taken' in features):
+        _add('castoff_device_variable=' + str((plan.device_variable or '')) + '\n')
     if ('binds_ranks' in features):
         _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # for each rank of a node\n')
     if ('devices' in features):
@@ -70,7 +72,7 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\n')
     if plan.sharing:
-        _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' # members of a job, side by side\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
+        _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' castoff_per_node=' + str(plan.sharing.per_node) + ' # members\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
     _add('castoff_begin # make the run directory and its records; handle requests to stop\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
@@ -194,6 +196,8 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
     elif ('masks' in features):
         _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # for each rank of a node\n')
+    if ('taken' in features):
+        _add('castoff_device_variable=' + str((plan.device_variable or '')) + '\n')
     if ('binds_ranks' in features):
         _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # for each rank of a node\n')
     if ('devices' in features):
@@ -226,7 +230,7 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\n')
     if plan.sharing:
-        _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' # members of a job, side by side\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
+        _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' castoff_per_node=' + str(plan.sharing.per_node) + ' # members\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
     _add('castoff_begin # make the run directory and its records; handle requests to stop\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
@@ -350,6 +354,8 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
     elif ('masks' in features):
         _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # for each rank of a node\n')
+    if ('taken' in features):
+        _add('castoff_device_variable=' + str((plan.device_variable or '')) + '\n')
     if ('binds_ranks' in features):
         _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # for each rank of a node\n')
     if ('devices' in features):
@@ -385,7 +391,7 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\n')
     if plan.sharing:
-        _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' # members of a job, side by side\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
+        _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' castoff_per_node=' + str(plan.sharing.per_node) + ' # members\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
     _add('castoff_begin # make the run directory and its records; handle requests to stop\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
@@ -509,6 +515,8 @@ def lsf(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
     elif ('masks' in features):
         _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # for each rank of a node\n')
+    if ('taken' in features):
+        _add('castoff_device_variable=' + str((plan.device_variable or '')) + '\n')
     if ('binds_ranks' in features):
         _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # for each rank of a node\n')
     if ('devices' in features):
@@ -541,7 +549,7 @@ def lsf(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\n')
     if plan.sharing:
-        _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' # members of a job, side by side\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
+        _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' castoff_per_node=' + str(plan.sharing.per_node) + ' # members\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
     _add('castoff_begin # make the run directory and its records; handle requests to stop\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
@@ -664,6 +672,8 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
     elif ('masks' in features):
         _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # for each rank of a node\n')
+    if ('taken' in features):
+        _add('castoff_device_variable=' + str((plan.device_variable or '')) + '\n')
     if ('binds_ranks' in features):
         _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # for each rank of a node\n')
     if ('devices' in features):
@@ -697,7 +707,7 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\n')
     if plan.sharing:
-        _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' # members of a job, side by side\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
+        _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' castoff_per_node=' + str(plan.sharing.per_node) + ' # members\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
     _add('castoff_begin # make the run directory and its records; handle requests to stop\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")

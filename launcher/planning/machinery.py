@@ -101,6 +101,8 @@ FEATURES = {
     "devices": "each rank has a device",
     "indices": "for each rank of a node, its device's index among those that the launcher shows is known",
     "binds_ranks": "the script binds each rank to its cores",
+    "divided": "each rank binds itself to its share of the cores that it may use",
+    "taken": "each rank takes its share of the devices that it sees",
     "near": "a rank checks whether its cores are beside its devices",
     "stage": "copies on each node's own disk",
     "many_nodes": f"more than {_FEW_NODES} nodes",
@@ -281,7 +283,14 @@ def _of_job(plan: Plan) -> dict[str, object]:
         "devices": not here and not plan.torchrun and devices.step is not None,
         "binds_ranks": plan.cpu_lists
         and plan.bound
-        and (plan.sharing or LAUNCHERS[plan.launcher].bound_by_script),
+        and ((plan.sharing and plan.sharing.per_node > 1) or LAUNCHERS[plan.launcher].bound_by_script),
+        "divided": plan.sharing
+        and plan.sharing.per_node > 1
+        and not (plan.cpu_lists or LAUNCHERS[plan.launcher].divides),
+        "taken": plan.sharing
+        and plan.sharing.per_node > 1
+        and plan.devices_per_rank
+        and not (devices.per_rank or LAUNCHERS[plan.launcher].divides),
         "indices": devices.indices,
         "near": devices.near,
         "stage": plan.stage,

@@ -117,6 +117,10 @@ class _Planner:
 
     def plan(self, *, function: bool) -> Plan:
         """Make the remaining decisions, check the whole job, and return the plan."""
+        return self.decisions(function=function)[0]
+
+    def decisions(self, *, function: bool) -> tuple[Plan, Request]:
+        """Return the plan, and the processes that the launcher starts."""
         for field, message in (
             *drivers.driver_problems(self.spec, function=function),
             *drivers.node_launcher_problems(self.spec, self.layout.max_per_node),
@@ -147,20 +151,21 @@ class _Planner:
         self._check(processes)
         if self.found.problems:
             raise InvalidInput(self.found.problems)
-        return self._decided(processes, placed, function)
+        return self._decided(processes, placed, function), processes
 
     def plan_of_member(self, agreed: EffectiveJob, *, function: bool) -> Plan:
         """Make the plan of a member that shares its job's nodes with others."""
         layout, per_rank = self.layout, self.per_rank
-        share = together.sharing(self.spec, self.site, layout, per_rank, self.found)
+        launchers = (self.launcher, self.scheduler.launchers[0])
+        share = together.sharing(self.spec, self.site, layout, per_rank, launchers, self.found)
         if share is None or self.found.problems:
             raise InvalidInput(self.found.problems)
         of_job = together.of_job(agreed.spec, share, layout, per_rank)
         job = _Planner(msgspec.structs.replace(agreed, spec=of_job), self.scheduler, self.whole)
         job.is_shared = True
         job.found.notes += [note for note in self.found.notes if note.startswith("together: ")]
-        plan = job.plan(function=function)
-        return together.of_member(plan, self.spec, self.site, share, layout, job.site_args)
+        plan, processes = job.decisions(function=function)
+        return together.of_member(plan, processes, self.spec, job.site_args, share, layout)
 
     def _decided(self, asked: Request, placed: Placement, function: bool) -> Plan:
         """Return the plan, from decisions that have passed all checks."""

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import msgspec
 
 from castoff.launcher.config.job import JobSpec
-from castoff.launcher.config.job_fields import Array
+from castoff.launcher.config.job_fields import Array, LauncherName
 from castoff.launcher.config.quantities import size
 from castoff.launcher.config.site import Site
 from castoff.launcher.config.site_fields import Node
-from castoff.launcher.launchers.base import Layout, Request
+from castoff.launcher.launchers.base import Layout, Request, without
 from castoff.launcher.launchers.commands import LAUNCHERS
 from castoff.launcher.planning import binding, devices
 from castoff.launcher.planning.findings import Findings
@@ -25,16 +25,31 @@ from castoff.launcher.text.words import counted
 from castoff.launcher.typed.suggestion import setting
 
 
-def sharing(spec: JobSpec, site: Site, layout: Layout, per_rank: int, found: Findings) -> Sharing | None:
+def sharing(
+    spec: JobSpec,
+    site: Site,
+    layout: Layout,
+    per_rank: int,
+    launchers: tuple[LauncherName, LauncherName],
+    found: Findings,
+) -> Sharing | None:
     """Return how the members share jobs; None after a problem, which is reported.
 
-    `layout`: a member's ranks. `per_rank`: the devices of each rank.
+    `layout`: a member's ranks. `per_rank`: the devices of each rank. `launchers`: the job's, and the one that
+    is usual with its scheduler.
     """
+    launcher, usual = launchers
     array = spec.array
     if array is None or (asked := array.shared) is None:
         return None
     for field, message in _excluded(spec):
         found.report(field, message)
+    if LAUNCHERS[launcher].binds(spec.launcher.args):
+        found.report("launcher.args", "bind ranks, which castoff does where members share nodes: drop that")
+    if LAUNCHERS[launcher].is_mpiexec and not LAUNCHERS[usual].is_mpiexec:
+        found.report(
+            "launcher.name", f"is {launcher}, but members that share a job start by {usual}: drop it"
+        )
     if asked.nodes is not None and asked.nodes < layout.nodes:
         found.report("array.together", f"gives {asked.nodes} nodes, but one member needs {layout.nodes}")
         return None
@@ -95,7 +110,7 @@ def _per_node(spec: JobSpec, site: Site, layout: Layout, per_rank: int, found: F
     ranks = layout.processes
     by_devices = per_rank and node and node.device_count // (ranks * per_rank)
     if node is None or not (node.sockets or by_devices):
-        each = "each member has a node of its own, as the site does not list a node's cores"
+        each = "each member has a node, as the site lists no cores"
         found.notes.append(f"together: {each}; array.together.per_node packs them")
         return 1
     if by_devices:
@@ -138,32 +153,34 @@ def of_job(spec: JobSpec, share: Sharing, layout: Layout, per_rank: int) -> JobS
 
 
 def of_member(
-    job: Plan, spec: JobSpec, site: Site, share: Sharing, layout: Layout, site_args: list[str]
+    job: Plan, processes: Request, spec: JobSpec, site_args: list[str], share: Sharing, layout: Layout
 ) -> Plan:
-    """Return the plan of a member that shares a job. `job`: the job's plan, as `of_job` describes it."""
-    launcher, array, beside = LAUNCHERS[job.launcher], spec.array or Array(), share.per_node > 1
-    cores = job.cores_per_rank or (1 if beside else None)
-    asked = Request(
-        layout,
-        cores if launcher.divides else None,
-        [],
-        job.devices_per_rank,
-        layout.max_per_node * job.devices_per_rank,
-        site,
-        device_type=spec.device_type,
-    )
-    start = launcher.start(asked, site_args, spec.launcher.args)
+    """Return the plan of a member that shares a job.
+
+    `job`: the job's plan, as `of_job` describes it. `processes`: the job's ranks.
+    """
+    launcher, array, site = LAUNCHERS[job.launcher], spec.array or Array(), processes.site
+    asked = msgspec.structs.replace(processes, layout=layout)
+    start, cpu_lists, bound, given = [], job.cpu_lists, job.bound, job.devices
+    if share.per_node > 1:
+        asked = msgspec.structs.replace(asked, cpu_lists=[], by_list=False)
+        bound, given, site_args = True, _devices(job, site), without(launcher.bind_flags, site_args)
+        if launcher.divides:
+            cpu_lists, asked = [], msgspec.structs.replace(asked, cores=processes.cores or 1)
+        else:
+            asked = msgspec.structs.replace(asked, cores=None, devices=0)
+            start, cpu_lists = launcher.share(asked), job.cpu_lists if processes.whole_nodes else []
     return msgspec.structs.replace(
         job,
         nodes=layout.nodes,
         held_nodes=layout.nodes,
         ranks=layout.processes,
         layout=layout.groups,
-        start=[*start, *launcher.share(asked)] if beside else start,
-        cpu_lists=[] if launcher.divides else job.cpu_lists,
-        bound=True,
-        devices=_devices(job, site),
-        devices_per_node=asked.node_devices,
+        start=[*launcher.start(asked, site_args, spec.launcher.args), *start],
+        cpu_lists=cpu_lists,
+        bound=bound,
+        devices=given,
+        devices_per_node=layout.max_per_node * job.devices_per_rank,
         cores_per_node=None,
         array_count=array.size,
         array_indices=array.own_indices,
@@ -179,12 +196,13 @@ def _devices(job: Plan, site: Site) -> Devices:
     per_rank, given = job.devices_per_rank, job.devices
     if not per_rank:
         return Devices()
-    if LAUNCHERS[job.launcher].divides:  # a member sees its own devices alone
+    if LAUNCHERS[job.launcher].divides:  # the launcher shows a member its own devices alone
         return Devices(step=0 if site.gpu_request == "gpus-per-task" else per_rank)
     if given.per_rank:
         return Devices(per_rank=given.per_rank, step=0)
-    count = sum(ranks for ranks, _ in job.layout[:1])
-    numbers = given.visible.split(",") if given.visible else [*map(str, range(count * per_rank))]
+    if not given.visible:  # each rank takes its share of those that the job has on its host
+        return Devices(step=per_rank)
+    count, numbers = job.layout[0][0], given.visible.split(",")
     masks = [",".join(numbers[rank * per_rank : (rank + 1) * per_rank]) for rank in range(count)]
     return Devices(per_rank=masks, step=0)
 

@@ -380,7 +380,9 @@ def encode(record: msgspec.Struct, indent: int | None = 2) -> str:
 
 _ABOUT = r"(?m)^# (\S[^\n]*) on (\S+): "
 _COUNT = r"(?m)^export CASTOFF_ARRAY_COUNT=([0-9]{1,7})$"
-_SHARING = r"(?m)^castoff_together=([0-9]{1,7}) castoff_at_once=([0-9]{1,7}) castoff_job_nodes=([0-9]{1,7})"
+_SHARING = "(?m)^" + " ".join(
+    rf"castoff_{name}=([0-9]{{1,7}})" for name in ("together", "at_once", "job_nodes", "per_node")
+)
 _INDICES = rf"(?m)^castoff_array_indices=({INDICES_PATTERN[1 : -len(END)]})$"
 
 
@@ -392,7 +394,7 @@ def facts_of(text: str) -> Facts:
     members = min(int(count[1]), MOST_MEMBERS) if count else 1
     scheduler = scheduler_in(text) or ""
     shared = re.search(_SHARING, head)
-    sharing = Sharing(int(shared[1]), int(shared[2]), 1, int(shared[3])) if shared else None
+    sharing = Sharing(int(shared[1]), int(shared[2]), int(shared[4]), int(shared[3])) if shared else None
     return Facts(
         name,
         site,

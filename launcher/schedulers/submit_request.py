@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from castoff.launcher.config.array_indices import index_list
 from castoff.launcher.runs.records import Facts, Sharing
 from castoff.launcher.runs.script import directives_of
-
-if TYPE_CHECKING:
-    from castoff.launcher.schedulers.base import QueuedScheduler
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -109,12 +105,8 @@ class SubmitRequest(msgspec.Struct, frozen=True):
         """The first part of the name of a job's log."""
         return "shared" if self.sharing else "job"
 
-    def commands(self, scheduler: QueuedScheduler, largest: int | None) -> list[SubmitCommand]:
-        """Return the commands that submit the run to its scheduler, each with its part of the members.
-
-        `largest`: the most jobs that an array may have; None: no limit.
-        """
-        commands = scheduler.submit_commands(self, largest)
+    def with_members(self, commands: list[SubmitCommand]) -> list[SubmitCommand]:
+        """Return the scheduler's commands for this request, each with the members that share its jobs."""
         if self.sharing is None:
             return commands
         return [self._of_sharers(command, self.sharing.members) for command in commands]

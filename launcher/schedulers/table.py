@@ -35,6 +35,9 @@ OF_QUEUES = frozenset(
 OF_ARRAYS = ("array.count", "array.indices", "array.max_concurrent")
 """The fields of an array, which one directive expresses."""
 
+OF_SHARED_JOBS = ("array.together.nodes", "array.together.members", "array.together.per_node")
+"""The fields of members that share jobs."""
+
 
 class Job(NamedTuple):
     """The input for writing directives."""

@@ -94,7 +94,7 @@ class Sources:
     def _ended_with(self, newest: Attempt | None, info: JobInfo | None) -> bool:
         """Whether the scheduler may have ended a member, with its job."""
         ended = newest.end.time if newest and newest.end else None
-        if info is None or info.stage != "ended" or info.ending == "done":
+        if info is None or info.stage != "ended" or info.ended_itself:
             return False
         return ended is None or info.end is None or abs(info.end - ended) < FILES_LAG
 

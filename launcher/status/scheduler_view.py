@@ -169,12 +169,13 @@ class SchedulerView:
             last = last_word(known.info, self._queue.user_name)
         else:
             last = cancelled(known.key[0] if known.key else "")
-        if last.ending == "failed" and last.ended_itself:
+        if self.records.plan.sharing and last.ending != "cancelled":
+            why = f"the job that it shared ended before its turn came ({last.ending})"
+            last = replace(last, ending="cancelled", code=143, reason=why)
+        elif last.ending == "failed" and last.ended_itself:
             log = self.records.run.script_log(number)
             reason = f"it failed before it wrote any record; see {log}"
-            if self.records.plan.sharing:
-                reason = "the job that it shared ended before its turn came"
-            elif not log.exists():
+            if not log.exists():
                 reason = (
                     f"it failed and wrote nothing: its first node may not see {self.records.run.path}, and a "
                     "run directory must lie where all nodes see it; castoff submit --runs-dir names another"

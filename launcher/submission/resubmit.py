@@ -194,7 +194,7 @@ def _submit_commands(
         )
         request = msgspec.structs.replace(request, sharers_file=name)
     request = msgspec.structs.replace(request, excluded=record.excluded)
-    return request.commands(scheduler, largest)
+    return request.with_members(scheduler.submit_commands(request, largest))
 
 
 def _next_attempts(

@@ -80,7 +80,7 @@ def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
             dependency = dependency_words(decided.after)  # with names of runs in place of job ids
         request = SubmitRequest.of(decided, head_of(script.text), _PLACEHOLDER, dependency)
         largest = site.array.max_count if site.array else None
-        submit_commands = enumerate(request.commands(scheduler, largest))
+        submit_commands = enumerate(request.with_members(scheduler.submit_commands(request, largest)))
         commands = [
             (submit_command.environment, submit_command.argv("JOB" if number else None))
             for number, submit_command in submit_commands
@@ -163,7 +163,8 @@ def submit(
         run = draft.final
         request = SubmitRequest.of(decided, head_of(script.text), str(run.path), dependency)
         largest = configuration.largest_array or (site.array.max_count if site.array else None)
-        submit_commands = request.commands(scheduler, largest) if scheduler else []
+        submit_commands = scheduler.submit_commands(request, largest) if scheduler else []
+        submit_commands = request.with_members(submit_commands)
         try:
             send(run, record, scheduler, submit_commands, draft.lock, environ, decided.submit_timeout)
         except OSError as error:

@@ -108,14 +108,12 @@ castoff_count_attempts() {
   export CASTOFF_FIRST_ATTEMPT=${CASTOFF_FIRST_ATTEMPT:-0} # the first of this submission
 #endif
 }
-#if places | sparse secrets | together
+#if together !sparse
+castoff_members() { seq 0 $((CASTOFF_ARRAY_COUNT - 1)); } # prints the members' numbers, ascending
+#elif places | sparse secrets | together
 castoff_members() { # prints the members' numbers, ascending
   local castoff_part IFS=,
-#if together !sparse
-  for castoff_part in "0-$((CASTOFF_ARRAY_COUNT - 1))"; do
-#else
   for castoff_part in $castoff_array_indices; do
-#endif
     if [[ $castoff_part =~ ^([0-9]+)-([0-9]+)(:([0-9]+))?$ ]]; then
       seq "${BASH_REMATCH[1]}" "${BASH_REMATCH[4]:-1}" "${BASH_REMATCH[2]}"
     else
@@ -183,6 +181,12 @@ castoff_finish() { # CODE COMMAND: run as this script exits
 #endif
 #if setup !teardown
   castoff_report_setup "$1" "$2"
+#endif
+#if together
+#ifdef castoff_job_hosts_now
+  if [[ $castoff_ending =~ ^(cancelled|failed)$ && $(castoff_field signal 2>/dev/null) =~ ^(SIGKILL)?$ ]] &&
+    castoff_has_lost_host; then castoff_ending=node-failure; fi
+#endif
 #endif
 #ifdef castoff_scheduler_has_lost_host
   if [[ $castoff_ending == cancelled ]] && castoff_scheduler_has_lost_host; then castoff_ending=node-failure; fi

@@ -21,7 +21,7 @@ castoff_write_rank() { # write rank.sh, which sets RANK etc., starts the rank's 
 #if stage teardown !driver
     castoff_first_host \
 #endif
-#if visible | masks
+#if visible | masks | taken
     castoff_device_variable castoff_visible castoff_masks \
 #endif
 #if devices
@@ -37,7 +37,7 @@ castoff_write_rank() { # write rank.sh, which sets RANK etc., starts the rank's 
     castoff_cpu_lists \
 #endif
 #if together
-    castoff_seat \
+    castoff_seat castoff_per_node \
 #endif
 #if nodes
     castoff_meeting_names castoff_meeting_host \
@@ -161,6 +161,32 @@ castoff_cpus=$(echo $castoff_cpu_lists | cut -d ' ' -f "$((LOCAL_RANK + 1))")
 #endif
 castoff_bound=$(taskset -pc "$castoff_cpus" "$$" 2>&1) ||
   echo "castoff: rank $RANK is not bound to CPUs $castoff_cpus: $castoff_bound" >&2
+#endif
+#if divided
+# The cores that this host has for the job, by their first threads, are divided among the ranks of its members.
+castoff_cpus=$(awk -v place="$((castoff_seat + LOCAL_RANK))" -v ranks="$((castoff_per_node * castoff_ranks_per_node))" '
+  /^Cpus_allowed_list:/ {
+    for (n = split($2, parts, ","); ++i <= n;) {
+      split(parts[i], ends, "-")
+      for (cpu = ends[1]; cpu <= (ends[2] == "" ? ends[1] : ends[2]); cpu++) {
+        file = "/sys/devices/system/cpu/cpu" cpu "/topology/thread_siblings_list"
+        if ((getline first <file) < 1) first = cpu
+        close(file)
+        sub(/[,-].*/, "", first)
+        if (!(first in cpus)) cores[count++] = first
+        cpus[first] = cpus[first] "," cpu
+      }
+    }
+    share = int(count / ranks)
+    for (core = place * share; core < (place + 1) * share; core++) list = list cpus[cores[core]]
+    print substr(list, 2)
+  }' /proc/self/status)
+if [ -z "$castoff_cpus" ]; then
+  echo "castoff: rank $RANK is not bound: $(hostname) shows it fewer cores than the ranks of the members there" >&2
+else
+  castoff_bound=$(taskset -pc "$castoff_cpus" "$$" 2>&1) ||
+    echo "castoff: rank $RANK is not bound to CPUs $castoff_cpus: $castoff_bound" >&2
+fi
 #endif
 #if devices
 #include device

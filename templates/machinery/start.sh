@@ -37,8 +37,10 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #ifdef castoff_runtime_flags
   castoff_runtime_flags
 #endif
+#if !together
 #ifdef castoff_scheduler_guard
   castoff_scheduler_guard
+#endif
 #endif
 #if nodes !driver
   : >"$CASTOFF_ATTEMPT_DIR/starting" || true # removed by the first rank

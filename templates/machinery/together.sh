@@ -2,7 +2,7 @@
 # This script runs first as the dispatcher, which starts it again for each member, in a slot: hosts, cores and devices
 # that no other member has. When a member ends, the next one begins in its slot.
 castoff_slots=() castoff_seats=() castoff_running=() castoff_in_slot=() castoff_starts=() castoff_lost_slots=()
-castoff_next=0 castoff_stopping='' castoff_terminated='' castoff_unwell='' castoff_late='' castoff_resumes=() castoff_next_look=0
+castoff_next=0 castoff_stopping='' castoff_terminated='' castoff_unwell='' castoff_late='' castoff_next_look=0
 castoff_dispatch() { # SHELL...: run this job's members, then exit; returns in a member's script
   castoff_unset_user_functions
   castoff_scheduler_locate
@@ -19,6 +19,9 @@ castoff_dispatch() { # SHELL...: run this job's members, then exit; returns in a
   castoff_end=$(castoff_job_end_time)
   castoff_make_slots
   mapfile -t castoff_waiting < <(castoff_members_of_job)
+#ifdef castoff_scheduler_guard
+  castoff_guard_dispatcher
+#endif
   set +e # an error in one member's records must not end the others
   while :; do
     castoff_reap
@@ -30,7 +33,7 @@ castoff_dispatch() { # SHELL...: run this job's members, then exit; returns in a
   castoff_end_dispatch
 }
 castoff_make_slots() {
-  local castoff_slot castoff_hosts castoff_groups=$((castoff_job_nodes / castoff_nodes))
+  local castoff_slot castoff_place castoff_groups=$((castoff_job_nodes / castoff_nodes))
   mapfile -t castoff_hosts < <(castoff_job_hosts)
   if ((${#castoff_hosts[@]} != castoff_job_nodes)); then
     echo "castoff: this script is for $castoff_job_nodes hosts, but the job has ${#castoff_hosts[@]}:" \
@@ -39,10 +42,21 @@ castoff_make_slots() {
   fi
   for ((castoff_slot = 0; castoff_slot < castoff_at_once; castoff_slot++)); do
     castoff_slots+=("${castoff_hosts[*]:castoff_slot % castoff_groups * castoff_nodes:castoff_nodes}")
-    castoff_seats+=($((castoff_slot / castoff_groups * castoff_ranks_per_node))) # the first of its ranks on the node
+    castoff_place=$((castoff_slot / castoff_groups)) # among the members on these hosts
+    castoff_seats+=($((castoff_place * castoff_ranks_per_node)))
     castoff_starts+=(0)
   done
 }
+#ifdef castoff_scheduler_guard
+castoff_guard_dispatcher() { # its host may be lost, and the job go on without it
+  export CASTOFF_ATTEMPT_DIR=$CASTOFF_RUN_DIR/attempts/.shared-$castoff_index.$castoff_restarts
+  CASTOFF_LOG_DIR=$CASTOFF_RUN_DIR/logs
+  mkdir -p -m 700 -- "$CASTOFF_ATTEMPT_DIR"
+  echo live >"$CASTOFF_ATTEMPT_DIR/fence"
+  castoff_fit=$(printf '%s\n' "${castoff_hosts[@]}")
+  castoff_scheduler_guard
+}
+#endif
 castoff_members_of_job() { # prints the numbers of this job's members, each with the number of its first attempt
   local castoff_before=$(((${CASTOFF_ARRAY_OFFSET:-0} + castoff_index) * castoff_together))
   if [[ -n ${CASTOFF_MEMBERS-} ]]; then
@@ -71,7 +85,7 @@ castoff_fill() { # SHELL...: start waiting members in free slots
 castoff_start_member() { # SLOT "MEMBER FIRST_ATTEMPT" SHELL...: fails if the member is over already
   local castoff_number=${2% *} castoff_first=${2#* } castoff_attempt castoff_ended
   castoff_newest "$castoff_number" "$castoff_first"
-  if [[ ! $castoff_ended =~ ^(|resume)$ ]]; then return 1; fi
+  if ! castoff_is_due "$2"; then return 1; fi
   if [[ -e $CASTOFF_RUN_DIR/cancel-$castoff_number || -e $CASTOFF_RUN_DIR/stop ]]; then
     castoff_record_unbegun "$castoff_number" cancelled 143 'stopped before it began'
     return 1
@@ -85,20 +99,27 @@ castoff_start_member() { # SLOT "MEMBER FIRST_ATTEMPT" SHELL...: fails if the me
   castoff_starts[$1]=$((castoff_starts[$1] + 1))
 }
 castoff_newest() { # MEMBER FIRST: sets the number and the ending of its newest attempt; no ending: it was cut off
-  local castoff_text=''
+  local castoff_text='' castoff_folder=$CASTOFF_RUN_DIR/attempts/$1
   castoff_attempt=$2 castoff_ended=''
-  while [[ -e $CASTOFF_RUN_DIR/attempts/$1.$((castoff_attempt + 1)) ]]; do castoff_attempt=$((castoff_attempt + 1)); done
-  IFS= read -r -d '' castoff_text 2>/dev/null <"$CASTOFF_RUN_DIR/attempts/$1.$castoff_attempt/ending.json"
+  while [[ -e $castoff_folder.$((castoff_attempt + 1)) ]]; do castoff_attempt=$((castoff_attempt + 1)); done
+  IFS= read -r -d '' castoff_text 2>/dev/null <"$castoff_folder.$castoff_attempt/ending.json"
   if [[ $castoff_text =~ \"ending\":\ *\"([a-z-]+)\" && $castoff_text != *\"restart\"* ]]; then
     castoff_ended=${BASH_REMATCH[1]}
   fi
 }
+castoff_is_due() { # "MEMBER FIRST_ATTEMPT" whose newest attempt is known: whether another one is to follow
+#if rerun
+  if [[ $castoff_ended == node-failure ]]; then ((castoff_attempt - ${1#* } < castoff_requeue_max)) && return; fi
+#endif
+  [[ $castoff_ended =~ ^(|resume)$ ]]
+}
 castoff_record_unbegun() { # MEMBER ENDING CODE REASON: of an attempt that has not begun
+  if [[ -e $CASTOFF_RUN_DIR/attempts/$1.$castoff_attempt ]]; then castoff_attempt=$((castoff_attempt + 1)); fi
   (
     umask 077
-    while [[ -e $CASTOFF_RUN_DIR/attempts/$1.$castoff_attempt ]]; do castoff_attempt=$((castoff_attempt + 1)); done
     cd -- "$CASTOFF_RUN_DIR/attempts" && mkdir -- ".$1.new" &&
-      printf '{"ending": "%s", "code": %s, "time": %(%s)T, "reason": "%s"}\n' "$2" "$3" -1 "$4" >".$1.new/ending.json" &&
+      printf '{"ending": "%s", "code": %s, "time": %(%s)T, "reason": "%s"}\n' "$2" "$3" -1 "$4" \
+        >".$1.new/ending.json" &&
       mv -T -- ".$1.new" "$1.$castoff_attempt"
   )
 }
@@ -110,18 +131,17 @@ castoff_reap() { # free the slots of members that have ended
     castoff_code=$? castoff_line=${castoff_in_slot[castoff_slot]}
     unset -v "castoff_running[castoff_slot]" "castoff_in_slot[castoff_slot]"
     castoff_newest "${castoff_line% *}" "${castoff_line#* }"
-    case $castoff_ended in
-      'done') ;;
-      resume) castoff_resumes+=("$castoff_line") ;;
-      walltime) castoff_late=1 ;;
-      '') castoff_clear_slot "$castoff_slot" "${castoff_line% *}" ;;
-      *) castoff_unwell=1 ;;
-    esac
+    if [[ -z $castoff_ended ]]; then castoff_clear_slot "$castoff_slot" "${castoff_line% *}"; fi
+    if castoff_is_due "$castoff_line"; then
+      castoff_waiting+=("$castoff_line") # it goes on in this job while there is time, on another host if one was lost
+    elif [[ $castoff_ended == walltime ]]; then
+      castoff_late=1
+    elif [[ $castoff_ended != 'done' ]]; then
+      castoff_unwell=1
+    fi
 #ifdef castoff_job_hosts_now
     if ((castoff_code)); then castoff_lose_hosts; fi
 #endif
-    # A member that stopped early goes on here while there is time.
-    if [[ $castoff_ended == resume && -z $castoff_stopping ]]; then castoff_waiting+=("$castoff_line"); fi
   done
 }
 castoff_clear_slot() { # SLOT MEMBER: its script was killed before it could end its ranks and record how it ended
@@ -158,6 +178,11 @@ castoff_tell() { # SIGNAL to all members
   if ((${#castoff_running[@]})); then builtin kill -s "$1" "${castoff_running[@]}" 2>/dev/null || true; fi
 }
 #ifdef castoff_job_hosts_now
+castoff_has_lost_host() { # whether a host of this member is not in the job any more
+  local castoff_hosts
+  castoff_hosts=$(castoff_job_hosts_now) && [[ -n $castoff_hosts ]] &&
+    castoff_scheduler_hosts | grep -qvxF -f <(echo "$castoff_hosts")
+}
 castoff_lose_hosts() { # start no more members on hosts that the job has lost
   local castoff_slot castoff_host castoff_hosts
   castoff_hosts=$(castoff_job_hosts_now) && [[ -n $castoff_hosts ]] || return 0
@@ -176,16 +201,11 @@ castoff_end_dispatch() { # all members are over, or the rest has to wait for ano
   local castoff_why='its turn did not come before the job ended'
   for castoff_line in "${castoff_waiting[@]:castoff_next}"; do
     castoff_newest "${castoff_line% *}" "${castoff_line#* }"
-    if [[ $castoff_ended =~ ^(|resume)$ ]]; then castoff_left+=("$castoff_line"); fi
-  done
-  for castoff_line in "${castoff_resumes[@]}"; do
-    castoff_newest "${castoff_line% *}" "${castoff_line#* }"
-    if [[ $castoff_ended == resume ]]; then castoff_unwell=1; fi
+    if castoff_is_due "$castoff_line"; then castoff_left+=("$castoff_line"); fi
   done
 #if requeue
-  if [[ (${#castoff_left[@]} -gt 0 || ${#castoff_resumes[@]} -gt 0) && ! -e $CASTOFF_RUN_DIR/stop ]]; then
-    if [[ -z $castoff_terminated ]] && ((castoff_restarts < castoff_requeue_max)) && castoff_job_requeue; then exit 0; fi
-  fi
+  if ((${#castoff_left[@]} && castoff_restarts < castoff_requeue_max)) &&
+    [[ -z $castoff_terminated && ! -e $CASTOFF_RUN_DIR/stop ]] && castoff_job_requeue; then exit 0; fi
 #endif
   if [[ -e $CASTOFF_RUN_DIR/stop ]] ||
     [[ -n $castoff_terminated && (-z $castoff_end || $(date +%s) -lt $((castoff_end - 15))) ]]; then
@@ -197,6 +217,12 @@ castoff_end_dispatch() { # all members are over, or the rest has to wait for ano
       castoff_record_unbegun "${castoff_line% *}" "$castoff_ending" "$castoff_code" "$castoff_why"
     fi
   done
+#ifdef castoff_scheduler_finish
+  castoff_scheduler_finish
+#endif
+#if secrets
+  CASTOFF_ARRAY_INDEX=-1 castoff_ending='done' castoff_remove_secrets
+#endif
   if [[ -n $castoff_unwell ]]; then exit 1; fi
   if ((${#castoff_left[@]})); then exit "$castoff_code"; fi
   if [[ -n $castoff_late ]]; then exit 75; fi

@@ -52,10 +52,10 @@ class Flux(QueuedScheduler):
         r"\{\{": "flux batch would expand {{ as its own template",
         r"[^\S ]|[\x00-\x1f\x7f-\x9f\ud800-\udfff]": "flux batch's --output takes one line of UTF-8",
     }
-    handles = reached(directives.FIELDS) | {"requeue.how", "array.together"}
+    handles = reached(directives.FIELDS) | {"requeue.how"}
     handles_of_site = frozenset({"gpu_request"})
     instead: ClassVar[Mapping[str, str]] = {
-        "array": "drop it, and submit its members one by one; Flux has no arrays",
+        "array": "Flux has no arrays; array: {together: job} runs the members in one job",
         "qos": "drop it, or use a queue that implies it",
         "exclude": "drop it, or write it in constraint, as in -host:name7",
         "reservation": "drop it, or use the queue that implies it",

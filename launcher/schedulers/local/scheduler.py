@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from castoff.launcher.schedulers.base import Scheduler
+from castoff.launcher.schedulers.table import OF_SHARED_JOBS
 
 
 class Local(Scheduler):
@@ -18,13 +19,13 @@ class Local(Scheduler):
     handles = frozenset(
         {
             *("name", "nodes", "cores_per_rank", "devices_per_rank", "walltime", "grace", "env_from"),
-            *("inherit", "array.count", "array.indices", "array.max_concurrent", "array.together"),
+            *("inherit", "array.count", "array.indices", "array.max_concurrent"),
             *("after", "requeue.max", "requeue.on", "launcher.name", "launcher.args"),
         }
     )
     # These fields are ignored, not refused, so that a cluster's job file can be tried on one machine
     # unchanged.
-    ignores = frozenset({"options", "directives", "binding"})
+    ignores = frozenset({"options", "directives", "binding", *OF_SHARED_JOBS})
     ignores_requests = True
     instead: ClassVar[Mapping[str, str]] = {
         "requeue.how": "drop it, since it restarts the same job by itself",

@@ -19,7 +19,7 @@ from castoff.launcher.schedulers.command import PATIENCE, version_of
 from castoff.launcher.schedulers.pbs import NAME, TITLE
 from castoff.launcher.schedulers.pbs import qsub_directives as directives
 from castoff.launcher.schedulers.submit_request import Part, SubmitCommand, SubmitRequest
-from castoff.launcher.schedulers.table import reached
+from castoff.launcher.schedulers.table import OF_SHARED_JOBS, reached
 
 if TYPE_CHECKING:
     from castoff.launcher.schedulers.base_allocation import Allocation
@@ -72,7 +72,7 @@ class Pbs(QueuedScheduler):
         "[^ -~]": "qsub's -o takes a path of plain ASCII",
         r"\\": "qsub -v doubles a backslash",
     }
-    handles = reached(directives.FIELDS) | {"requeue.how", "array.together"}
+    handles = reached(directives.FIELDS) | {"requeue.how", *OF_SHARED_JOBS}
     handles_of_site = frozenset(
         {
             *(

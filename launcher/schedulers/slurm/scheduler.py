@@ -16,7 +16,7 @@ from castoff.launcher.schedulers.command import PATIENCE
 from castoff.launcher.schedulers.slurm import NAME, TITLE
 from castoff.launcher.schedulers.slurm import sbatch_directives as directives
 from castoff.launcher.schedulers.submit_request import Part, SubmitCommand, SubmitRequest
-from castoff.launcher.schedulers.table import reached
+from castoff.launcher.schedulers.table import OF_SHARED_JOBS, reached
 
 if TYPE_CHECKING:
     from castoff.launcher.schedulers.base_allocation import Allocation
@@ -55,7 +55,7 @@ class Slurm(QueuedScheduler):
         r"\\": "Slurm's log files can have no backslash in their path",
         r"\n": "squeue's lines can show no path with a line break",
     }
-    handles = reached(directives.FIELDS) | {"array.together"}
+    handles = reached(directives.FIELDS) | {*OF_SHARED_JOBS}
     handles_of_site = frozenset(
         {
             *("qos.source", "qos.date", "qos.ranges.min_nodes", "qos.ranges.max_nodes", "qos.max_jobs"),

@@ -14,6 +14,9 @@ castoff_launcher_each() { # FILE COUNT of hosts: set the command that starts one
     exec "$@"' "$1")
 }
 #endif
+#if together
+castoff_launcher_place() { castoff_flags=("--requires=host:$(paste -sd, "$CASTOFF_ATTEMPT_DIR/hosts")"); }
+#endif
 #if nodes !driver | hang | teardown | expiry
 castoff_launcher_cancel() { # flux run passes TERM to the ranks, and KILL leaves them running: two INTs end them
   for _ in {1..3}; do builtin kill -s INT "$castoff_launcher" 2>/dev/null && ! read -r -t 0.3 -u 9 _; done || true

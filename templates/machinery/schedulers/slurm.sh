@@ -113,7 +113,7 @@ castoff_as_slurm_has_it() { # prints the state of this job, and its number of re
   timeout -k 2 30 squeue --noheader --job "$castoff_member" --Format State:20,RestartCnt:20 2>/dev/null
 }
 #endif
-#if spares
+#if spares | together nodes
 # With --no-kill, Slurm removes a failed host from the job. If this script ran on it, the job would run idle until its
 # walltime. So two other hosts check whether the script's host is still in the job.
 castoff_guards=()
@@ -123,7 +123,9 @@ castoff_scheduler_guard() { # start the guards of this attempt
   castoff_scheduler_finish
   castoff_output=$(readlink /proc/$$/fd/1 || true)
   if [[ $castoff_output != /* ]]; then castoff_output=/dev/null; fi # it is not a file, but a pipe
-#if requeue rerun
+#if together requeue rerun
+  if ((castoff_restarts < castoff_requeue_max)); then castoff_requeues=1; fi
+#elif requeue rerun
   if (($(castoff_count_requeues) < castoff_requeue_max)); then castoff_requeues=1; fi
 #endif
   castoff_write guard.sh castoff_member castoff_script_host castoff_output castoff_requeues <<'CASTOFF_GUARD'

@@ -166,6 +166,9 @@ def jobs(name: str, scheduler: str) -> tuple[dict[str, Any], dict[str, Any]]:
         return {**plain, "ranks_per_node": None}, {"script": value, "walltime": "1h"}
     if name == "array.indices":  # instead of the count
         return {**plain, outer: OUTER[outer]}, {**plain, outer: {inner: value}}
+    if inner.startswith("together."):
+        array = {**OUTER[outer], "together": {inner.partition(".")[2]: value}}
+        return plain if scheduler == "flux" else {**plain, outer: OUTER[outer]}, {**plain, outer: array}
     if not inner:
         return plain, {**plain, outer: value}
     before = {**OUTER.get(outer, {}), **plain.get(outer, {})}

@@ -254,6 +254,31 @@ EXAMPLES: dict[str, Example] = {
     "slurm-requeue": Example(
         "slurm", {"requeue": {"max": 3}, "array": {"count": 8}, "env_from": ["WANDB_API_KEY"]}
     ),
+    "slurm-together": Example(
+        "slurm",
+        {
+            "requeue": {"max": 3},
+            "env_from": ["WANDB_API_KEY"],
+            "array": {"count": 64, "together": {"members": 16, "per_node": 4}},
+        },
+    ),
+    "perlmutter-together": Example(
+        "perlmutter", {"ranks_per_node": 1, "array": {"indices": "1-9:2", "together": "node"}}
+    ),
+    "frontier-together": Example(
+        "frontier", {"nodes": 2, "restart": {"max": 2}, "array": {"count": 100, "together": {"nodes": 64}}}
+    ),
+    "aurora-together": Example(
+        "aurora",
+        {
+            "ranks_per_node": 3,
+            "queue": "prod",
+            "walltime": "6h",
+            "array": {"count": 4000, "together": {"nodes": 256}},
+        },
+    ),
+    "pbs-together": Example("pbs", {"array": {"count": 8, "together": "job"}}),
+    "flux-together": Example("flux", {"array": {"count": 8, "together": {"nodes": 2, "per_node": 2}}}),
     "slurm-uneven": Example("slurm", {"nodes": 3, "ranks_per_node": None, "ranks": 8}),
     "slurm-cyclic": Example(
         "slurm",
