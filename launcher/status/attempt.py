@@ -168,11 +168,12 @@ def attempt_in(number: int, folder: Path, requeues: bool) -> Attempt:
         settled=SETTLED in held,
         requeue="requeue" in held,
         requeues=requeues,
-        touched=_touched(folder) if start is None else 0.0,
+        touched=changed(folder) if start is None else 0.0,
     )
 
 
-def _touched(folder: Path) -> float:
+def changed(folder: Path) -> float:
+    """Return when a folder was last changed; 0 if it has gone."""
     try:
         return folder.stat().st_mtime
     except OSError:  # it has gone meanwhile

@@ -141,7 +141,9 @@ class Sources:
     def _has_just_begun(self) -> bool:
         """Whether a script that has not recorded its job may still do so."""
         attempts = self.records.attempts.values()
-        touched = max((one.touched for found in attempts for one in found), default=0.0)
+        touched = max((one.touched for found in attempts for one in found), default=None)
+        if touched is None:  # members that share the script's job may begin later
+            touched = self.records.begun
         return self.now - touched < FILES_LAG
 
     def _next(self, member: int, known: Evidence) -> Evidence | None:

@@ -89,8 +89,8 @@ class SchedulerView:
         """Return a pending member with what the queue reports about its wait."""
         if info.is_held:
             self.stuck = self.stuck or member.reason
-        never = info.dependency_never_satisfied
-        return replace(member, dependency_never_satisfied=never, expected_start=info.start)
+        never, start = info.dependency_never_satisfied, None if info.stage == "running" else info.start
+        return replace(member, dependency_never_satisfied=never, expected_start=start)
 
     def _unclear(self, member: MemberStatus) -> MemberStatus:
         """Return the state of a member if another job may or may not have been submitted for it."""

@@ -11,7 +11,7 @@ from castoff.launcher.runs.run import STOP, RunDirectory
 from castoff.launcher.schedulers.base_queue import Key
 from castoff.launcher.schedulers.job_info import JobInfo
 from castoff.launcher.schedulers.registry import queued
-from castoff.launcher.status.attempt import Attempt, attempt_in
+from castoff.launcher.status.attempt import Attempt, attempt_in, changed
 
 CANCELLED = "cancelled.json"
 """The file in the run directory that lists the jobs castoff has cancelled."""
@@ -60,6 +60,8 @@ class RunRecords:
         self.numbers = sorted({*self.plan.members, *self.attempts})
         """The numbers of the run's members."""
         # castoff itself runs a launch in an allocation, as the local scheduler runs its jobs.
+        self.begun = changed(run.path) if self.plan.by_script else 0.0
+        """When the directory of a script that castoff did not submit was last changed; otherwise 0."""
         self.queued = self.scheduler is not None and not owns_latest_submission(run)
         """Whether a scheduler's queue may know the run; castoff's own scheduler has no queue."""
         self.sends = submission.sends if submission else []

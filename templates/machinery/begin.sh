@@ -22,7 +22,11 @@ castoff_begin() {
   castoff_ending=failed castoff_reason=''
   castoff_listen # before the EXIT trap, which would record a job ended by a signal as failed
   trap 'castoff_finish $? "$BASH_COMMAND"' EXIT # keeps the exit code
+#if together
+  if [[ -e $CASTOFF_RUN_DIR/stop || -e $CASTOFF_RUN_DIR/cancel-$CASTOFF_ARRAY_INDEX ]]; then # asked before it began
+#else
   if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # the run was asked to stop while this job was pending
+#endif
     echo "castoff: stopped before it began; castoff resubmit restarts it" >&2
     castoff_ending=cancelled
     exit 143

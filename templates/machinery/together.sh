@@ -1,7 +1,7 @@
 # --- Members that share this job ------------------------------------------------------------------
 # This script runs first as the dispatcher, which starts it again for each member, in a slot: hosts, cores and devices
 # that no other member has. When a member ends, the next one begins in its slot.
-castoff_slots=() castoff_seats=() castoff_running=() castoff_in_slot=() castoff_starts=() castoff_lost_slots=()
+castoff_slots=() castoff_seats=() castoff_running=() castoff_in_slot=() castoff_starts=() castoff_told=() castoff_lost_slots=()
 castoff_next=0 castoff_stopping='' castoff_terminated='' castoff_unwell='' castoff_late='' castoff_next_look=0
 castoff_dispatch() { # SHELL...: run this job's members, then exit; returns in a member's script
   castoff_unset_user_functions
@@ -129,7 +129,7 @@ castoff_reap() { # free the slots of members that have ended
     if builtin kill -0 "${castoff_running[castoff_slot]}" 2>/dev/null; then continue; fi
     builtin wait "${castoff_running[castoff_slot]}" 2>/dev/null
     castoff_code=$? castoff_line=${castoff_in_slot[castoff_slot]}
-    unset -v "castoff_running[castoff_slot]" "castoff_in_slot[castoff_slot]"
+    unset -v castoff_{running,in_slot,told}"[castoff_slot]"
     castoff_newest "${castoff_line% *}" "${castoff_line#* }"
     if [[ -z $castoff_ended ]]; then castoff_clear_slot "$castoff_slot" "${castoff_line% *}"; fi
     if castoff_is_due "$castoff_line"; then
@@ -151,7 +151,7 @@ castoff_clear_slot() { # SLOT MEMBER: its script was killed before it could end 
     castoff_record_unbegun "$2" failed "$castoff_code" "its script ended with code $castoff_code before it began"
     return
   fi
-  echo over 1<>"$castoff_folder/fence" # ranks that are left end themselves
+  castoff_end_ranks "$castoff_folder"
   (
     umask 077
     printf '{"ending": "failed", "code": %s, "time": %(%s)T, "reason": "its script was killed: exit code %s"}\n' \
@@ -169,10 +169,27 @@ castoff_look() { # for requests
   for castoff_file in "$CASTOFF_RUN_DIR"/cancel-*; do
     for castoff_slot in "${!castoff_in_slot[@]}"; do
       if [[ ${castoff_in_slot[castoff_slot]% *} == "${castoff_file##*/cancel-}" ]]; then
-        builtin kill -s TERM "${castoff_running[castoff_slot]}" 2>/dev/null
+        castoff_end_member "$castoff_slot"
       fi
     done
   done
+}
+castoff_end_member() { # SLOT: by TERM, and by KILL if it has not ended 20 s later
+  local castoff_attempt castoff_ended castoff_line=${castoff_in_slot[$1]}
+  if [[ -z ${castoff_told[$1]-} ]]; then
+    castoff_told[$1]=$SECONDS
+    builtin kill -s TERM "${castoff_running[$1]}" 2>/dev/null
+  elif ((SECONDS >= castoff_told[$1] + 20)); then
+    castoff_newest "${castoff_line% *}" "${castoff_line#* }"
+    castoff_end_ranks "$CASTOFF_RUN_DIR/attempts/${castoff_line% *}.$castoff_attempt"
+  fi
+}
+castoff_end_ranks() { # FOLDER of an attempt: a process beside the ranks of each host heeds the fence
+  if [[ -e $1/fence ]]; then echo over 1<>"$1/fence"; fi
+#if !nodes !hosts
+  # shellcheck disable=SC2046 # words
+  builtin kill -s KILL $(castoff_left "$1" "$castoff_mark") 2>/dev/null
+#endif
 }
 castoff_tell() { # SIGNAL to all members
   if ((${#castoff_running[@]})); then builtin kill -s "$1" "${castoff_running[@]}" 2>/dev/null || true; fi

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -104,3 +105,20 @@ def test_ranks_that_srun_puts_away_from_their_devices_say_so(jobs: dict[str, Sub
     assert "rank 0 runs on CPUs 0, but its device is beside CPUs 1, so data crosses the node. srun" in said
     assert "rank 1 runs on CPUs 1, but its device is beside CPUs 0" in said
     assert "in the job file binding: 1:0\n" in said
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["by the profile", "as the job has them"])
+def test_members_that_share_a_node_share_no_core_and_no_device(
+    listed: bool, binding_slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    """Those of one job run side by side, one rank each."""
+    whole = site("0", "1") if listed else Site.load("slurm")
+    array = {"count": 2, "together": {"nodes": 1, "per_node": 2}}
+    command = [*WHERE[:2], WHERE[2].replace("$RANK", "$CASTOFF_ARRAY_INDEX")]
+    own = {"command": command, "ranks_per_node": 1, "cores_per_rank": 1, "devices_per_rank": 1}
+    job = Submitted(binding_slurm, tmp_path / "shared", site=whole, array=array, **own)
+    assert job.ending() == ("done", 0), job.output()
+    ranks = job.ranks()
+    assert [rank["cpus"] for rank in ranks] == ["0", "1"]
+    masks = [rank["masks"]["CUDA_VISIBLE_DEVICES"] for rank in ranks]
+    assert len({*masks}) == 2 and all("," not in mask for mask in masks)

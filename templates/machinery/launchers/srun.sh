@@ -37,7 +37,13 @@ castoff_launcher_has_ended() { # whether Slurm has no more steps of this job, an
 castoff_launcher_place() {
   unset -v SLURM_HOSTFILE SLURM_DISTRIBUTION "${!SLURM_NTASKS@}" SLURM_NPROCS SLURM_NNODES SLURM_JOB_NUM_NODES \
     "${!SLURM_MEM_PER_@}" "${!SLURM_CPUS_PER_@}" "${!SLURM_GPUS@}" SLURM_TRES_PER_TASK # they are the whole job's
+#if uneven
+  awk -v most="$castoff_ranks_per_node" -v full="$castoff_full_nodes" \
+    '{ for (i = NR > full; i < most; i++) print }' "$CASTOFF_ATTEMPT_DIR/hosts" >"$CASTOFF_ATTEMPT_DIR/hostfile"
+  castoff_command=(env "SLURM_HOSTFILE=$CASTOFF_ATTEMPT_DIR/hostfile" "${castoff_command[@]}")
+#else
   castoff_flags=(--nodelist="$CASTOFF_ATTEMPT_DIR/hosts")
+#endif
 }
 #elif arbitrary
 castoff_launcher_place() { unset -v SLURM_NTASKS_PER_NODE SLURM_NNODES SLURM_JOB_NUM_NODES; } # the host file decides

@@ -43,7 +43,9 @@ castoff_scheduler_begin() { # srun would pass on the variables of sbatch --expor
 #if together
 castoff_job_hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
 castoff_job_hosts_now() { # with --no-kill, Slurm takes a lost host out of the job
-  scontrol show hostnames "$(timeout -k 2 30 squeue --noheader --job "$castoff_member" --format %N 2>/dev/null)"
+  local castoff_said
+  castoff_said=$(timeout -k 2 30 squeue --noheader --job "$castoff_member" --format '%T %N' 2>/dev/null)
+  [[ $castoff_said == RUNNING* ]] && scontrol show hostnames "${castoff_said#* }"
 }
 castoff_job_end_time() { echo "${SLURM_JOB_END_TIME:-$(castoff_scheduler_end_now)}"; } # set since Slurm 23.02
 #else
