@@ -70,7 +70,7 @@ class Sources:
         send = self.records.place(member) if member in self.records.begin else None
         if unsent := self._unsent(member, newest, send):
             return Evidence(Facts(unsent))
-        key = self.records.key(member, self._named(own, send))
+        key = self.records.key(member, self._named(member, own, send))
         info = self._reported(key)
         facts = Facts(_of_attempt(newest), self._of_job(member, newest, key, info))
         if self.records.plan.sharing:
@@ -115,7 +115,7 @@ class Sources:
             return Records.UNSENT
         return Records.UNCLEAR if submission else None
 
-    def _named(self, own: list[Attempt], send: Send | None) -> str | None:
+    def _named(self, member: int, own: list[Attempt], send: Send | None) -> str | None:
         """Return the id of a member's newest job, even if that job's attempt has not recorded anything
         yet.
         """
@@ -124,7 +124,7 @@ class Sources:
         if len(own) > 1 and own[-2].restarted:
             return own[-2].job
         following = self.records.following(own[-2]) if len(own) > 1 else None
-        return following or (send.job if send else None)
+        return following or self.records.newest_job(member, send.job if send else None)
 
     def _of_job(self, member: int, newest: Attempt | None, key: Key | None, info: JobInfo | None) -> Job:
         if key is None and (newest is None or newest.end is None):

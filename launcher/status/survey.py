@@ -6,7 +6,16 @@ from functools import cached_property
 
 from castoff.launcher.runs.directory import names_in
 from castoff.launcher.runs.owner import is_alive, owns_latest_submission
-from castoff.launcher.runs.records import SET_ASIDE, Cancelled, Send, begins, read, set_aside_hosts
+from castoff.launcher.runs.records import (
+    SET_ASIDE,
+    Cancelled,
+    Next,
+    Send,
+    begins,
+    read,
+    record_bytes,
+    set_aside_hosts,
+)
 from castoff.launcher.runs.run import STOP, RunDirectory
 from castoff.launcher.schedulers.base_queue import Key
 from castoff.launcher.schedulers.job_info import JobInfo
@@ -15,6 +24,10 @@ from castoff.launcher.status.attempt import Attempt, attempt_in, changed
 
 CANCELLED = "cancelled.json"
 """The file in the run directory that lists the jobs castoff has cancelled."""
+
+
+_SHARED = ".shared-"
+"""The first part of the name of a folder in which a shared job lists the members that it leaves to a copy."""
 
 
 class RunRecords:
@@ -52,7 +65,9 @@ class RunRecords:
         """The attempts of each member."""
         for member, number, folder in run.attempts():
             self.attempts.setdefault(member, []).append(attempt_in(number, folder, requeues))
-        for found in self.attempts.values():
+        self._handed = _handed_on(run) if self.plan.sharing else {}
+        for member, found in self.attempts.items():
+            self._hand_on(member, found)
             if found[-1].restarted:  # the next attempt is about to begin, in the same job
                 found[-1] = found[-1]._replace(end=None)
         self.begin = begins(submission, self.plan)
@@ -71,6 +86,21 @@ class RunRecords:
             for member in send.starts():
                 self._places.setdefault(member, send)  # the first job of a chain
         self._chain = [send.job for send in self.sends if send.link is not None]
+
+    def _hand_on(self, member: int, found: list[Attempt]) -> None:
+        """Let the last attempt of each shared job name the job that goes on with the member."""
+        for place, one in enumerate(found):
+            following = self.newest_job(member, one.job)
+            if following != one.job and (place == len(found) - 1 or found[place + 1].job != one.job):
+                found[place] = one._replace(next=following)
+
+    def newest_job(self, member: int, job: str | None) -> str | None:
+        """Return the job that runs a member, if `job` shared by it may have left it to a copy of itself."""
+        passed = {job}
+        while job is not None and (following := self._handed.get((job, member))) not in {None, *passed}:
+            passed.add(following)
+            job = following
+        return job
 
     @property
     def job(self) -> str | None:
@@ -108,7 +138,7 @@ class RunRecords:
     @property
     def jobs(self) -> set[str]:
         """The ids of all jobs about which the scheduler may still know something new."""
-        own = {self.job, *(send.job for send in self.sends)}
+        own = {self.job, *(send.job for send in self.sends), *self._handed.values()}
         for found in self.attempts.values():
             own |= {one.job for one in found if not one.is_certain}
             own |= {one.next for one in found[-2:]}
@@ -170,8 +200,9 @@ class RunRecords:
             return (job, send.starts().get(member))
         if self.scheduler is None or not self.scheduler.is_array(job, self.plan.array_count):
             return (job, None)
-        if self.plan.sharing and not self._tasks:
-            return (job, None)
+        if self.plan.sharing:  # a copy of the job has its index
+            started = self.place(member)
+            return (job, started.starts().get(member) if started else None)
         return (job, self._tasks.get(member, member))
 
     @cached_property
@@ -201,3 +232,24 @@ class RunRecords:
             for one in self.attempts.get(member, [])
             if one.number >= begin and (send.job is None or one.job in (None, send.job) or not same)
         ]
+
+
+def _handed_on(run: RunDirectory) -> dict[tuple[str, int], str]:
+    """Return the job that runs each member after a shared job that has left the member to a copy of itself.
+
+    Raises:
+        CastoffError: a record cannot be read.
+    """
+    handed = {}
+    for name in names_in(attempts := run.path / "attempts"):
+        if not name.startswith(_SHARED):
+            continue
+        folder, job = attempts / name, name.removeprefix(_SHARED).rpartition(".")[0]
+        # There may be two copies: the one that has begun counts.
+        copy = read(folder / "follower.json", Next) or read(folder / "next.json", Next)
+        if copy is not None:
+            for line in record_bytes(folder / "left").decode(errors="replace").splitlines():
+                member = line.partition(" ")[0]
+                if member.isdecimal():
+                    handed[job, int(member)] = copy.job
+    return handed

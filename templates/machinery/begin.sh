@@ -67,6 +67,9 @@ castoff_find_run_dir() {
   if [[ -z ${CASTOFF_RUN_DIR:-} ]] || ! cmp -s -- "$0" "$CASTOFF_RUN_DIR/job.sh"; then
     CASTOFF_RUN_DIR=$castoff_submit_dir/castoff-$castoff_job
     unset -v CASTOFF_ATTEMPT CASTOFF_ARRAY_OFFSET CASTOFF_FIRST_ATTEMPT CASTOFF_CHAIN CASTOFF_FOLLOWS
+#if together
+    unset -v CASTOFF_MEMBERS
+#endif
     [[ -L $CASTOFF_RUN_DIR ]] || mkdir -p -m 700 -- "$CASTOFF_RUN_DIR"
   fi
   castoff_check_run_dir

@@ -16,6 +16,9 @@ castoff_dispatch() { # SHELL...: run this job's members, then exit; returns in a
   trap 'castoff_stopping=1 castoff_terminated=1; castoff_tell TERM' TERM INT HUP
   trap 'castoff_stopping=1; castoff_tell USR2' USR2
   (umask 077 && mkdir -p -- "$CASTOFF_RUN_DIR"/{attempts,logs})
+#if copy
+  castoff_follow
+#endif
   castoff_end=$(castoff_job_end_time)
   castoff_make_slots
   mapfile -t castoff_waiting < <(castoff_members_of_job)
@@ -57,8 +60,27 @@ castoff_guard_dispatcher() { # its host may be lost, and the job go on without i
   castoff_scheduler_guard
 }
 #endif
+#if copy
+castoff_follow() { # a copy runs what the job before it has left; a qsub without an answer may have submitted two copies
+  local castoff_before=$CASTOFF_RUN_DIR/attempts/.shared-${CASTOFF_FOLLOWS-}.$castoff_index
+  export CASTOFF_ATTEMPT=${CASTOFF_ATTEMPT:-0} CASTOFF_FIRST_ATTEMPT=0 # here they count the copies
+  castoff_restarts=$CASTOFF_ATTEMPT
+  if [[ -z ${CASTOFF_FOLLOWS-} ]]; then return; fi
+  (set -C && umask 077 && printf '{"job": "%s"}\n' "$castoff_job" >"$castoff_before/follower.json") 2>/dev/null || true
+  if ! grep -qF "\"$castoff_job\"" "$castoff_before/follower.json"; then
+    echo "castoff: job $castoff_job does not begin: another copy of job $CASTOFF_FOLLOWS has begun"
+    exit 0
+  fi
+}
+#endif
 castoff_members_of_job() { # prints the numbers of this job's members, each with the number of its first attempt
   local castoff_before=$(((${CASTOFF_ARRAY_OFFSET:-0} + castoff_index) * castoff_together))
+#if copy
+  if [[ -n ${CASTOFF_FOLLOWS-} ]]; then
+    cat -- "$CASTOFF_RUN_DIR/attempts/.shared-$CASTOFF_FOLLOWS.$castoff_index/left"
+    return
+  fi
+#endif
   if [[ -n ${CASTOFF_MEMBERS-} ]]; then
     cat -- "$CASTOFF_RUN_DIR/$CASTOFF_MEMBERS" # castoff resubmit lists those that it starts
   else
@@ -213,6 +235,15 @@ castoff_lose_hosts() { # start no more members on hosts that the job has lost
   done
 }
 #endif
+#if copy
+castoff_hand_on() { # a copy of this job is to run the members in castoff_left
+  local CASTOFF_DEADLINE=$castoff_end CASTOFF_ATTEMPT_DIR=$CASTOFF_RUN_DIR/attempts/.shared-$castoff_job.$castoff_index
+  (umask 077 && mkdir -p -- "$CASTOFF_ATTEMPT_DIR" && printf '%s\n' "${castoff_left[@]}" >"$CASTOFF_ATTEMPT_DIR/left") &&
+    castoff_job_requeue
+}
+#elif requeue
+castoff_hand_on() { castoff_job_requeue; }
+#endif
 castoff_end_dispatch() { # all members are over, or the rest has to wait for another job
   local castoff_line castoff_attempt castoff_ended castoff_ending=walltime castoff_code=75 castoff_left=()
   local castoff_why='its turn did not come before the job ended'
@@ -220,9 +251,9 @@ castoff_end_dispatch() { # all members are over, or the rest has to wait for ano
     castoff_newest "${castoff_line% *}" "${castoff_line#* }"
     if castoff_is_due "$castoff_line"; then castoff_left+=("$castoff_line"); fi
   done
-#if requeue
+#if requeue | copy
   if ((${#castoff_left[@]} && castoff_restarts < castoff_requeue_max)) &&
-    [[ -z $castoff_terminated && ! -e $CASTOFF_RUN_DIR/stop ]] && castoff_job_requeue; then exit 0; fi
+    [[ -z $castoff_terminated && ! -e $CASTOFF_RUN_DIR/stop ]] && castoff_hand_on; then exit 0; fi
 #endif
   if [[ -e $CASTOFF_RUN_DIR/stop ]] ||
     [[ -n $castoff_terminated && (-z $castoff_end || $(date +%s) -lt $((castoff_end - 15))) ]]; then
@@ -248,6 +279,6 @@ castoff_end_dispatch() { # all members are over, or the rest has to wait for ano
 # What a member asks its scheduler, the dispatcher answers.
 castoff_scheduler_hosts() { tr ' ' '\n' <<<"$CASTOFF_SLOT_HOSTS"; }
 castoff_scheduler_end_time() { echo "$CASTOFF_SLOT_END"; }
-#if requeue
+#if requeue | copy
 castoff_scheduler_requeue() { :; } # the dispatcher starts it again, in this job or the next
 #endif

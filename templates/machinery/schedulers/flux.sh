@@ -35,8 +35,13 @@ castoff_scheduler_end_time() { # prints nothing if there is none, or it is unkno
   if [[ $castoff_left =~ ^[0-9]{1,9}$ ]]; then echo $(($(date +%s) + castoff_left)); fi
 }
 #if copy
+#if together
+castoff_job_requeue() { # Flux cannot restart a job: submit a copy, which continues the count
+  local castoff_said castoff_path=$CASTOFF_RUN_DIR castoff_name castoff_names=(--env=CASTOFF_FOLLOWS)
+#else
 castoff_scheduler_requeue() { # Flux cannot restart a job: submit a copy, which continues the count
   local castoff_said castoff_path=$CASTOFF_RUN_DIR castoff_name castoff_names=()
+#endif
   if [[ -e $CASTOFF_RUN_DIR/secrets.sh ]]; then # read from the file, so that no job record contains them
     for castoff_name in ${castoff_secrets-}; do castoff_names+=("--env-remove=$castoff_name"); done
   fi
@@ -45,9 +50,15 @@ castoff_scheduler_requeue() { # Flux cannot restart a job: submit a copy, which 
   done
   castoff_said=$(
     castoff_check_run_dir
+#if together
+    CASTOFF_SUBMITTED_FROM=$castoff_submit_dir CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) CASTOFF_FOLLOWS=$castoff_job \
+      command flux --parent batch --cwd="$castoff_path" --dependency="afterany:$castoff_job" \
+      --output="$castoff_path/logs/shared-0.log" --setopt=output.mode=append "${castoff_names[@]}" "$castoff_path/job.sh"
+#else
     CASTOFF_SUBMITTED_FROM=$castoff_submit_dir CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) \
       command flux --parent batch --cwd="$castoff_path" --dependency="afterany:$castoff_job" \
       --output="$castoff_path/logs/job-0.log" --setopt=output.mode=append "${castoff_names[@]}" "$castoff_path/job.sh"
+#endif
   )
   castoff_said=$(command flux job id --to=dec "$castoff_said") || return # no id: no copy was submitted
   (

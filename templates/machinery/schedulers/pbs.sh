@@ -105,6 +105,7 @@ castoff_submit_copy_at_last() { # WORDS of qsub: retried while there is time
     read -r -t 1 _ <> <(:) || true # unlike sleep, runs traps
   done
 }
+#if !together
 castoff_job_of() { # FOLDER of an attempt: prints its job
   sed -n 's/.*"job": *"\([^"]*\)".*/\1/p' "$1/start.json" 2>/dev/null || true
 }
@@ -139,7 +140,22 @@ castoff_scheduler_begin() {
     exit 0
   fi
 }
-#if !members
+#endif
+#if together
+castoff_job_requeue() { # i-(i+1):2 is job i alone
+#if array after
+  castoff_submit_copy_at_last -J "$castoff_index-$((castoff_index + 1)):2" -W "depend=after:$castoff_job" \
+    -o "$CASTOFF_RUN_DIR/logs/shared-^array_index^.log"
+#elif array
+  castoff_submit_copy_at_last -J "$castoff_index-$((castoff_index + 1)):2" \
+    -o "$CASTOFF_RUN_DIR/logs/shared-^array_index^.log"
+#elif after
+  castoff_submit_copy_at_last -W "depend=after:$castoff_job" -o "$CASTOFF_RUN_DIR/logs/shared-0.log"
+#else
+  castoff_submit_copy_at_last -o "$CASTOFF_RUN_DIR/logs/shared-0.log"
+#endif
+}
+#elif !members
 castoff_resume_code=75 # not 0, so that the copy runs
 castoff_copy_words() { # sets an array; the copy waits until this job has ended with a code other than 0
   castoff_words=(-W "depend=afternotok:$PBS_JOBID" -o "$CASTOFF_RUN_DIR/logs/job-$CASTOFF_ARRAY_INDEX.log")
