@@ -295,6 +295,12 @@ class IntelMpi(_Mpiexec):
             argv += ["-genv", "I_MPI_PIN_DOMAIN", f"[{','.join(_masks(request))}]"]
         return argv
 
+    def share(self, request: Request) -> list[str]:
+        """See `Launcher.share`; the script binds the ranks. By default each of several programs would pin its
+        ranks as if it had the node for itself.
+        """
+        return ["-genv", "I_MPI_PIN", "off"]
+
 
 class OpenMpi(_Mpiexec):
     """Open MPI's mpiexec. By default it binds each rank to one core, which would starve data loaders."""

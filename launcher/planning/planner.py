@@ -155,6 +155,10 @@ class _Planner:
 
     def plan_of_member(self, agreed: EffectiveJob, *, function: bool) -> Plan:
         """Make the plan of a member that shares its job's nodes with others."""
+        if not self.scheduler.shares_jobs:
+            of = f"{self.scheduler.title}, which {self.site.name} runs"
+            fix = "drop it, and each member has a job of its own"
+            self.found.report("array.together", f"is not supported by {of}: {fix}")
         layout, per_rank = self.layout, self.per_rank
         launchers = (self.launcher, self.scheduler.launchers[0])
         share = together.sharing(self.spec, self.site, layout, per_rank, launchers, self.found)

@@ -66,6 +66,8 @@ class Scheduler(ABC):
     """Whether a job can find out when the scheduler will end it, even if the job requests no walltime."""
     attaches_sessions: ClassVar[bool] = False
     """Whether the scheduler accounts for, limits and ends only sessions that were attached to the job."""
+    shares_jobs: ClassVar[bool] = True
+    """Whether members of an array can share a job."""
     counts_cpus: ClassVar[bool] = False
     """Whether the CPUs that the scheduler counts are hardware threads, not cores."""
     handles: ClassVar[frozenset[str]] = frozenset()

@@ -41,6 +41,7 @@ class Lsf(QueuedScheduler):
     dialect = directives.DIALECT
     reruns_jobs = True
     excludes_hosts = True
+    shares_jobs = False
     renumbers_arrays = "it counts from 1"
     interactive = "bsub -Is"
     submit_command = ("bsub",)
