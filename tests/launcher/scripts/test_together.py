@@ -23,8 +23,8 @@ KINDS = others_long(["hydra", "openmpi", "intelmpi", "pals", "flux"], ["hydra", 
 
 # Each member says what its rank has, and the first two wait for one another.
 _SAYS = """\
-echo "$CASTOFF_ARRAY_INDEX $RANK/$WORLD_SIZE $MASTER_PORT $(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)" \
-  >"$PROBE_FOLDER/.$CASTOFF_ARRAY_INDEX-$RANK"
+cpus=$(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)
+echo "$CASTOFF_ARRAY_INDEX $RANK/$WORLD_SIZE $MASTER_PORT $cpus" >"$PROBE_FOLDER/.$CASTOFF_ARRAY_INDEX-$RANK"
 mv "$PROBE_FOLDER/.$CASTOFF_ARRAY_INDEX-$RANK" "$PROBE_FOLDER/said-$CASTOFF_ARRAY_INDEX-$RANK"
 until [ -e "$PROBE_FOLDER/said-0-0" ] && [ -e "$PROBE_FOLDER/said-1-0" ]; do sleep 0.02; done
 """

@@ -1,0 +1,112 @@
+"""Members of a job of PBS that they share, and of the copies that run what it left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from castoff.launcher.status.survey import RunRecords
+from castoff.launcher.status.watch import status
+
+from ..fake_pbs import FakePbs, OnPbs
+
+RUNNING = {"job_state": "R"}
+QUEUED = {"job_state": "Q", "comment": "Not Running: no nodes"}
+OVER = {"job_state": "F", "substate": "92", "Exit_status": "0"}
+
+
+class Shared(OnPbs):
+    """Three members that share job 7.head."""
+
+    def __init__(self, folder: Path):
+        send = {"job": "7.head", "members": [0, 1, 2], "one_job": True, "time": 899.0}
+        super().__init__(folder, job="7.head", sends=[send])
+        sharing = {"members": 3, "at_once": 1, "per_node": 1, "nodes": 1}
+        plan = {"name": "made", "site": "big", "scheduler": "pbs", "array_count": 3, "sharing": sharing}
+        self.write("plan.json", plan | {"requeue_how": "copy", "requeue_max": 3})
+
+    def leaves(self, job: str, members: list[int], **records: str) -> None:
+        """A job leaves members to a copy of itself, which the records name."""
+        folder = self.run.path / "attempts" / f".shared-{job}.0"
+        folder.mkdir()
+        (folder / "left").write_text("".join(f"{member} 0\n" for member in members))
+        for name, copy in records.items():
+            (folder / f"{name}.json").write_text(json.dumps({"job": copy}))
+
+
+@pytest.fixture
+def pbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePbs:
+    return FakePbs(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Shared:
+    return Shared(tmp_path)
+
+
+def members(made: Shared) -> list[tuple[Any, ...]]:
+    return [(one.state, one.ending, one.reason) for one in status(made.run).members]
+
+
+def test_those_that_have_not_begun_wait_for_their_turn(pbs: FakePbs, made: Shared) -> None:
+    made.attempt("0.0")
+    pbs.tells({"7.head": RUNNING}, made.run)
+    waits = ("pending", None, "it waits for its turn in job 7.head")
+    assert members(made) == [("running", None, None), waits, waits]
+
+
+def test_those_that_were_left_wait_in_the_copy(pbs: FakePbs, made: Shared) -> None:
+    made.attempt("0.0", "done")
+    made.attempt("1.0", "resume")
+    made.leaves("7.head", [1, 2], next="8.head")
+    pbs.tells({"8.head": QUEUED}, made.run)
+    found = members(made)
+    assert found[0] == ("ended", "done", None)
+    assert [one[:2] for one in found[1:]] == [("pending", None)] * 2 and found[1][2] == found[2][2]
+    assert RunRecords(made.run).jobs >= {"8.head"}
+    pbs.tells({"8.head": RUNNING}, made.run)
+    assert members(made)[2] == ("pending", None, "it waits for its turn in job 8.head")
+    assert members(made)[1][0] == "pending"
+
+
+def test_of_two_copies_the_one_that_has_begun_counts(pbs: FakePbs, made: Shared) -> None:
+    made.attempt("0.0", "done")
+    made.attempt("1.0", "done", job="9.head")
+    made.leaves("7.head", [1, 2], next="8.head", follower="9.head")
+    pbs.tells({"8.head": OVER, "9.head": RUNNING}, made.run)
+    assert members(made)[1:] == [
+        ("ended", "done", None),
+        ("pending", None, "it waits for its turn in job 9.head"),
+    ]
+
+
+def test_a_copy_leaves_what_it_was_left(pbs: FakePbs, made: Shared) -> None:
+    """Of a member that began in the first job, and of one that never did."""
+    made.attempt("0.0", "resume")
+    made.attempt("1.0", "done", job="8.head")
+    made.leaves("7.head", [0, 1, 2], next="8.head")
+    made.leaves("8.head", [2, 0], next="9.head")
+    pbs.tells({"9.head": QUEUED}, made.run)
+    assert [one[0] for one in members(made)] == ["pending", "ended", "pending"]
+    made.attempt("2.0", job="9.head")
+    pbs.tells({"9.head": RUNNING}, made.run)
+    assert [one[0] for one in members(made)] == ["pending", "ended", "running"]
+
+
+def test_a_copy_that_is_gone_is_no_reason_to_wait(pbs: FakePbs, made: Shared) -> None:
+    made.attempt("0.0", "resume")
+    made.leaves("7.head", [0, 1, 2], next="8.head")
+    made.write("cancelled.json", {"jobs": ["8.head"]})
+    pbs.tells({}, made.run)
+    assert [one[:2] for one in members(made)] == [("ended", "cancelled")] * 3
+
+
+def test_damaged_records_are_no_loop(pbs: FakePbs, made: Shared) -> None:
+    made.leaves("7.head", [0], next="8.head")
+    made.leaves("8.head", [0], next="7.head")
+    (made.run.path / "attempts" / ".shared-9.head.0").mkdir()
+    pbs.tells({"8.head": RUNNING}, made.run)
+    assert RunRecords(made.run).newest_job(0, "7.head") == "8.head"
