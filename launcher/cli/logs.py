@@ -11,7 +11,7 @@ from castoff.launcher.cli.follow import follow_run, write
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.offers import complete_runs
 from castoff.launcher.cli.output import has_colours, json_option, print_json, report
-from castoff.launcher.cli.run_options import run_meant
+from castoff.launcher.cli.run_options import members_selected, part_meant, selectors_argument
 from castoff.launcher.logs.failures import failed_rank
 from castoff.launcher.logs.printing import write_logs
 from castoff.launcher.logs.show import failure_facts
@@ -24,8 +24,14 @@ from castoff.launcher.status.watch import status
 _NUMBER = click.IntRange(min=0)
 
 
-@click.command("logs", epilog=examples("castoff logs -f", "castoff logs train --rank 0 --tail 20"))
+@click.command(
+    "logs",
+    epilog=examples(
+        "castoff logs -f", "castoff logs train --rank 0 --tail 20", "castoff logs sweep lr=1e-3,seed=2"
+    ),
+)
 @click.argument("run", required=False, shell_complete=complete_runs)
+@selectors_argument
 @click.option("-f", "--follow", is_flag=True, help="Follow the output until the run is over.")
 @click.option("-n", "--tail", type=_NUMBER, metavar="N", help="Only the last N lines of each log.")
 @click.option("--rank", "ranks", type=_NUMBER, multiple=True, help="Only this rank's log.")
@@ -36,6 +42,7 @@ _NUMBER = click.IntRange(min=0)
 @json_option
 def command(
     run: str | None,
+    selectors: tuple[str, ...],
     follow: bool,
     tail: int | None,
     ranks: tuple[int, ...],
@@ -46,12 +53,12 @@ def command(
     """Print a run's logs: the first rank that failed comes first, then all ranks' lines.
 
     RUN is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory; without
-    it, the newest run is meant.
+    it, the newest run is meant. NAME=VALUE selects members by their parameters, as in lr=1e-3,seed=2.
     --rank and --member may be repeated. With -f, new lines are shown as they are written, and the exit code
     is the run's. With --json, the paths of the logs are printed; with -f too, each line.
     """
-    directory = run_meant(run)
-    selection = Selection(frozenset(members), attempt, frozenset(ranks), tail)
+    directory, words = part_meant(run, selectors)
+    selection = Selection(members_selected(directory, words, members), attempt, frozenset(ranks), tail)
     if note := check_ranks(directory, selection):
         report(note)
     if follow:

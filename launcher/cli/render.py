@@ -27,6 +27,7 @@ from castoff.launcher.cli.program import TakesJob
         "castoff render job.yaml --site aurora --head",
         "castoff render -N 2 -t 30m --site slurm -- python train.py --lr 0.1",
         "castoff render job.yaml --site perlmutter --picture node.svg",
+        "castoff render sweep.yaml --members",
     ),
 )
 @job_options
@@ -37,6 +38,7 @@ from castoff.launcher.cli.program import TakesJob
     type=click.Path(),
     help="Draw a node's ranks, cores and devices, as SVG, to a file; - prints it.",
 )
+@click.option("--members", is_flag=True, help="Print what each member of the array runs, a line each.")
 @json_option
 def command(
     job: str | None,
@@ -45,6 +47,7 @@ def command(
     head: bool,
     output: str | None,
     picture: str | None,
+    members: bool,
     as_json: bool,
     **flags: Any,
 ) -> None:
@@ -55,6 +58,7 @@ def command(
     # Imported late, since a shell that completes options waits for this module.
     import msgspec
 
+    from castoff.launcher.cli.members import print_members
     from castoff.launcher.planning.planner import decide
     from castoff.launcher.planning.render import rendered
     from castoff.launcher.preflight.syntax import check_syntax
@@ -66,6 +70,9 @@ def command(
     whole = rendered(decided, scheduler)
     check_syntax(decided, whole)
     script = whole.text
+    if members:
+        print_members(decided, as_json=as_json)
+        return
     if head:
         script = head_of(script)
     if as_json:

@@ -17,6 +17,7 @@ from castoff.launcher.cli.output import (
     print_json,
     report,
 )
+from castoff.launcher.cli.run_options import members_selected, selectors_argument
 from castoff.launcher.logs.sources import Selection
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.records import set_aside_hosts
@@ -25,8 +26,14 @@ from castoff.launcher.schedulers.registry import title_of
 from castoff.launcher.submission.resubmit import resubmit
 
 
-@click.command("resubmit", epilog=examples("castoff resubmit train", "castoff resubmit sweep --member 3"))
+@click.command(
+    "resubmit",
+    epilog=examples(
+        "castoff resubmit train", "castoff resubmit sweep --member 3", "castoff resubmit sweep lr=1e-3"
+    ),
+)
 @click.argument("run", shell_complete=complete_runs)
+@selectors_argument
 @click.option("--member", "members", type=click.IntRange(min=0), multiple=True, help="Only this member.")
 @click.option("--include-done", is_flag=True, help="Also members that are done.")
 @click.option("--all-hosts", is_flag=True, help="Do not exclude the hosts that the run has set aside.")
@@ -34,6 +41,7 @@ from castoff.launcher.submission.resubmit import resubmit
 @json_option
 def command(
     run: str,
+    selectors: tuple[str, ...],
     members: tuple[int, ...],
     include_done: bool,
     all_hosts: bool,
@@ -43,14 +51,16 @@ def command(
     """Restart the members of a run that are not done, in its directory, with its script.
 
     A program finds its newest checkpoint there, and CASTOFF_ATTEMPT above 0. With -f, the logs of the new
-    attempts follow, and the exit code is the run's; Ctrl-C then leaves the run as it is.
+    attempts follow, and the exit code is the run's; Ctrl-C then leaves the run as it is. NAME=VALUE selects
+    members by their parameters, as in lr=1e-3,seed=2.
 
     Hosts that the run has set aside (`castoff status` lists them) are excluded if the scheduler can do that,
     as Slurm can.
     """
     check_followed(follows, {"--json": as_json})
     directory = Index.of(os.environ).find(run)
-    begin = resubmit(directory, members=members, include_done=include_done, all_hosts=all_hosts)
+    chosen = members_selected(directory, selectors, members)
+    begin = resubmit(directory, members=chosen, include_done=include_done, all_hosts=all_hosts)
     record = directory.submission()
     excluded = record.excluded if record else []
     if as_json:

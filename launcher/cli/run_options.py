@@ -1,16 +1,20 @@
-"""Options by which verbs select runs: a reference, or a pattern of names."""
+"""Options by which verbs select runs, by a reference or a pattern of names, and members, by parameters."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import click
+import msgspec
 
 from castoff.launcher.cli.offers import F, complete_runs
 from castoff.launcher.errors import CastoffError, report
 from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.parameters import is_selector, parameters_of
 from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.status.overview import Overview
 
 
@@ -24,6 +28,98 @@ def run_options(function: F) -> F:
         help="Also all runs of this name that are not over; * matches anything.",
     )(function)
     return click.argument("runs", nargs=-1, shell_complete=complete_runs)(function)
+
+
+class Selected(NamedTuple):
+    """Runs, and the members that were selected of some."""
+
+    runs: list[RunDirectory]
+    members: dict[str, frozenset[int]]
+    """The selected members, by the run's directory; a run that is missing here is meant whole."""
+
+    def of(self, now: RunStatus) -> RunStatus:
+        """A run's status with only the members that were selected."""
+        if (chosen := self.members.get(now.directory)) is None:
+            return now
+        members = [member for member in now.members if member.member in chosen]
+        return msgspec.structs.replace(now, members=members)
+
+
+def selected(words: Sequence[str], names: Sequence[str], *, newest_too: bool = False) -> Selected:
+    """The runs with these references, each perhaps followed by parameters of its members, as in
+    `sweep lr=1e-3`; and the runs whose names match. Without a run, the newest is meant.
+
+    Raises:
+        CastoffError: no such run or member, or its directory may not be used.
+    """
+    index = Index.of(os.environ)
+    references: list[str] = []
+    selectors: dict[str | None, list[str]] = {}
+    for number, word in enumerate(words):
+        if is_selector(word) and (number or not _is_run(index, word)):
+            selectors.setdefault(references[-1] if references else None, []).append(word)
+        else:
+            references.append(word)
+    runs = runs_meant(references, names, newest_too=newest_too) if references or names else [index.newest()]
+    members = {}
+    for reference, pairs in selectors.items():
+        run = index.newest() if reference is None else index.find(reference)
+        members[str(run.path)] = members_selected(run, pairs)
+    return Selected(runs, members)
+
+
+def _is_run(index: Index, word: str) -> bool:
+    try:
+        index.find(word)
+    except CastoffError:
+        return False
+    return True
+
+
+selectors_argument = click.argument("selectors", nargs=-1, metavar="[NAME=VALUE...]")
+"""The argument for the parameters of the members that a verb is about."""
+
+
+def members_selected(
+    run: RunDirectory, selectors: Sequence[str], members: Sequence[int] = ()
+) -> frozenset[int]:
+    """The members with these numbers or parameters; empty: all.
+
+    Raises:
+        CastoffError: the run has no such parameter or value.
+    """
+    chosen = parameters_of(run).selected(run.id, selectors) if selectors else ()
+    return frozenset(members).union(chosen)
+
+
+def only_member(run: RunDirectory, selectors: Sequence[str]) -> int:
+    """The member with these parameters.
+
+    Raises:
+        CastoffError: the run has no such member, or several.
+    """
+    first, *others = sorted(members_selected(run, selectors))
+    if others:
+        raise CastoffError(
+            f"{run.id}: {len(others) + 1} members have {', '.join(selectors)}: name one of them"
+        )
+    return first
+
+
+def part_meant(run: str | None, selectors: Sequence[str]) -> tuple[RunDirectory, Sequence[str]]:
+    """The run that a verb for reading is about, and the parameters that select its members.
+
+    Without a run, the first word may already be a parameter.
+
+    Raises:
+        CastoffError: no such run, or its directory may not be used.
+    """
+    if run is not None and is_selector(run):
+        try:
+            return Index.of(os.environ).find(run), selectors
+        except CastoffError:
+            return run_meant(None), [run, *selectors]
+    return run_meant(run), selectors
 
 
 def run_meant(run: str | None) -> RunDirectory:

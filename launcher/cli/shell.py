@@ -18,13 +18,16 @@ from castoff.launcher.cli.output import report
         "castoff shell train", "castoff shell train --rank 2 -- ps xf", "castoff shell train --host n3"
     ),
 )
-@click.argument("run", shell_complete=complete_runs, metavar="RUN [-- COMMAND...]")
+@click.argument("run", shell_complete=complete_runs, metavar="RUN")
+@click.argument("selectors", nargs=-1, metavar="[NAME=VALUE...] [-- COMMAND...]")
 @click.option("--rank", type=click.IntRange(min=0), help="In this rank's environment, on its host.")
 @click.option("--host", help="On this host of the job; default: the first.")
 @click.option(
     "--member", type=click.IntRange(min=0), help="The member of an array; default: the one that is running."
 )
-def command(run: str, rank: int | None, host: str | None, member: int | None) -> int:
+def command(
+    run: str, selectors: tuple[str, ...], rank: int | None, host: str | None, member: int | None
+) -> int:
     """Open a shell beside a rank of a running job, with its environment, or run the command after --.
 
     RUN is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory. Without
@@ -33,6 +36,7 @@ def command(run: str, rank: int | None, host: str | None, member: int | None) ->
     `castoff launch --here`.
     """
     # Imported late, since a shell that completes options waits for this module.
+    from castoff.launcher.cli.run_options import only_member
     from castoff.launcher.interactive.shell import command_line, place, unreached
     from castoff.launcher.process.attached import run_attached
     from castoff.launcher.runs.index import Index
@@ -46,7 +50,10 @@ def command(run: str, rank: int | None, host: str | None, member: int | None) ->
             "a shell needs a terminal, and standard input is not one: "
             f"castoff shell {run} -- COMMAND needs none"
         )
-    target = place(Index.of(os.environ).find(run), member, rank, host)
+    directory = Index.of(os.environ).find(run)
+    if selectors and member is None:
+        member = only_member(directory, selectors)
+    target = place(directory, member, rank, host)
     environ = command_environment(os.environ)
     argv = command_line(target, program or [], terminal=not program, environ=os.environ)
     code = run_attached(argv, environ).code

@@ -13,7 +13,7 @@ import msgspec
 
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.output import brief, json_option, moment, print_json, print_table, report
-from castoff.launcher.cli.run_options import run_options, runs_meant
+from castoff.launcher.cli.run_options import run_options, selected
 from castoff.launcher.config.quantities import cpulist
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.history.attempts import early_ranks, early_words, hosts
@@ -22,6 +22,7 @@ from castoff.launcher.history.metrics import MetricsReader, metrics_files
 from castoff.launcher.logs.failures import script_output
 from castoff.launcher.logs.silence import LONG, last_sign
 from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.parameters import RunParameters, parameters_of
 from castoff.launcher.runs.provenance import words
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import (
@@ -49,23 +50,29 @@ _HOSTS = 4
 _REPORTS, _READS = 10_000, 1.0
 """Limits for the progress line: reports of a program that are kept, and seconds for reading them."""
 
+_COLUMNS = 6
+"""Limit of an array's parameters in the table of its members."""
+
 _DETAILS = 5
 """Limit of an array's failures that are shown in full."""
 
 
-@click.command("status", epilog=examples("castoff status", "castoff status train --json"))
+@click.command(
+    "status", epilog=examples("castoff status", "castoff status train --json", "castoff status sweep lr=1e-3")
+)
 @run_options
 @json_option
 def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> None:
     """Show the state of runs: their members, attempts, and the rank that failed first.
 
     Each of RUNS is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory;
-    without any, the newest run is meant. `castoff list` lists all.
+    without any, the newest run is meant. `castoff list` lists all. NAME=VALUE after a run selects its members
+    by their parameters, as in lr=1e-3,seed=2.
     """
     _report_orphans(runs)
-    meant = runs_meant(runs, names, newest_too=True) if runs or names else [Index.of(os.environ).newest()]
-    runs_now = statuses(meant, Poller(AT_A_GLANCE))
-    adopt_unlisted(os.environ, meant)
+    meant = selected(runs, names, newest_too=True)
+    runs_now = [*map(meant.of, statuses(meant.runs, Poller(AT_A_GLANCE)))]
+    adopt_unlisted(os.environ, meant.runs)
     if as_json:
         print_json(*map(_facts, runs_now))
         return
@@ -90,11 +97,14 @@ def _report_orphans(runs: tuple[str, ...]) -> None:
 
 
 def _print_whole(run: RunStatus, now: float) -> None:
+    parameters = parameters_of(RunDirectory(Path(run.directory)))
     _print_run(run, now)
     if len(run.members) > 1:
-        _print_members(run, now)
+        _print_members(run, parameters, now)
         return
     for member in run.members:
+        if words := parameters.words(member.member):
+            _line("member", f"{parameters.name(member.member) or member.member}: {words}")
         left_out = member.attempts[:-_ATTEMPTS]
         if left_out:
             counts = Counter(attempt.word for attempt in left_out)
@@ -105,11 +115,15 @@ def _print_whole(run: RunStatus, now: float) -> None:
 
 
 def _facts(run: RunStatus) -> dict[str, Any]:
-    """A run's status as JSON. Adds to each attempt its script's output, the time of its ranks' last output if
+    """A run's status as JSON. Adds to each member its name and parameters, if it has any, and
+    to each attempt its script's output, the time of its ranks' last output if
     it is running, and the ranks that ended long before the others.
     """
     result: dict[str, Any] = msgspec.to_builtins(run)
+    parameters = parameters_of(RunDirectory(Path(run.directory)))
     for member, facts in zip(run.members, result["members"], strict=True):
+        if parameters.names:
+            facts |= {"name": parameters.name(member.member), "parameters": parameters.typed(member.member)}
         for attempt, its in zip(member.attempts, facts["attempts"], strict=True):
             its["script_output"] = script_output(RunDirectory(Path(run.directory)), member.member, attempt)
             its["last_output"] = last_sign(attempt) if attempt.state == "running" else None
@@ -197,14 +211,16 @@ def _silence(attempt: AttemptStatus, now: float) -> str:
     return f", no output for {brief(now - sign)}" if sign is not None and now - sign >= LONG else ""
 
 
-def _print_members(run: RunStatus, now: float) -> None:
+def _print_members(run: RunStatus, parameters: RunParameters, now: float) -> None:
     """Print an array's members, and the first few failures in full."""
     _line("members", members_words(run.counts))
     click.echo()
     if len(run.members) <= _ROWS:
-        headings = ("member", "state", "code", "attempts", "began", "took", "host")
-        rows = [_cells(member, now) for member in run.members]
-        print_table(headings, rows, dispensable=("attempts", "took", "code", "began"))
+        names = parameters.varying[:_COLUMNS]
+        named = ["name"] if parameters.member_name else []
+        headings = ("member", *named, *names, "state", "code", "attempts", "began", "took", "host")
+        rows = [_cells(member, parameters, names, now) for member in run.members]
+        print_table(headings, rows, dispensable=("attempts", "took", "code", "began", *reversed(names)))
     else:
         print_table(("state", "code", "count", "members"), _groups(run.members))
     newest = [(member, member.attempts[-1]) for member in run.members if member.attempts]
@@ -213,12 +229,15 @@ def _print_members(run: RunStatus, now: float) -> None:
         click.echo()
     for member, attempt in bad[:_DETAILS]:
         _print_attempt(run, member, attempt, now)
+        _line("", parameters.words(member.member))
     if len(bad) > _DETAILS:
         report(f"{len(bad) - _DETAILS} more failures are not shown; --json lists all of them")
 
 
-def _cells(member: MemberStatus, now: float) -> tuple[str, ...]:
-    always = (str(member.member), *_state_and_code(member), str(len(member.attempts)))
+def _cells(member: MemberStatus, parameters: RunParameters, names: list[str], now: float) -> tuple[str, ...]:
+    name, values = parameters.name(member.member), parameters.values(member.member)
+    which = (str(member.member), *([] if name is None else [name]), *(values.get(one, "") for one in names))
+    always = (*which, *_state_and_code(member), str(len(member.attempts)))
     if not member.attempts:
         return (*always, "", "", "")
     last = member.attempts[-1]

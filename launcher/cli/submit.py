@@ -112,11 +112,12 @@ def command(
 
 def _report_changes(spec: JobSpec, site: Site) -> None:
     """Report which fields have no effect on this site, and a name that the run's id spells differently."""
+    from castoff.launcher.planning.parameters import run_name
     from castoff.launcher.runs.drafts import name_in_id
     from castoff.launcher.schedulers.fields import ignored
     from castoff.launcher.schedulers.registry import scheduler_of
 
     if without := ignored(spec, site, scheduler_of(site.scheduler)):
         report(f"no effect on site {site.name}: {', '.join(without)}")
-    if spec.name and (in_id := name_in_id(spec.name)) != spec.name:
-        report(f"the run's id spells the name {spec.name} as {in_id}")
+    if spec.name and (in_id := name_in_id(name := run_name(spec))) != name:
+        report(f"the run's id spells the name {name} as {in_id}")

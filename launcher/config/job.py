@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from castoff.launcher.config import batch_script, chunks
+from castoff.launcher.config import batch_script, chunks, parameters, references
 from castoff.launcher.config.array_indices import problem as problem_of_indices
 from castoff.launcher.config.checked import Checked, verified
 from castoff.launcher.config.job_fields import (
@@ -248,7 +248,7 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
         if path is not None:
             check_named(Path(path))
         document = Document({}, COMMAND_LINE) if path is None else Document.read(Path(path))
-        spec = _from_document(document, flags or {}, overrides)
+        spec = _from_document(document, flags or {}, overrides, path)
         if spec.templates is not None and path is not None:
             # Relative to the job file, not to the working directory.
             spec = msgspec.structs.replace(spec, templates=str(Path(path).parent / spec.templates))
@@ -309,7 +309,9 @@ def check(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     yield from together(spec)
 
 
-def _from_document(document: Document, flags: Mapping[str, Any], overrides: Iterable[str]) -> JobSpec:
+def _from_document(
+    document: Document, flags: Mapping[str, Any], overrides: Iterable[str], path: str | Path | None = None
+) -> JobSpec:
     if document.data is None:
         document.data = {}
     if not isinstance(document.data, dict):
@@ -327,6 +329,10 @@ def _from_document(document: Document, flags: Mapping[str, Any], overrides: Iter
             document.override(assignment)
         except InvalidInput as error:
             problems.extend(error.problems)
+    if isinstance(document.data.get("array"), dict):
+        from castoff.launcher.config.parameter_files import read_files  # late: most jobs have no array
+
+        problems += read_files(document, path)
     return verified(document, JobSpec, problems, check)
 
 
@@ -371,7 +377,7 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
         needed = f"is {spec.ranks} for {spec.nodes} nodes, and each node needs a rank"
         yield ("ranks",), f"{needed}: lower nodes to {spec.ranks}, or raise ranks"
     if spec.array is not None:
-        yield from _of_array(spec.array)
+        yield from _of_array(spec, spec.array)
     if spec.launcher.driver:
         yield from _beside_a_driver(spec)
     yield from batch_script.problems(spec, spec.script)
@@ -398,8 +404,9 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
             yield path, problem
     words: dict[FieldPath, str] = {("command", number): word for number, word in enumerate(spec.command)}
     words |= {("env", name): f"{name}={value}" for name, value in spec.env.items() if value is not None}
+    longest = _longest_values(spec.array)
     for path, text in words.items():
-        if (size := len(text.encode())) > _LONGEST_WORD:
+        if (size := len(references.filled(text, longest).encode())) > _LONGEST_WORD:
             most = f"is {size:,} bytes long, but Linux passes at most {_LONGEST_WORD:,} to a program"
             yield path, f"{most}: write it to a file, and pass the file's name"
     copied = None if isinstance(spec.snapshot, bool) else spec.snapshot
@@ -413,6 +420,14 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     for condition, names in spec.after.items():
         if not names:
             yield ("after", condition), "is empty: name the runs or job ids to wait for"
+
+
+def _longest_values(array: Array | None) -> dict[str, str]:
+    """The longest value of each parameter."""
+    if array is None or array.parameters is None or any(parameters.problems(array.parameters)):
+        return {}
+    table = array.table
+    return {name: max(table.values_of(name), key=len) for name in table.names} if table else {}
 
 
 def _of_restarts(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
@@ -447,7 +462,20 @@ def _of_restarts(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
         yield ("preflight",), f"{why}: drop it"
 
 
-def _of_array(array: Array) -> Iterator[tuple[FieldPath, str]]:
+def _of_array(spec: JobSpec, array: Array) -> Iterator[tuple[FieldPath, str]]:
+    if array.commands is not None:
+        yield ("array", "commands"), "is a file's name, which only a job file can give: use parameters"
+        return
+    if array.parameters is not None:
+        wrong = [*parameters.problems(array.parameters)]
+        yield from ((("array", "parameters", *path), message) for path, message in wrong)
+        for name in ("count", "indices"):
+            if getattr(array, name) is not None:
+                both = "excludes array.parameters, which determine the number of members"
+                yield ("array", name), f"{both}; drop one of the two (--set array.{name}=null clears it)"
+        if not wrong and (table := array.table):
+            yield from references.problems(spec, table)
+        return
     if array.count is None and array.indices is None:
         yield ("array", "count"), 'is missing: write count: 8, or indices: "1,3-5" for numbers of your own'
     elif array.indices is not None and array.count is not None:

@@ -3,11 +3,12 @@
 # No `from __future__ import annotations`: msgspec would compile each annotation at every start.
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
 from castoff.launcher.config.array_indices import index_list, indices
+from castoff.launcher.config.parameters import Table, size_of
 from castoff.launcher.config.quantities import (
     CPULISTS_PATTERN,
     DURATION_PATTERN,
@@ -39,6 +40,32 @@ Indices = Annotated[
         "numbers and ranges joined by commas, as in 1,3-5,10-20:2",
         "numbers and ranges",
         r"[^\x00\n\r]+",  # `array_indices.problem` has messages for other texts
+    ),
+]
+ParameterName = Annotated[
+    str,
+    takes(
+        "a parameter's name (letters, digits and _)",
+        many="parameters' names (letters, digits and _)",
+        pattern=rf"^[A-Za-z_][A-Za-z0-9_]*{END}",
+    ),
+]
+ParameterValue = Annotated[
+    str,
+    _scalar(
+        "one line of text, a number, true or false",
+        "values, each one line of text, a number, true or false",
+        r"[^\x00-\x08\x0a-\x1f\x7f]*",
+    ),
+]
+Parameters = Annotated[
+    dict[ParameterName, list[ParameterValue] | dict[ParameterName, list[ParameterValue]]]
+    | list[dict[ParameterName, ParameterValue]]
+    | str
+    | None,
+    takes(
+        "lists of values by name, as in {lr: [1e-3, 1e-4], seed: [0, 1]}; or a list of combinations; "
+        "or a table's file, as in runs.csv"
     ),
 ]
 EnvName = Annotated[
@@ -210,7 +237,9 @@ class SharedNodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_
 
 
 class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
-    """Many members of one job, each with its own CASTOFF_ARRAY_INDEX; it has `count` or `indices`."""
+    """Many members of one job, each with its own CASTOFF_ARRAY_INDEX; it has `count`, `indices`, `parameters`
+    or `commands`.
+    """
 
     count: Annotated[Count | None, meaning("How many members, numbered from 0.")] = None
     indices: Annotated[
@@ -218,6 +247,19 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_d
         meaning("The members' numbers, instead of count: numbers and ranges, as in 1,3-5,10-20:2."),
     ] = None
     """The number after a colon is the range's step."""
+    parameters: Annotated[
+        Parameters,
+        meaning("Values for the members, instead of count: a member for each combination, or for each row."),
+    ] = None
+    """Lists by name make every combination, the last name's fastest; those under `zip` change together. A
+    list of mappings has chosen combinations. A name that ends in .csv or .tsv is a table with a header,
+    relative to the job file. `{lr}` in `command`, `env`, `workdir` and `name` becomes the member's value."""
+    commands: Annotated[
+        Word | None,
+        meaning("A file with a shell command a line, each for a member, instead of count."),
+    ] = None
+    """Relative to the job file. Blank lines and those that begin with # do not count. Each line is the
+    parameter `command`, and the job's command is `[bash, -c, "{command}"]` unless it sets another."""
     max_concurrent: Annotated[Count | None, meaning("How many members may run at the same time.")] = None
     """On one machine, never more than its cores allow."""
     together: Annotated[
@@ -240,12 +282,25 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_d
     @property
     def members(self) -> Sequence[int]:
         """The members' numbers, ascending."""
-        return range(self.count or 1) if self.indices is None else indices(self.indices)
+        if self.indices is not None:
+            return indices(self.indices)
+        return range(self.count or 1 if self.parameters is None else size_of(self._values))
 
     @property
     def size(self) -> int:
         """The number of members."""
         return len(self.members)
+
+    @property
+    def table(self) -> Table | None:
+        """The members' parameters."""
+        return None if self.parameters is None else Table.of(self._values)
+
+    @property
+    def _values(self) -> Any:
+        """`parameters` without the name of a file, which reading the job has replaced by what it holds."""
+        assert not isinstance(self.parameters, str)
+        return self.parameters
 
     @property
     def own_indices(self) -> str | None:
@@ -256,11 +311,15 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_d
     @property
     def size_words(self) -> str:
         """The number of members, as shown in an error about `field`."""
+        if self.parameters is not None:
+            return f"{self.size} members"
         return str(self.size) if self.indices is None else f"{self.indices}, {self.size} members"
 
     @property
     def field(self) -> str:
         """The field that determines the number of members."""
+        if self.parameters is not None:
+            return "array.parameters"
         return "array.count" if self.indices is None else "array.indices"
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 3883016680, 'flux.sh.j2': 4068463503, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3968322572, 'lsf.sh.j2': 2675115274, 'local.sh.j2': 257662978}
+SOURCES = {'head.sh.j2': 3058429778, 'flux.sh.j2': 4068463503, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3968322572, 'lsf.sh.j2': 2675115274, 'local.sh.j2': 257662978}
 
 
-def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, **_: Any) -> str:
+def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, rows: Any, **_: Any) -> str:
     _parts: list[str] = []
     _add = _parts.append
     _add('#!' + str(_filters['interpreter'](plan.shell)) + '\n')
@@ -74,6 +74,11 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
     if plan.sharing:
         _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' castoff_per_node=' + str(plan.sharing.per_node) + ' # members\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
     _add('castoff_begin # make the run directory and its records; handle requests to stop\n')
+    if plan.parameters:
+        _add('\n# --- Parameters: a row for each member, in the order of its number\ncastoff_parameters ' + str(' '.join(map(str, plan.parameters.names))) + " <<'CASTOFF_PARAMETERS'\n")
+        for row in rows:
+            _add(str(row) + '\n')
+        _add('CASTOFF_PARAMETERS\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
     if plan.teardown:
@@ -169,7 +174,7 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
     return "".join(_parts)
 
 
-def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, **_: Any) -> str:
+def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, rows: Any, **_: Any) -> str:
     _parts: list[str] = []
     _add = _parts.append
     _add('#!' + str(_filters['interpreter'](plan.shell)) + '\n')
@@ -232,6 +237,11 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if plan.sharing:
         _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' castoff_per_node=' + str(plan.sharing.per_node) + ' # members\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
     _add('castoff_begin # make the run directory and its records; handle requests to stop\n')
+    if plan.parameters:
+        _add('\n# --- Parameters: a row for each member, in the order of its number\ncastoff_parameters ' + str(' '.join(map(str, plan.parameters.names))) + " <<'CASTOFF_PARAMETERS'\n")
+        for row in rows:
+            _add(str(row) + '\n')
+        _add('CASTOFF_PARAMETERS\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
     if plan.teardown:
@@ -327,7 +337,7 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     return "".join(_parts)
 
 
-def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, **_: Any) -> str:
+def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, rows: Any, **_: Any) -> str:
     _parts: list[str] = []
     _add = _parts.append
     _add('#!' + str(_filters['interpreter'](plan.shell)) + '\n')
@@ -393,6 +403,11 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
     if plan.sharing:
         _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' castoff_per_node=' + str(plan.sharing.per_node) + ' # members\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
     _add('castoff_begin # make the run directory and its records; handle requests to stop\n')
+    if plan.parameters:
+        _add('\n# --- Parameters: a row for each member, in the order of its number\ncastoff_parameters ' + str(' '.join(map(str, plan.parameters.names))) + " <<'CASTOFF_PARAMETERS'\n")
+        for row in rows:
+            _add(str(row) + '\n')
+        _add('CASTOFF_PARAMETERS\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
     if plan.teardown:
@@ -488,7 +503,7 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
     return "".join(_parts)
 
 
-def lsf(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, **_: Any) -> str:
+def lsf(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, rows: Any, **_: Any) -> str:
     _parts: list[str] = []
     _add = _parts.append
     _add('#!' + str(_filters['interpreter'](plan.shell)) + '\n')
@@ -551,6 +566,11 @@ def lsf(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
     if plan.sharing:
         _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' castoff_per_node=' + str(plan.sharing.per_node) + ' # members\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
     _add('castoff_begin # make the run directory and its records; handle requests to stop\n')
+    if plan.parameters:
+        _add('\n# --- Parameters: a row for each member, in the order of its number\ncastoff_parameters ' + str(' '.join(map(str, plan.parameters.names))) + " <<'CASTOFF_PARAMETERS'\n")
+        for row in rows:
+            _add(str(row) + '\n')
+        _add('CASTOFF_PARAMETERS\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
     if plan.teardown:
@@ -646,7 +666,7 @@ def lsf(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
     return "".join(_parts)
 
 
-def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, **_: Any) -> str:
+def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, rows: Any, **_: Any) -> str:
     _parts: list[str] = []
     _add = _parts.append
     _add('#!' + str(_filters['interpreter'](plan.shell)) + '\n')
@@ -709,6 +729,11 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if plan.sharing:
         _add('castoff_together=' + str(plan.sharing.members) + ' castoff_at_once=' + str(plan.sharing.at_once) + ' castoff_job_nodes=' + str(plan.sharing.nodes) + ' castoff_per_node=' + str(plan.sharing.per_node) + ' # members\ncastoff_dispatch ' + str(plan.shell) + ' # runs the members one after the other; each runs what follows\n')
     _add('castoff_begin # make the run directory and its records; handle requests to stop\n')
+    if plan.parameters:
+        _add('\n# --- Parameters: a row for each member, in the order of its number\ncastoff_parameters ' + str(' '.join(map(str, plan.parameters.names))) + " <<'CASTOFF_PARAMETERS'\n")
+        for row in rows:
+            _add(str(row) + '\n')
+        _add('CASTOFF_PARAMETERS\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
     if plan.teardown:

@@ -56,6 +56,7 @@ FEATURES = {
     # features that follow from the job
     "array": "an array of the scheduler",
     "together": "members of an array share a job",
+    "parameters": "the array's members have parameters",
     "members": "an array of several members",
     "sparse": "an array whose members are not numbered from 0 on",
     "places": "the scheduler numbers the members in another way",
@@ -190,6 +191,7 @@ def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
     here, script = "here" in features, plan.script is not None
     parts: dict[str, object] = {
         "begin": True,
+        "parameters": plan.parameters,
         f"schedulers/{plan.scheduler}": True,
         "stopping": True,
         "setup": features & {"setup", "snapshot", "teardown", "restart", "hang", "preflight", *_REQUEUES},
@@ -256,6 +258,7 @@ def _of_job(plan: Plan) -> dict[str, object]:
     return {
         "array": plan.sharing.jobs(plan.array_count or 1) > 1 if plan.sharing else plan.array_count,
         "together": plan.sharing,
+        "parameters": plan.parameters,
         "members": (plan.array_count or 1) > 1 or plan.array_indices,
         "sparse": plan.array_indices,
         "after": plan.after and plan.requeue_how == "copy",

@@ -10,7 +10,7 @@ import msgspec
 
 from castoff.launcher.config import chunks, directives
 from castoff.launcher.config.defaults import EffectiveJob, effective_job, fixed_ranks, option_problems
-from castoff.launcher.config.job import JobSpec, program_name
+from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.job_fields import Directives, LauncherName, Snapshot
 from castoff.launcher.config.quantities import cpulist, seconds, signal_and_time
 from castoff.launcher.config.site import Site
@@ -26,6 +26,7 @@ from castoff.launcher.planning import (
     mpi_modules,
     needs,
     node_groups,
+    parameters,
     placement,
     preloading,
     restarts,
@@ -93,7 +94,7 @@ class _Planner:
         self.site, self.scheduler, self.given = agreed.site, scheduler, given.directives
         self.contradictions, site = agreed.contradictions, agreed.site
         self.queued = scheduler.has_queue
-        self.name = spec.name or program_name(spec.command)
+        self.name = parameters.run_name(spec)
         self.walltime = seconds(spec.walltime) if spec.walltime else None
         grace = DEFAULT_GRACE if self.walltime is None else min(DEFAULT_GRACE, self.walltime // 4)
         self.grace = seconds(spec.grace) if spec.grace else grace
@@ -223,7 +224,9 @@ class _Planner:
             site_teardown=site.teardown,
             default_env=self._default_environment(placed.cores),
             env=dict(spec.env),
-            workdir=for_cd(spec.workdir),
+            parameters=spec.array.table if spec.array else None,
+            member_name=parameters.member_name(spec),
+            workdir=for_cd(parameters.workdir(spec)),
             snapshot=Snapshot() if spec.snapshot is True else spec.snapshot or None,
             master_suffix=site.master_suffix,
             array_count=spec.array.size if spec.array else None,
@@ -285,6 +288,7 @@ class _Planner:
             *directive_problems(spec.directives, spec, site, self.scheduler, asked),
             *(() if spec.script else self.scheduler.contradictions(spec, site, asked)),
             *restarts.requeue_problems(spec, self.scheduler, self.walltime, self.grace),
+            *parameters.problems(spec, launcher, self.scheduler),
             *(("binding", message) for message in explicit_binding),
         ):
             self.found.report(field, message)

@@ -27,6 +27,7 @@ from castoff.launcher.planning import heads
 from castoff.launcher.planning.drivers import delimiter
 from castoff.launcher.planning.loading import for_program_alone
 from castoff.launcher.planning.machinery import Machinery, machinery
+from castoff.launcher.planning.parameters import for_torchrun, script_rows, with_marks
 from castoff.launcher.planning.shares import share_words
 from castoff.launcher.runs.plan import Plan
 from castoff.launcher.schedulers.base import Scheduler
@@ -159,8 +160,11 @@ def template_folder() -> Path:
 
 def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
     """Return the variables for templates; docs/reference/templates.md explains each."""
+    rows = script_rows(plan.parameters) if plan.parameters else ()
+    plan = with_marks(plan)
     facts = {
         "plan": plan,
+        "rows": rows,
         "features": below.features,
         "program": _program(plan),
         "program_alone": for_program_alone(plan.env, torchrun=plan.torchrun),
@@ -183,7 +187,7 @@ def _program(plan: Plan) -> str:
     """Return the program as shell words, preceded by programs that the launcher must start first."""
     words = _one_program(plan)
     if plan.torchrun:  # torchrun would replace $$ by $, and ${local_rank} by the local rank
-        words = [word.replace("$", "$$") for word in words]
+        words = [for_torchrun(word) for word in words]
     program = _submitit_program(plan) if plan.function else _words(words)
     if plan.torchrun and LAUNCHERS[plan.launcher].here:  # otherwise each node's shim starts torchrun
         agent = ["python", "-m", "torch.distributed.run", "--standalone"]

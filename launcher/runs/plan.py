@@ -15,6 +15,7 @@ from castoff.launcher.config.job_fields import (
     Snapshot,
     Stage,
 )
+from castoff.launcher.config.parameters import Table
 from castoff.launcher.runs.records import Facts
 
 OF_EVERY_SCRIPT = frozenset(
@@ -169,6 +170,10 @@ class Plan(Facts, frozen=True, kw_only=True):
     """The site's and castoff's variables, set before `setup`, which may change them."""
     env: dict[str, str | None]
     """The variables of the job and of its options, set after `setup`; None: unset."""
+    parameters: Table | None
+    """The parameters of the array's members; `command`, `env` and `workdir` refer to them as `{lr}`."""
+    member_name: str | None
+    """The job's name, if it refers to parameters; `name` is then the name without these references."""
     workdir: str | None
     """An absolute path, or `./` and a path relative to the folder of submission."""
     snapshot: Snapshot | None

@@ -32,7 +32,7 @@ OF_QUEUES = frozenset(
 )
 """Fields that castoff itself handles in the jobs of every scheduler with a queue."""
 
-OF_ARRAYS = ("array.count", "array.indices", "array.max_concurrent")
+OF_ARRAYS = (*("array.count", "array.indices", "array.parameters", "array.commands", "array.max_concurrent"),)
 """The fields of an array, which one directive expresses."""
 
 OF_SHARED_JOBS = ("array.together.nodes", "array.together.members", "array.together.per_node")

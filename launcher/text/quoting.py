@@ -24,12 +24,34 @@ _PLAIN_WORDS = re.compile(_RESERVED + r"[a-z/](?:[a-z0-9 ./_+-]*[a-z0-9./_+-])?"
 """Words that YAML reads as one text. In lists and mappings they are quoted, to keep them apart."""
 
 
+_PARAMETER = re.compile(r"\x00([A-Za-z_][A-Za-z0-9_]*)(\$?)\x00")
+"""The mark of a parameter in a text, which `parameter_mark` makes; no text of a job can hold it."""
+
+
+def parameter_mark(name: str, *, doubled: bool = False) -> str:
+    """A text that `shell_word` writes as the value of a member's parameter; `doubled`: each $ twice."""
+    return f"\x00{name}{'$' if doubled else ''}\x00"
+
+
 def shell_word(text: str) -> str:
     """Quote a text as one word of a shell command (POSIX XCU 2.2.2)."""
     if "\x00" in text:
-        raise ValueError("a command or a variable cannot hold a NUL byte")
+        return _with_parameters(text)
     # qsub rejects a script that contains CR LF, so '' separates them.
     return shlex.quote(text).replace("\r\n", "\r''\n")
+
+
+def _with_parameters(text: str) -> str:
+    """Quote a text in which marks stand for parameters, which are elements of a bash array."""
+    pieces = _PARAMETER.split(text)
+    if "\x00" in "".join(pieces[::3]):
+        raise ValueError("a command or a variable cannot hold a NUL byte")
+    words = [shell_word(pieces[0])] if pieces[0] else []
+    for name, doubled, rest in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
+        dollars = r"//\$/\$\$" if doubled else ""
+        words.append(f'"${{castoff_parameter[{name}]{dollars}}}"')
+        words += [shell_word(rest)] if rest else []
+    return "".join(words)
 
 
 def visible_word(text: str) -> str:

@@ -149,6 +149,9 @@ castoff_next_attempt() {
   castoff_record_ending failed "$castoff_code" restart
   CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1))
   castoff_begin_records
+#if parameters
+  castoff_write_parameters
+#endif
   if [[ -e $CASTOFF_RUN_DIR/stop ]]; then : >>"$CASTOFF_STOP_FILE" || true; fi # the request came before this attempt
   castoff_reason=
 #if copy

@@ -20,6 +20,7 @@ class Local(Scheduler):
         {
             *("name", "nodes", "cores_per_rank", "devices_per_rank", "walltime", "grace", "env_from"),
             *("inherit", "array.count", "array.indices", "array.max_concurrent"),
+            *("array.parameters", "array.commands"),
             *("after", "requeue.max", "requeue.on", "launcher.name", "launcher.args"),
         }
     )

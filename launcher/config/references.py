@@ -1,0 +1,129 @@
+"""Texts of a job that refer to the parameters of its array's members, as `{lr}`. Pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from castoff.launcher.config.parameters import NAME, Table
+from castoff.launcher.errors import shown
+from castoff.launcher.typed.document import FieldPath
+from castoff.launcher.typed.suggestion import suggestion
+
+if TYPE_CHECKING:
+    from castoff.launcher.config.job import JobSpec
+
+_REFERENCE = re.compile(rf"(\$?)(\{{+)({NAME})(\}}+)", re.ASCII)
+
+
+def replaced(text: str, value_of: Callable[[str], str | None]) -> str:
+    """Replace each reference by what `value_of` returns for its name; None leaves it as it is.
+
+    `{lr}` is a reference. An even number of braces stands for half of them, as in Python: `{{lr}}` is the
+    text `{lr}`, and `{{{lr}}}` a value in braces. All other braces, and those after a `$`, stay as they are.
+    """
+
+    def instead(match: re.Match[str]) -> str:
+        dollar, opened, name, closed = match.groups()
+        pairs = min(len(opened), len(closed))
+        inside = None if dollar else value_of(name) if pairs % 2 else name
+        if inside is None:
+            return match[0]
+        kept = pairs // 2
+        return f"{opened[pairs:]}{'{' * kept}{inside}{'}' * kept}{closed[pairs:]}"
+
+    return _REFERENCE.sub(instead, text) if "{" in text else text
+
+
+def references(text: str) -> list[str]:
+    """The names to which a text refers, each once."""
+    found: dict[str, None] = {}
+    replaced(text, lambda name: found.setdefault(name))
+    return list(found)
+
+
+def without_references(text: str) -> str:
+    """A text without its references and what separates them: `train` for `train-{lr}-{seed}`."""
+    pieces = replaced(text, lambda _: "\0").split("\0")
+    return "-".join(filter(None, (piece.strip("-_.,;:=+@ ") for piece in pieces)))
+
+
+# --- In a job -----------------------------------------------------------------------------------------
+
+_IN_SHELL = ("setup", "teardown", "preflight")
+"""Fields of shell lines, in which a parameter is a shell variable."""
+
+
+def texts(spec: JobSpec) -> dict[FieldPath, str]:
+    """The texts of a job in which parameters are replaced, by field."""
+    found: dict[FieldPath, str] = {("command", number): word for number, word in enumerate(spec.command)}
+    found |= {("env", name): value for name, value in spec.env.items() if value is not None}
+    found |= {(name,): text for name in ("workdir", "name") if (text := getattr(spec, name)) is not None}
+    return found
+
+
+def problems(spec: JobSpec, table: Table) -> Iterator[tuple[FieldPath, str]]:
+    """The problems of a job whose array has these parameters: names that do not exist, parameters that
+    nothing uses, and references where they are not replaced.
+    """
+    names, used = table.names, set[str]()
+    for path, text in texts(spec).items():
+        for name in references(text):
+            used.add(name)
+            if name not in names:
+                plain = f"for the text {{{name}}}, write {{{{{name}}}}}"
+                near = suggestion(name, names)
+                yield path, f"holds {{{name}}}, but there is no parameter {name}{near}; {plain}"
+    unused = [name for name in names if name not in used]
+    if used and spec.script is None:  # else the program evidently reads CASTOFF_PARAMETERS
+        for name in unused:
+            where = "neither command, env, workdir nor name uses it"
+            yield (
+                ("array", "parameters"),
+                f"has {name}, but {where}: write {{{name}}} in one of them, or drop {name}",
+            )
+    yield from _elsewhere(spec, names)
+    yield from _of_program(spec, table)
+
+
+def _elsewhere(spec: JobSpec, names: list[str]) -> Iterator[tuple[FieldPath, str]]:
+    """References in fields in which nothing is replaced."""
+    fields = set(spec.__struct_fields__) - {"command", "env", "workdir", "name", "script", "array"}
+    for path, text in _all_texts(msgspec.to_builtins(spec), ()):
+        if path[0] not in fields:
+            continue
+        for name in (name for name in references(text) if name in names):
+            fix = "parameters are replaced in command, env, workdir and name only"
+            if path[0] in _IN_SHELL:
+                fix = f'in shell lines a parameter is a variable: write "${{castoff_parameter[{name}]}}"'
+            yield path, f"holds {{{name}}}, which stays as it is here: {fix}"
+
+
+def _all_texts(data: Any, path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from _all_texts(value, (*path, key))
+    elif isinstance(data, list):
+        for number, value in enumerate(data):
+            yield from _all_texts(value, (*path, number))
+    elif isinstance(data, str):
+        yield path, data
+
+
+def _of_program(spec: JobSpec, table: Table) -> Iterator[tuple[FieldPath, str]]:
+    """The first member whose program would have no name, or one that looks like an option."""
+    if not spec.command or not references(spec.command[0]):
+        return
+    for member in range(table.size):
+        word = filled(spec.command[0], table.values(member))
+        if not word or word.startswith("-"):
+            yield ("command", 0), f"is {shown(word)} for member {member}, but must name a program"
+            return
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """A text with a member's values."""
+    return replaced(text, values.get)
