@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from castoff.launcher.api.run import Run
 from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.job_fields import Array
+from castoff.launcher.config.parameters import Values
 from castoff.launcher.config.site import Site
 from castoff.launcher.submission import submit as submission
 
 
 def submit(
-    spec: JobSpec, site: Site, *, runs_dir: Path | None = None, environ: Mapping[str, str] | None = None
+    spec: JobSpec,
+    site: Site,
+    *,
+    parameters: Values | Sequence[Values] | None = None,
+    runs_dir: Path | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> Run:
     """Make the run directory, submit the script once, and return the run.
 
-    `runs_dir`: the folder of run directories; None: CASTOFF_RUNS_DIR, else castoff-runs in the working
+    `parameters`: the values of an array's members, as the field `array.parameters` has them. `runs_dir`: the
+    folder of run directories; None: CASTOFF_RUNS_DIR, else castoff-runs in the working
     directory. `environ`: the submitter's environment; None: this process's.
 
     >>> from castoff import JobSpec, Run, Site, submit
@@ -28,6 +36,12 @@ def submit(
     hello
     >>> Run.find(run.id).status().state
     'ended'
+    >>> job = JobSpec(command=["echo", "rate {lr}"], ranks_per_node=1)
+    >>> run = submit(job, Site.load("local"), parameters=[{"lr": 0.1}, {"lr": 0.01}])
+    >>> run.wait().counts
+    {'done': 2}
+    >>> print(run.logs(member=1, rank=0), end="")
+    rate 0.01
 
     Raises:
         InvalidInput: the job cannot run on this site.
@@ -35,4 +49,8 @@ def submit(
         Unclear: it is not known yet whether the scheduler accepted the job; `castoff status` finds out.
         CastoffError: the job cannot be submitted from this host.
     """
+    if parameters is not None:
+        array = spec.array or Array()
+        most = array.max_concurrent
+        spec = spec.changed(array={"parameters": parameters, "max_concurrent": most})
     return Run(submission.submit(spec, site, runs_dir=runs_dir, environ=environ).path)

@@ -35,6 +35,9 @@ _SHORT = {
 nodes.
 """
 
+_PROGRAMS = ("command=", "array.commands=")
+"""Assignments of --set that name the program."""
+
 _TEXTS = ("name", "memory", "walltime", "grace", *_OF_CLUSTERS, "workdir", "python")
 
 
@@ -72,7 +75,7 @@ def load_job(job: str | None, overrides: tuple[str, ...], flags: dict[str, Any])
     """
     context = click.get_current_context()
     program = context.obj
-    if job is None and not program and not any(item.startswith("command=") for item in overrides):
+    if job is None and not program and not any(item.startswith(_PROGRAMS) for item in overrides):
         how = f"as in {context.command_path} -- python train.py"
         context.fail(f"name a job file, or a program after --, {how}")
     return read_job(job, overrides, flags, program)

@@ -14,8 +14,9 @@ import click
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.offers import F, complete_runs
 from castoff.launcher.cli.output import brief, json_option, print_json, print_table, report
-from castoff.launcher.cli.run_options import run_meant
+from castoff.launcher.cli.run_options import selected
 from castoff.launcher.history.metrics import Point, step_words
+from castoff.launcher.report.matched import LOG, Search
 from castoff.launcher.report.ranking import (
     Rule,
     best,
@@ -55,24 +56,55 @@ def ranking_options(function: F) -> F:
         "castoff results sweep",
         "castoff results sweep --by val/f1 --csv > sweep.csv",
         "castoff results a b c",
+        "castoff results sweep seed=0 --pattern 'loss (?P<loss>[0-9.]+)'",
     ),
 )
 @click.argument("runs", nargs=-1, shell_complete=complete_runs)
 @ranking_options
+@click.option(
+    "--pattern",
+    metavar="REGEX",
+    help="A number that the program printed, as 'loss=(?P<loss>[0-9.e-]+)': the last line that matches.",
+)
+@click.option(
+    "--from",
+    "source",
+    metavar="FILE",
+    help="Where --pattern looks: a file of each member, as 'out/{lr}/result.txt'; default: its log.",
+)
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with every metric of every member.")
 @json_option
-def command(runs: tuple[str, ...], by: str | None, largest: bool | None, as_csv: bool, as_json: bool) -> None:
+def command(
+    runs: tuple[str, ...],
+    by: str | None,
+    largest: bool | None,
+    pattern: str | None,
+    source: str | None,
+    as_csv: bool,
+    as_json: bool,
+) -> None:
     """Compare the members of RUNS, best first: parameters that differ, best and last value of a metric.
 
     Each of RUNS is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory;
-    without any, the newest run is meant. Values are those that programs write into CASTOFF_METRICS_FILE.
+    without any, the newest run is meant. Values are those that programs write into CASTOFF_METRICS_FILE, and
+    those that --pattern finds. NAME=VALUE after a run selects its members by their parameters.
     """
     if as_csv and as_json:
         click.get_current_context().fail("--csv excludes --json: drop one")
-    meant = Index.of(os.environ).find_all(runs) if runs else [run_meant(None)]
-    states = statuses(meant, Poller(AT_A_GLANCE))
-    members = results(zip(meant, states, strict=True), time.time())
-    chosen = rule(metric_names(members), by, largest)
+    if source is not None and pattern is None:
+        context = click.get_current_context()
+        context.fail("--from needs --pattern REGEX, as in --pattern 'loss=(?P<loss>[0-9.e-]+)'")
+    search = None if pattern is None else Search(source or LOG, pattern)
+    if not runs:
+        report(f"{Index.of(os.environ).newest().id}: the newest run")
+    meant = selected(runs, ())
+    states = [*map(meant.of, statuses(meant.runs, Poller(AT_A_GLANCE)))]
+    members = results(zip(meant.runs, states, strict=True), time.time(), search and search.values)
+    names = metric_names(members)
+    if search is not None:
+        _report_missing(search, len(members))
+        by = by or next((name for name in search.names if name in names), None)
+    chosen = rule(names, by, largest)
     ordered = ranked(members, chosen)
     if as_json:
         print_json(*(_facts(member, chosen) for member in ordered))
@@ -90,6 +122,8 @@ def _print_table(ordered: Sequence[Result], chosen: Rule | None) -> None:
     paths, left_out = for_a_table(ordered)
     names = [*short_names(paths).values()]
     metric = [f"best {chosen.metric}", "step", "last"] if chosen else []
+    if chosen and _is_single(ordered, chosen.metric):
+        metric = [chosen.metric]
     headings = ("run", "member", "state", *names, *metric, "took", "why")
     several_runs = len({member.run for member in ordered}) > 1
     is_array = len(ordered) > len({member.run for member in ordered})
@@ -98,7 +132,7 @@ def _print_table(ordered: Sequence[Result], chosen: Rule | None) -> None:
         parameters = [value_words(member.parameters.get(path)) for path in paths]
         took = "" if member.seconds is None else brief(member.seconds)
         run = member.run if several_runs or not is_array else ""
-        values = _values(member, chosen)
+        values = _values(member, chosen)[-len(metric) :] if metric else []
         rows.append((run, str(member.member), member.state, *parameters, *values, took, member.why))
     if not several_runs and is_array:  # omit the run, which the user has just named
         headings, rows = headings[1:], [row[1:] for row in rows]
@@ -116,12 +150,25 @@ def _values(member: Result, chosen: Rule | None) -> list[str]:
     return [*best_cells, f"{metric.last.value:.6g}" if metric else ""]
 
 
+def _is_single(ordered: Sequence[Result], metric: str) -> bool:
+    """Whether a metric is one number of each member, without a step."""
+    return all(math.isnan(member.metrics[metric].last.step) for member in ordered if metric in member.metrics)
+
+
+def _report_missing(search: Search, members: int) -> None:
+    """Report that members have no number, and why the first has none."""
+    if search.missing:
+        first, why = next(iter(search.missing.items()))
+        report(f"{len(search.missing)} of {members} members have no number: member {first} {why}")
+
+
 def _print_csv(ordered: Sequence[Result], chosen: Rule | None) -> None:
     import csv
 
     metrics = {name: larger_is_better(name) for name in metric_names(ordered)}
     if chosen is not None:
         metrics[chosen.metric] = chosen.largest
+    metrics |= {name: None for name in metrics if _is_single(ordered, name)}
     paths = list(dict.fromkeys(path for member in ordered for path in member.parameters))
     kept = set(differing(ordered)) if len(ordered) > 1 else set(paths)
     paths = [path for path in paths if path in kept]
@@ -179,7 +226,8 @@ def _point(point: Point | None) -> dict[str, float | None] | None:
     """A point of a metric as JSON; a value that is not finite becomes null."""
     if point is None:
         return None
-    return {"step": _whole(point.step), "value": point.value if math.isfinite(point.value) else None}
+    step = None if math.isnan(point.step) else _whole(point.step)
+    return {"step": step, "value": point.value if math.isfinite(point.value) else None}
 
 
 def _whole(step: float) -> float | int:

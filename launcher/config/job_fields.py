@@ -58,8 +58,9 @@ ParameterValue = Annotated[
         r"[^\x00-\x08\x0a-\x1f\x7f]*",
     ),
 ]
+_Lists = list[ParameterValue] | dict[ParameterName, list[ParameterValue]]
 Parameters = Annotated[
-    dict[ParameterName, list[ParameterValue] | dict[ParameterName, list[ParameterValue]]]
+    dict[ParameterName, Annotated[_Lists, takes("a list of values, as in [1e-3, 1e-4]")]]
     | list[dict[ParameterName, ParameterValue]]
     | str
     | None,

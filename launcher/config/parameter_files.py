@@ -46,7 +46,9 @@ def read_files(document: Document, path: str | Path | None) -> list[Problem]:
             _put_commands(document, _file(document, _COMMANDS, path))
     except _Wrong as wrong:
         return [Problem(wrong.where, ".".join(wrong.field), wrong.message)]
-    _keep_spelling(document)
+    if isinstance(document.data["array"].get("parameters"), (dict, list)):
+        _keep_spelling(document)
+        _read_references(document)
     return []
 
 
@@ -200,9 +202,26 @@ def _commands(file: _File) -> Iterator[str]:
 def _keep_spelling(document: Document) -> None:
     """Write decimal numbers that JSON would not take, such as `.5`, as it does; others stay as spelled."""
     array = document.data["array"]
-    parameters = array.get("parameters")
-    if isinstance(parameters, (dict, list)):
-        document.data["array"] = {**array, "parameters": _spelled(document, parameters, _PARAMETERS)}
+    spelled = _spelled(document, array["parameters"], _PARAMETERS)
+    document.data["array"] = {**array, "parameters": spelled}
+
+
+def _read_references(document: Document) -> None:
+    """Take `{lr}` without quotes, which is a mapping in YAML, as the text that it is meant to be."""
+    data = document.data
+    for name in ("workdir", "name"):
+        if name in data:
+            data[name] = _as_text(data[name])
+    if isinstance(words := data.get("command"), list):
+        data["command"] = [*map(_as_text, words)]
+    if isinstance(env := data.get("env"), dict):
+        data["env"] = {name: _as_text(value) for name, value in env.items()}
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, dict) and len(value) == 1 and [*value.values()] == [None]:
+        return f"{{{next(iter(value))}}}"
+    return value
 
 
 def _spelled(document: Document, data: Any, path: FieldPath) -> Any:

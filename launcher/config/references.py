@@ -91,10 +91,10 @@ def problems(spec: JobSpec, table: Table) -> Iterator[tuple[FieldPath, str]]:
 
 def _elsewhere(spec: JobSpec, names: list[str]) -> Iterator[tuple[FieldPath, str]]:
     """References in fields in which nothing is replaced."""
-    fields = set(spec.__struct_fields__) - {"command", "env", "workdir", "name", "script", "array"}
-    for path, text in _all_texts(msgspec.to_builtins(spec), ()):
-        if path[0] not in fields:
-            continue
+    replaced_in = ("command", "env", "workdir", "name", "script", "array")
+    fields = [name for name in spec.__struct_fields__ if name not in replaced_in]
+    others = {name: msgspec.to_builtins(getattr(spec, name)) for name in fields}
+    for path, text in _all_texts(others, ()):
         for name in (name for name in references(text) if name in names):
             fix = "parameters are replaced in command, env, workdir and name only"
             if path[0] in _IN_SHELL:

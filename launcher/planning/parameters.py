@@ -16,7 +16,6 @@ from castoff.launcher.config.references import filled, references, replaced, wit
 from castoff.launcher.errors import shown
 from castoff.launcher.launchers.commands import LAUNCHERS
 from castoff.launcher.runs.plan import Plan
-from castoff.launcher.schedulers.base import Scheduler
 from castoff.launcher.text.quoting import parameter_mark
 
 _LARGEST = 3_500_000
@@ -48,13 +47,13 @@ def workdir(spec: JobSpec) -> str | None:
     return f"/{spec.workdir}" if first.startswith("/") else spec.workdir
 
 
-def problems(spec: JobSpec, launcher: LauncherName, scheduler: Scheduler) -> Iterator[tuple[str, str]]:
+def problems(spec: JobSpec, launcher: LauncherName) -> Iterator[tuple[str, str]]:
     """Yield what a script cannot express of an array's parameters."""
     table = spec.array.table if spec.array else None
     if table is None:
         return
     size = sum(len(row.encode()) + 1 for row in script_rows(table))
-    if size > _LARGEST and scheduler.has_queue:
+    if size > _LARGEST:
         most = f"makes a table of {size:,} bytes, and a script can hold {_LARGEST:,}"
         fix = "set array.count instead, and have the program read its row of a file, by CASTOFF_ARRAY_INDEX"
         yield "array.parameters", f"{most}: {fix}; or submit several arrays"

@@ -288,7 +288,7 @@ class _Planner:
             *directive_problems(spec.directives, spec, site, self.scheduler, asked),
             *(() if spec.script else self.scheduler.contradictions(spec, site, asked)),
             *restarts.requeue_problems(spec, self.scheduler, self.walltime, self.grace),
-            *parameters.problems(spec, launcher, self.scheduler),
+            *parameters.problems(spec, launcher),
             *(("binding", message) for message in explicit_binding),
         ):
             self.found.report(field, message)

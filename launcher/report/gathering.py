@@ -22,6 +22,7 @@ from castoff.launcher.report.ranking import Rule, for_a_table, metric_names, par
 from castoff.launcher.report.results import Result, columns, result_of
 from castoff.launcher.runs import provenance
 from castoff.launcher.runs.directory import names_in
+from castoff.launcher.runs.parameters import parameters_of
 from castoff.launcher.runs.plan import Plan
 from castoff.launcher.runs.records import read, record_bytes
 from castoff.launcher.runs.run import RunDirectory
@@ -87,10 +88,12 @@ def gather(run: RunDirectory, wish: Wish, poller: Poller | None = None) -> RunFa
 def _results(run: RunDirectory, now: RunStatus, at: float) -> tuple[Metrics, list[Result], _Busy]:
     """The metrics of the first member that has any, the results of all members, and how busy devices were."""
     first, results, busy = Metrics(), list[Result](), _Busy()
+    parameters = parameters_of(run)
     for member in now.members:
         metrics = metrics_of(run, member.member)
         metrics.parameters = masked_parameters(metrics.parameters)
-        results.append(result_of(run, now, member, metrics, at))
+        of_array = masked_parameters(parameters.typed(member.member))
+        results.append(result_of(run, now, member, metrics, at, of_array))
         for start in starts_of(member):
             if start.began and (fraction := device_use(metrics, start.began, start.last.ended)) is not None:
                 busy[member.member, start.last.attempt] = fraction

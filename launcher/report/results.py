@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 from castoff.launcher.errors import printable
 from castoff.launcher.history.metrics import Metrics, Point, metrics_of
+from castoff.launcher.runs.parameters import parameters_of
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import MemberStatus, RunStatus, why
 
@@ -53,8 +55,17 @@ class Result:
     metrics: Mapping[str, Values] = field(default_factory=dict)
 
 
-def result_of(run: RunDirectory, now: RunStatus, member: MemberStatus, metrics: Metrics, at: float) -> Result:
-    """A member's result; `at`: the current time in seconds since the epoch."""
+def result_of(
+    run: RunDirectory,
+    now: RunStatus,
+    member: MemberStatus,
+    metrics: Metrics,
+    at: float,
+    parameters: Mapping[str, Any] = MappingProxyType({}),
+) -> Result:
+    """A member's result; `at`: the current time in seconds since the epoch. `parameters`: those of the array,
+    in addition to those that the program reports.
+    """
     last = member.attempts[-1] if member.attempts else None
     return Result(
         run=now.id,
@@ -65,22 +76,34 @@ def result_of(run: RunDirectory, now: RunStatus, member: MemberStatus, metrics: 
         attempts=len(member.attempts),
         seconds=_seconds(member, at),
         why="; ".join(map(printable, why(last.failure, last.reason))) if last else "",
-        parameters=metrics.parameters,
+        parameters={**parameters, **metrics.parameters},
         metrics={name: summarised(column) for name, column in columns(metrics).items()},
     )
 
 
-def results(runs: Iterable[tuple[RunDirectory, RunStatus]], at: float) -> list[Result]:
+Search: TypeAlias = "Callable[[RunDirectory, MemberStatus, Mapping[str, str]], dict[str, Values]]"
+"""Finds further numbers of a member with these parameters."""
+
+
+def results(
+    runs: Iterable[tuple[RunDirectory, RunStatus]], at: float, search: Search | None = None
+) -> list[Result]:
     """The results of all members of these runs, in order.
 
     Raises:
         CastoffError: a run directory cannot be read.
     """
-    return [
-        result_of(run, now, member, metrics_of(run, member.member), at)
-        for run, now in runs
-        for member in now.members
-    ]
+    found = []
+    for run, now in runs:
+        parameters = parameters_of(run)
+        for member in now.members:
+            metrics, typed = metrics_of(run, member.member), parameters.typed(member.member)
+            result = result_of(run, now, member, metrics, at, typed)
+            if search is not None:
+                more = search(run, member, parameters.values(member.member))
+                result = replace(result, metrics={**result.metrics, **more})
+            found.append(result)
+    return found
 
 
 class Column(NamedTuple):

@@ -2,7 +2,10 @@
 castoff_parameters() { # NAME...; standard input: a row for each member: values in JSON, separated by tabs
   local castoff_row castoff_name castoff_value castoff_values castoff_number=0
   castoff_row=$(sed -n "$((CASTOFF_ARRAY_INDEX + 1)){p;q;}")
-  : "${castoff_row:?castoff: this array has no member $CASTOFF_ARRAY_INDEX}"
+  if [[ -z $castoff_row ]]; then
+    echo "castoff: this array has no member $CASTOFF_ARRAY_INDEX" >&2
+    exit 1
+  fi
   IFS=$'\t' read -r -a castoff_values <<<"$castoff_row"
   declare -gA castoff_parameter=()
   castoff_parameters_json=''
