@@ -101,29 +101,30 @@ def command(
     states = [*map(meant.of, statuses(meant.runs, Poller(AT_A_GLANCE)))]
     members = results(zip(meant.runs, states, strict=True), time.time(), search and search.values)
     names = metric_names(members)
+    singles = [name for name in search.names if name in names] if search else []
     if search is not None:
         _report_missing(search, len(members))
-        by = by or next((name for name in search.names if name in names), None)
-    chosen = rule(names, by, largest)
+    chosen = rule(names, by or next(iter(singles), None), largest)
     ordered = ranked(members, chosen)
     if as_json:
         print_json(*(_facts(member, chosen) for member in ordered))
     elif as_csv:
-        _print_csv(ordered, chosen)
+        _print_csv(ordered, chosen, singles)
     else:
-        _print_table(ordered, chosen)
-    if chosen is None:
+        _print_table(ordered, chosen, singles)
+    if chosen is None and search is None:
         report('no metrics: programs append lines like {"step": 10, "loss": 0.3} to $CASTOFF_METRICS_FILE')
-    elif not (as_csv or as_json):
+    elif chosen is not None and not (as_csv or as_json):
         report(f"ordered {chosen.words}")
 
 
-def _print_table(ordered: Sequence[Result], chosen: Rule | None) -> None:
+def _print_table(ordered: Sequence[Result], chosen: Rule | None, singles: Sequence[str]) -> None:
+    """Print a table. `singles`: metrics that are one number of each member."""
     paths, left_out = for_a_table(ordered)
     names = [*short_names(paths).values()]
     metric = [f"best {chosen.metric}", "step", "last"] if chosen else []
-    if chosen and _is_single(ordered, chosen.metric):
-        metric = [chosen.metric]
+    if chosen and chosen.metric in singles:
+        metric = [chosen.metric, *(name for name in singles if name != chosen.metric)]
     headings = ("run", "member", "state", *names, *metric, "took", "why")
     several_runs = len({member.run for member in ordered}) > 1
     is_array = len(ordered) > len({member.run for member in ordered})
@@ -132,7 +133,9 @@ def _print_table(ordered: Sequence[Result], chosen: Rule | None) -> None:
         parameters = [value_words(member.parameters.get(path)) for path in paths]
         took = "" if member.seconds is None else brief(member.seconds)
         run = member.run if several_runs or not is_array else ""
-        values = _values(member, chosen)[-len(metric) :] if metric else []
+        values = _values(member, chosen)
+        if chosen and chosen.metric in singles:
+            values = [_last(member, name) for name in metric]
         rows.append((run, str(member.member), member.state, *parameters, *values, took, member.why))
     if not several_runs and is_array:  # omit the run, which the user has just named
         headings, rows = headings[1:], [row[1:] for row in rows]
@@ -145,14 +148,14 @@ def _values(member: Result, chosen: Rule | None) -> list[str]:
     """The table cells for the ranking metric: best value, its step, last value."""
     if chosen is None:
         return []
-    point, metric = best(member, chosen), member.metrics.get(chosen.metric)
+    point = best(member, chosen)
     best_cells = [f"{point.value:.6g}", step_words(point.step)] if point else ["", ""]
-    return [*best_cells, f"{metric.last.value:.6g}" if metric else ""]
+    return [*best_cells, _last(member, chosen.metric)]
 
 
-def _is_single(ordered: Sequence[Result], metric: str) -> bool:
-    """Whether a metric is one number of each member, without a step."""
-    return all(math.isnan(member.metrics[metric].last.step) for member in ordered if metric in member.metrics)
+def _last(member: Result, name: str) -> str:
+    metric = member.metrics.get(name)
+    return f"{metric.last.value:.6g}" if metric else ""
 
 
 def _report_missing(search: Search, members: int) -> None:
@@ -162,22 +165,24 @@ def _report_missing(search: Search, members: int) -> None:
         report(f"{len(search.missing)} of {members} members have no number: member {first} {why}")
 
 
-def _print_csv(ordered: Sequence[Result], chosen: Rule | None) -> None:
+def _print_csv(ordered: Sequence[Result], chosen: Rule | None, singles: Sequence[str]) -> None:
     import csv
 
     metrics = {name: larger_is_better(name) for name in metric_names(ordered)}
     if chosen is not None:
         metrics[chosen.metric] = chosen.largest
-    metrics |= {name: None for name in metrics if _is_single(ordered, name)}
+    metrics = {name: largest for name, largest in metrics.items() if name not in singles}
     paths = list(dict.fromkeys(path for member in ordered for path in member.parameters))
     kept = set(differing(ordered)) if len(ordered) > 1 else set(paths)
     paths = [path for path in paths if path in kept]
     writer = csv.writer(sys.stdout, lineterminator="\n")
     about = ("run", "member", "state", "code", "attempts", "seconds")
-    writer.writerow([*about, *paths, *(heading for item in metrics.items() for heading in _headings(*item))])
+    headings = [heading for item in metrics.items() for heading in _headings(*item)]
+    writer.writerow([*about, *paths, *singles, *headings])
     for member in ordered:
         cells: list[Any] = [getattr(member, name) for name in about]
         cells += [member.parameters.get(path) for path in paths]
+        cells += [member.metrics[name].last.value if name in member.metrics else None for name in singles]
         writer.writerow([*cells, *(cell for item in metrics.items() for cell in _cells(member, *item))])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from castoff.launcher.config.references import filled
 from castoff.launcher.config.workdir import as_path
-from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.errors import CastoffError, printable, shown
 from castoff.launcher.history.metrics import Point
 from castoff.launcher.report.results import Values
 from castoff.launcher.runs.plan import Plan
@@ -70,7 +70,8 @@ class Search:
         texts: dict[str, bytes | None] = match.groupdict() or {UNNAMED: match[min(1, len(match.groups()))]}
         found = {name: _number(text) for name, text in texts.items()}
         for name in (name for name, value in found.items() if value is None):
-            self.missing[member.member] = f"has {name} {printable(str(texts[name]))}, which is not a number"
+            text = shown((texts[name] or b"").decode(errors="replace"))
+            self.missing[member.member] = f"has {text} as {name}, which is not a number"
         return {name: _of(value) for name, value in found.items() if value is not None}
 
     def _last(self, line: bytes) -> re.Match[bytes] | None:
@@ -79,7 +80,7 @@ class Search:
     def _places(
         self, run: RunDirectory, member: MemberStatus, parameters: Mapping[str, str]
     ) -> Iterator[Path]:
-        """The paths at which the file may be: in the folders of the newest attempt, or where its ranks ran."""
+        """Where the file may be: in the folders of the newest attempt, or where its ranks ran."""
         attempt = f"{member.member}.{member.attempts[-1].attempt if member.attempts else 0}"
         if self._source == LOG:
             yield run.script_log(member.member)
