@@ -31,7 +31,7 @@ _NUMBER = click.IntRange(min=0)
     ),
 )
 @click.argument("run", required=False, shell_complete=complete_runs)
-@selectors_argument
+@selectors_argument()
 @click.option("-f", "--follow", is_flag=True, help="Follow the output until the run is over.")
 @click.option("-n", "--tail", type=_NUMBER, metavar="N", help="Only the last N lines of each log.")
 @click.option("--rank", "ranks", type=_NUMBER, multiple=True, help="Only this rank's log.")

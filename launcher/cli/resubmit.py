@@ -33,7 +33,7 @@ from castoff.launcher.submission.resubmit import resubmit
     ),
 )
 @click.argument("run", shell_complete=complete_runs)
-@selectors_argument
+@selectors_argument()
 @click.option("--member", "members", type=click.IntRange(min=0), multiple=True, help="Only this member.")
 @click.option("--include-done", is_flag=True, help="Also members that are done.")
 @click.option("--all-hosts", is_flag=True, help="Do not exclude the hosts that the run has set aside.")

@@ -99,7 +99,7 @@ def command(
         report(f"{Index.of(os.environ).newest().id}: the newest run")
     meant = selected(runs, ())
     states = [*map(meant.of, statuses(meant.runs, Poller(AT_A_GLANCE)))]
-    members = results(zip(meant.runs, states, strict=True), time.time(), search and search.values)
+    members = results(zip(meant.runs, states, strict=True), time.time(), search.values if search else None)
     names = metric_names(members)
     singles = [name for name in search.names if name in names] if search else []
     if search is not None:

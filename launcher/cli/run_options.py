@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import click
@@ -76,8 +76,18 @@ def _is_run(index: Index, word: str) -> bool:
     return True
 
 
-selectors_argument = click.argument("selectors", nargs=-1, metavar="[NAME=VALUE...]")
-"""The argument for the parameters of the members that a verb is about."""
+def _selectors(
+    context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Refuse words that select no members, as click refuses arguments that a verb does not take."""
+    if extra := [word for word in words if not is_selector(word)]:
+        context.fail(f"Got unexpected extra argument{'s'[: len(extra) > 1]} ({' '.join(extra)})")
+    return words
+
+
+def selectors_argument(metavar: str = "[NAME=VALUE...]") -> Callable[[F], F]:
+    """Add the argument for the parameters of the members that a verb is about."""
+    return click.argument("selectors", nargs=-1, metavar=metavar, callback=_selectors)
 
 
 def members_selected(

@@ -10,6 +10,7 @@ import click
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.offers import complete_runs
 from castoff.launcher.cli.output import report
+from castoff.launcher.cli.run_options import only_member, selectors_argument
 
 
 @click.command(
@@ -19,7 +20,7 @@ from castoff.launcher.cli.output import report
     ),
 )
 @click.argument("run", shell_complete=complete_runs, metavar="RUN")
-@click.argument("selectors", nargs=-1, metavar="[NAME=VALUE...] [-- COMMAND...]")
+@selectors_argument("[NAME=VALUE...] [-- COMMAND...]")
 @click.option("--rank", type=click.IntRange(min=0), help="In this rank's environment, on its host.")
 @click.option("--host", help="On this host of the job; default: the first.")
 @click.option(
@@ -36,7 +37,6 @@ def command(
     `castoff launch --here`.
     """
     # Imported late, since a shell that completes options waits for this module.
-    from castoff.launcher.cli.run_options import only_member
     from castoff.launcher.interactive.shell import command_line, place, unreached
     from castoff.launcher.process.attached import run_attached
     from castoff.launcher.runs.index import Index

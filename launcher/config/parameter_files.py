@@ -15,7 +15,8 @@ from typing import Any
 from castoff.launcher.config.parameters import NAME, is_number
 from castoff.launcher.errors import Problem, printable, shown
 from castoff.launcher.trust.decision import check_named
-from castoff.launcher.typed.document import Document, FieldPath, at_line
+from castoff.launcher.typed.composing import at_line
+from castoff.launcher.typed.document import Document, FieldPath
 
 _LARGEST = 64_000_000
 """Limit of a file's size, in bytes: a device such as /dev/zero would otherwise fill the memory."""

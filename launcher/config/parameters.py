@@ -9,13 +9,15 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from castoff.launcher.config.array_indices import MOST_MEMBERS
 from castoff.launcher.errors import shown
-from castoff.launcher.typed.document import FieldPath
+
+if TYPE_CHECKING:
+    from castoff.launcher.typed.document import FieldPath  # only here: it imports yaml
 
 NAME = "[A-Za-z_][A-Za-z0-9_]*"
 """A pattern for a parameter's name."""

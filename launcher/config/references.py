@@ -10,11 +10,10 @@ import msgspec
 
 from castoff.launcher.config.parameters import NAME, Table
 from castoff.launcher.errors import shown
-from castoff.launcher.typed.document import FieldPath
 from castoff.launcher.typed.suggestion import suggestion
 
 if TYPE_CHECKING:
-    from castoff.launcher.config.job import JobSpec
+    from castoff.launcher.typed.document import FieldPath  # only here: it imports yaml
 
 _REFERENCE = re.compile(rf"(\$?)(\{{+)({NAME})(\}}+)", re.ASCII)
 
@@ -53,20 +52,21 @@ def without_references(text: str) -> str:
 
 # --- In a job -----------------------------------------------------------------------------------------
 
+
 _IN_SHELL = ("setup", "teardown", "preflight")
 """Fields of shell lines, in which a parameter is a shell variable."""
 
 
-def texts(spec: JobSpec) -> dict[FieldPath, str]:
-    """The texts of a job in which parameters are replaced, by field."""
+def texts(spec: Any) -> dict[FieldPath, str]:
+    """The texts of a JobSpec in which parameters are replaced, by field."""
     found: dict[FieldPath, str] = {("command", number): word for number, word in enumerate(spec.command)}
     found |= {("env", name): value for name, value in spec.env.items() if value is not None}
     found |= {(name,): text for name in ("workdir", "name") if (text := getattr(spec, name)) is not None}
     return found
 
 
-def problems(spec: JobSpec, table: Table) -> Iterator[tuple[FieldPath, str]]:
-    """The problems of a job whose array has these parameters: names that do not exist, parameters that
+def problems(spec: Any, table: Table) -> Iterator[tuple[FieldPath, str]]:
+    """The problems of a JobSpec whose array has these parameters: names that do not exist, parameters that
     nothing uses, and references where they are not replaced.
     """
     names, used = table.names, set[str]()
@@ -89,7 +89,7 @@ def problems(spec: JobSpec, table: Table) -> Iterator[tuple[FieldPath, str]]:
     yield from _of_program(spec, table)
 
 
-def _elsewhere(spec: JobSpec, names: list[str]) -> Iterator[tuple[FieldPath, str]]:
+def _elsewhere(spec: Any, names: list[str]) -> Iterator[tuple[FieldPath, str]]:
     """References in fields in which nothing is replaced."""
     replaced_in = ("command", "env", "workdir", "name", "script", "array")
     fields = [name for name in spec.__struct_fields__ if name not in replaced_in]
@@ -113,7 +113,7 @@ def _all_texts(data: Any, path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
         yield path, data
 
 
-def _of_program(spec: JobSpec, table: Table) -> Iterator[tuple[FieldPath, str]]:
+def _of_program(spec: Any, table: Table) -> Iterator[tuple[FieldPath, str]]:
     """The first member whose program would have no name, or one that looks like an option."""
     if not spec.command or not references(spec.command[0]):
         return

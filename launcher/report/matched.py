@@ -68,11 +68,11 @@ class Search:
             self.missing[member.member] = f"has no such line in {path}"
             return {}
         texts: dict[str, bytes | None] = match.groupdict() or {UNNAMED: match[min(1, len(match.groups()))]}
-        found = {name: _number(text) for name, text in texts.items()}
-        for name in (name for name, value in found.items() if value is None):
+        numbers = {name: _number(text) for name, text in texts.items()}
+        for name in (name for name, value in numbers.items() if value is None):
             text = shown((texts[name] or b"").decode(errors="replace"))
             self.missing[member.member] = f"has {text} as {name}, which is not a number"
-        return {name: _of(value) for name, value in found.items() if value is not None}
+        return {name: _of(value) for name, value in numbers.items() if value is not None}
 
     def _last(self, line: bytes) -> re.Match[bytes] | None:
         return next(reversed([*self._pattern.finditer(line)]), None)
