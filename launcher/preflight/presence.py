@@ -14,6 +14,7 @@ from shutil import which
 from typing import NamedTuple
 
 from castoff.launcher.config.job import COMMAND_LINE, JobSpec
+from castoff.launcher.config.references import filled, references
 from castoff.launcher.config.site import Site
 from castoff.launcher.config.workdir import as_path
 from castoff.launcher.errors import InvalidInput, Problem, report
@@ -47,6 +48,10 @@ the path exist on this host, nodes may have another file system there.
 
 _FOR_A_SHELL = re.compile(r"\$\{?[A-Za-z_]|(?:^|:)~(?:/|$)")
 """Variables and home folders that users write for a shell to expand."""
+
+
+_CHECKED = 1000
+"""The largest number of members whose own folders are checked."""
 
 
 class _Missing(NamedTuple):
@@ -105,10 +110,10 @@ def check_in_snapshot(plan: Plan, code: Path) -> None:
     Raises:
         InvalidInput: the program is only in the original folder.
     """
-    named = program(plan.command)
+    named = program([_texts(plan, word)[0] for word in plan.command])
     if not isinstance(named, Named) or named.word.startswith("/") or ("/" not in named.word and named.runs):
         return
-    if not (code / as_path(plan.workdir) / named.word).exists():
+    if not (code / as_path(_texts(plan, plan.workdir or "")[0]) / named.word).exists():
         fix = "take it out of .gitignore, or name it: snapshot: {paths: [.]} takes what git does not ignore"
         reason = "git ignores it"
         if secret_part(named.word):
@@ -118,13 +123,21 @@ def check_in_snapshot(plan: Plan, code: Path) -> None:
         raise InvalidInput([Problem("", named.field, message)])
 
 
+def _texts(plan: Plan, text: str) -> list[str]:
+    """What a text with parameters is for the first members, each text once."""
+    if plan.parameters is None or not references(text):
+        return [text]
+    members = range(min(plan.parameters.size, _CHECKED))
+    return [*dict.fromkeys(filled(text, plan.parameters.values(member)) for member in members)]
+
+
 class _Look:
     """Looks for the files of one job."""
 
     def __init__(self, spec: JobSpec, plan: Plan, directory: Path, environ: Mapping[str, str]):
         self._spec, self._plan, self._environ = spec, plan, environ
         self._directory = directory
-        self._folder = directory / as_path(plan.workdir)
+        self._folder = directory / as_path(_texts(plan, plan.workdir or "")[0])
         self._moves = changes_folder(plan.setup)
         self._is_as_now = makes_nothing(plan.setup) and not plan.after
         """Whether the job will see the same files as this host now."""
@@ -133,17 +146,18 @@ class _Look:
 
     def workdir(self) -> list[_Missing]:
         """A missing folder in which the ranks should start."""
-        folder = self._plan.workdir
-        if not folder:
-            return []
-        plain = folder if folder.startswith("./~") else folder.removeprefix("./")  # here ~ is part of a name
-        return self._file(Named("workdir", plain), self._directory)
+        for folder in filter(None, _texts(self._plan, self._plan.workdir or "")):
+            # here ~ is part of a name
+            plain = folder if folder.startswith("./~") else folder.removeprefix("./")
+            if missing := self._file(Named("workdir", plain), self._directory):
+                return missing
+        return []
 
     def program(self) -> list[_Missing]:
         """Problems with the program."""
         if self._plan.function:
             return []
-        named = program(self._plan.command)
+        named = program([_texts(self._plan, word)[0] for word in self._plan.command])
         if isinstance(named, Module):
             return self._module(named)
         if named is None:

@@ -16,6 +16,7 @@ import msgspec
 
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.job_fields import Snapshot
+from castoff.launcher.config.references import references
 from castoff.launcher.config.site import Search, Site
 from castoff.launcher.errors import CastoffError, InvalidInput, Problem, printable
 from castoff.launcher.planning.planner import decide
@@ -181,6 +182,8 @@ def code_of(job: Planned, directory: Path, environ: Mapping[str, str]) -> Travel
 def _check_program(plan: Plan, code: Travelling, directory: Path) -> None:
     """Check that the code contains the job's program, if a relative path names it."""
     named = program(plan.command)
+    if plan.parameters is not None and any(map(references, (*plan.command, plan.workdir or ""))):
+        return  # each member may have another
     if named is None or isinstance(named, Module) or not isinstance(named, Named):
         return
     word = named.word

@@ -14,10 +14,10 @@ castoff_parameters() { # NAME...; standard input: a row for each member: values 
     castoff_parameters_json+="${castoff_parameters_json:+, }\"$castoff_name\": $castoff_value"
     if [[ $castoff_value == '"'* ]]; then
       castoff_value=${castoff_value:1:-1}
-      castoff_value=${castoff_value//'\\'/$'\e'} # first, as it ends where another escape may begin
-      castoff_value=${castoff_value//'\"'/'"'}
-      castoff_value=${castoff_value//'\t'/$'\t'}
-      castoff_value=${castoff_value//$'\e'/'\'}
+      castoff_value=${castoff_value//$'\\\\'/$'\e'} # first, as it ends where another escape may begin
+      castoff_value=${castoff_value//$'\\"'/$'"'}
+      castoff_value=${castoff_value//$'\\t'/$'\t'}
+      castoff_value=${castoff_value//$'\e'/$'\\'}
     fi
     castoff_parameter[$castoff_name]=$castoff_value
   done
@@ -25,5 +25,5 @@ castoff_parameters() { # NAME...; standard input: a row for each member: values 
 }
 castoff_write_parameters() { # for programs that read them all
   export CASTOFF_PARAMETERS=$CASTOFF_ATTEMPT_DIR/parameters.json
-  (umask 077 && printf '{%s}\n' "$castoff_parameters_json" >"$CASTOFF_PARAMETERS")
+  (umask 077 && printf '%s\n' "{$castoff_parameters_json}" >"$CASTOFF_PARAMETERS")
 }

@@ -193,6 +193,27 @@ EXAMPLES: dict[str, Example] = {
             "constraint": "bigmem",
         },
     ),
+    "slurm-parameters": Example(
+        "slurm",
+        {
+            "command": ["python", "train.py", "--lr={lr}", "--note", "{note}", '{"seed": {seed}}', "{{lr}}"],
+            "env": {"OUT": "out/{seed}"},
+            "workdir": "runs/{lr}",
+            "name": "sweep-{lr}",
+            "array": {
+                "parameters": {"zip": {"lr": ["1e-3", "1e-4"], "note": ["a\tb", '"$x"']}, "seed": ["0", "1"]}
+            },
+        },
+    ),
+    "pbs-parameters-torchrun": Example(
+        "pbs",
+        {
+            "nodes": 2,
+            "command": ["train", "--name", "$HOME-{a}"],
+            "launcher": {"torchrun": True},
+            "array": {"parameters": [{"a": "x"}, {"a": "$5"}]},
+        },
+    ),
     "flux-templates": Example("flux", {"command": ["train", "--name={{id}}", ":", "{{{"]}),
     "slurm-dependency-by-name": Example("slurm", {"after": {"afterok": ["preprocess"], "afterany": ["9"]}}),
     "aurora-6-ranks": Example("aurora", {"ranks_per_node": 6, "nodes": 2}),

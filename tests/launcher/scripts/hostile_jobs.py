@@ -234,6 +234,8 @@ EXEMPT: dict[str, str] = dict.fromkeys(
     "options": "names of what a site has; it enters a script as the site's own fields of these names do",
     "device_type": "it takes letters, digits, - _ and . alone",
     "array.indices": "none of what it takes is hostile: test_array_indices",
+    "array.parameters": "it excludes the count: test_parameters has its own hostile values",
+    "array.commands": "reading the job turns it into parameters",
     "launcher.preload": "it is for Python's commands alone; test_preload has its own",
     **dict.fromkeys(
         ("preflight", *(f"restart.{name}" for name in ("max", "spare_nodes", "hang", "never", "progress"))),

@@ -387,6 +387,13 @@ def few() -> list[Case]:
     return found[::-1]  # the first of a search is the simplest
 
 
+def a_reference_becomes_a_variable() -> None:
+    """The values themselves are in test_parameters.py."""
+    job = {"command": ["x", "--a={a} b"], "array": {"parameters": {"a": ["1"]}}}
+    script = render(plan(JobSpec.of(job), Site.load("slurm")))
+    assert """x --a="${castoff_parameter[a]}"' b'\n""" in script
+
+
 def everything(trials: Trials, few: list[Case]) -> None:
     """What the tests above prove, on few jobs."""
     what_no_profile_says_is_refused_too()
@@ -395,6 +402,7 @@ def everything(trials: Trials, few: list[Case]) -> None:
     the_list_that_a_text_should_be_is_proposed("a: b")
     the_first_job_file_is_one("null", "two\nlines", "it's")
     the_first_job_file_is_one('"\\', "x", "a\x1bb")
+    a_reference_becomes_a_variable()
     for at in range(0, len(few), 4):
         trials.run(few[at : at + 4])
 

@@ -1,0 +1,185 @@
+"""Members with parameters on the command line: what is shown before and after, and how they are selected."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from castoff.launcher.runs.run import RunDirectory
+
+from ..conftest import Castoff, LocalJobs, objects
+
+JOB = """
+name: sweep-{lr}
+command: [sh, -c, 'echo "loss $0"; echo "loss 0.$1$1 acc $0"; [ "$0$1" != 0.11 ]', "{lr}", "{seed}"]
+env: {OUT: "out-{seed}"}
+array: {parameters: {lr: [0.1, 1e-2], seed: [0, 1]}}
+ranks_per_node: 1
+"""
+
+
+@pytest.fixture
+def sweep(jobs: LocalJobs) -> RunDirectory:
+    """A run of four members, of which the second fails."""
+    run = jobs.submit(jobs.job(JOB))
+    jobs.wait(run)
+    return run
+
+
+class TestRender:
+    def test_members(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        job = jobs.job(JOB.replace("[sh, -c, ", "[train, ").replace("'echo", "'x' #"))
+        job = jobs.job("command: [train, '{lr}', '{{lr}}']\nenv: {A: '{seed}'}\n" + JOB[JOB.index("array") :])
+        answer = castoff("render", job, "--site", "slurm", "--members")
+        assert answer.stdout.splitlines() == [
+            "member  lr    seed  runs",
+            "0       0.1   0     A=0 train 0.1 '{lr}'",
+            "1       0.1   1     A=1 train 0.1 '{lr}'",
+            "2       1e-2  0     A=0 train 1e-2 '{lr}'",
+            "3       1e-2  1     A=1 train 1e-2 '{lr}'",
+        ]
+        *_, last = objects(castoff("render", job, "--site", "slurm", "--members", "--json").stdout)
+        assert last == {
+            "member": 3,
+            "name": None,
+            "parameters": {"lr": 0.01, "seed": 1},
+            "command": ["train", "1e-2", "{lr}"],
+            "env": {"A": "1"},
+            "workdir": None,
+        }
+
+    def test_names_and_folders(self, castoff: Castoff) -> None:
+        words = ["--name", "try-{a}", "--workdir", "in {a}", "--set", "array.parameters.a=[1]"]
+        answer = castoff("render", "--site", "slurm", "--members", *words, "--", "train", "{a}")
+        assert answer.stdout == "member  name   a  runs\n0       try-1  1  cd './in 1' && train 1\n"
+
+    def test_commands(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        (jobs.folder / "cmds.txt").write_text("# comment\nsleep 1 && echo 'a b'\n\ndate\n")
+        words = ["--site", "slurm", "--members", "--set", "array.commands=cmds.txt"]
+        answer = castoff("render", *words, cwd=jobs.folder)
+        assert answer.stdout == "member  runs\n0       sleep 1 && echo 'a b'\n1       date\n"
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            ([], "train: it has no array; array.parameters gives members values of their own"),
+            (["--set", "array.count=2"], "train: all its members run the same; array.parameters gives"),
+        ],
+    )
+    def test_members_that_do_not_differ(self, words: list[str], message: str, castoff: Castoff) -> None:
+        answer = castoff("render", "--site", "slurm", "--members", *words, "--", "train")
+        assert answer.returncode == 1 and answer.stderr.startswith(f"castoff: {message}")
+
+
+class TestStatus:
+    def test_the_table_shows_names_and_parameters(self, castoff: Castoff, sweep: RunDirectory) -> None:
+        lines = castoff("status", "sweep").stdout.splitlines()
+        table = [line.split()[:5] for line in lines[lines.index("") + 1 :][:5]]
+        assert table == [
+            ["member", "name", "lr", "seed", "state"],
+            ["0", "sweep-0.1", "0.1", "0", "done"],
+            ["1", "sweep-0.1", "0.1", "1", "failed"],
+            ["2", "sweep-1e-2", "1e-2", "0", "done"],
+            ["3", "sweep-1e-2", "1e-2", "1", "done"],
+        ]
+        assert lines[-1] == "           lr=0.1, seed=1"
+
+    def test_selected_members(self, castoff: Castoff, sweep: RunDirectory) -> None:
+        answer = castoff("status", "sweep", "lr=.01,seed=1")
+        assert "member     sweep-1e-2: lr=1e-2, seed=1\nattempt    0  done" in answer.stdout
+        (newest,) = objects(castoff("status", "seed=0", "--json").stdout)
+        assert [member["member"] for member in newest["members"]] == [0, 2]
+        assert newest["members"][1]["parameters"] == {"lr": 0.01, "seed": 0}
+        assert newest["members"][1]["name"] == "sweep-1e-2"
+
+    def test_mistakes(self, castoff: Castoff, sweep: RunDirectory) -> None:
+        for words, message in (
+            ("lrr=1", "no parameter lrr; did you mean lr?"),
+            ("width=1", "no parameter width; there are: lr, seed"),
+            ("lr=3", "no member has lr=3; there are 0.1, 1e-2"),
+        ):
+            answer = castoff("status", "sweep", words)
+            assert (answer.returncode, answer.stderr) == (1, f"castoff: {sweep.id}: {message}\n")
+
+    def test_a_run_without_parameters(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        run = jobs.submit("--name", "plain", sh="true")
+        jobs.wait(run)
+        answer = castoff("logs", "plain", "lr=1")
+        message = f"castoff: {run.id}: its members have no parameters, so lr selects none\n"
+        assert (answer.returncode, answer.stderr) == (1, message)
+
+
+class TestOtherVerbs:
+    def test_logs(self, castoff: Castoff, sweep: RunDirectory) -> None:
+        assert (
+            castoff("logs", "sweep", "lr=0.010,seed=1", "--rank", "0").stdout
+            == "loss 1e-2\nloss 0.11 acc 1e-2\n"
+        )
+        both = objects(castoff("logs", "sweep", "seed=1", "--json").stdout)
+        assert [attempt["member"] for attempt in both[0]["attempts"]] == [1, 3]
+        newest = castoff("logs", "seed=1", "lr=1e-2", "--rank", "0")
+        assert newest.stdout == "loss 1e-2\nloss 0.11 acc 1e-2\n"
+
+    def test_resubmit(self, castoff: Castoff, jobs: LocalJobs, sweep: RunDirectory) -> None:
+        answer = castoff("resubmit", "sweep", "seed=1", "lr=0.1", "--json")
+        assert json.loads(answer.stdout)["attempts"] == {"1": 1}
+        jobs.wait(sweep)
+        first, second = (sweep.path / "attempts" / f"1.{number}" / "parameters.json" for number in (0, 1))
+        assert first.read_text() == second.read_text() == '{"lr": 0.1, "seed": 1}\n'
+
+    def test_results_of_what_was_printed(self, castoff: Castoff, sweep: RunDirectory) -> None:
+        pattern = r"loss (?P<loss>\S+) acc (?P<acc>\S+)"
+        answer = castoff("results", "sweep", "seed=1", "--pattern", pattern, "--csv")
+        rows = [*csv.DictReader(io.StringIO(answer.stdout))]
+        assert [(row["member"], row["lr"], row["loss"], row["acc"]) for row in rows] == [
+            ("1", "0.1", "0.11", "0.1"),
+            ("3", "0.01", "0.11", "0.01"),
+        ]
+        by = castoff("results", "sweep", "--pattern", pattern, "--by", "acc", "--json")
+        best = objects(by.stdout)[0]
+        assert best["parameters"] == {"lr": 0.1, "seed": 0} and best["best"] == {"step": None, "value": 0.1}
+
+    def test_results_in_a_file_of_each_member(
+        self, castoff: Castoff, jobs: LocalJobs, sweep: RunDirectory
+    ) -> None:
+        (jobs.folder / "out-1e-2-0.txt").write_text("score = 5\nscore = 7")
+        words = ["--from", "out-{lr}-{seed}.txt", "--pattern", r"score = (\d)"]
+        answer = castoff("results", "sweep", *words)
+        assert answer.stdout.splitlines()[0].split() == [
+            "member",
+            "state",
+            "lr",
+            "seed",
+            "value",
+            "took",
+            "why",
+        ]
+        assert answer.stdout.splitlines()[1].split()[:5] == ["2", "done", "0.01", "0", "7"]
+        assert "castoff: 3 of 4 members have no number: member 0 has no file out-0.1-0.txt\n" in answer.stderr
+
+    def test_mistakes_in_patterns(self, castoff: Castoff, sweep: RunDirectory) -> None:
+        lacks = "4 of 4 members have no number: member 0 has"
+        for words, message in (
+            (["--from", "x"], "--from needs --pattern REGEX"),
+            (["--pattern", "("], "--pattern (: is not a regular expression: missing )"),
+            (["--pattern", "l(o)ss"], f"{lacks} 'o' as value, which is not a number"),
+            (["--pattern", "none"], f"{lacks} no such line in "),
+        ):
+            assert f"castoff: {message}" in castoff("results", "sweep", *words).stderr
+
+    def test_the_page(self, castoff: Castoff, sweep: RunDirectory) -> None:
+        page = castoff("report", "sweep").stdout
+        assert "<th>lr</th>" in page or ">lr<" in page
+
+
+def test_a_job_that_uses_none_says_so(castoff: Castoff, jobs: LocalJobs) -> None:
+    job = jobs.job("command: [sh, -c, 'cat $CASTOFF_PARAMETERS']\narray: {parameters: {a: [x], b: [1]}}")
+    answer = castoff("submit", job, "--site", "local", cwd=jobs.folder)
+    note = "castoff: the job does not use {a} or {b}: its program gets them in the file CASTOFF_PARAMETERS\n"
+    assert note in answer.stderr
+    (run,) = jobs.runs()
+    jobs.wait(run)
+    assert jobs.log(run) == '[0] {"a": "x", "b": 1}'
