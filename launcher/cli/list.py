@@ -22,9 +22,10 @@ from castoff.launcher.cli.output import (
     report,
     table_lines,
 )
-from castoff.launcher.errors import printable
+from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.history.listing import explained, run_words
 from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.parameters import pairs, parameters_of
 from castoff.launcher.runs.states import ENDINGS
 from castoff.launcher.status.overview import Overview, Row, adopt_unlisted, alone_in, rebuild
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
@@ -76,6 +77,13 @@ _WHY = 100
     "--since", callback=duration, metavar="AGE", help="Only runs submitted within the last AGE, as 7d."
 )
 @click.option(
+    "--with",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Only runs with a member that has this parameter, as lr=1e-3; may be repeated.",
+)
+@click.option(
     "--scan",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
@@ -89,6 +97,7 @@ def command(
     states: tuple[str, ...],
     name: str | None,
     since: int | None,
+    parameters: tuple[str, ...],
     scan: Path | None,
     watch: bool,
     interval: float,
@@ -103,7 +112,8 @@ def command(
     if scan is not None:
         _scan(index, scan)
     adopt_unlisted(os.environ, alone_in(Path()))
-    choice = _Choice(states, name, since, None if everything or as_json else _NEWEST)
+    pairs(parameters)  # reports a word that is none
+    choice = _Choice(states, name, since, parameters, None if everything or as_json else _NEWEST)
     poller = Poller(AT_A_GLANCE)
     if watch:
         _watch(index, choice, poller, interval, as_json=as_json)
@@ -140,6 +150,8 @@ class _Choice(NamedTuple):
     states: tuple[str, ...]
     name: str | None
     since: int | None
+    parameters: tuple[str, ...]
+    """Selectors of members, as `lr=1e-3`."""
     newest: int | None
     """Number of ended runs to list; None: all."""
 
@@ -151,7 +163,8 @@ class _Choice(NamedTuple):
         def wanted(row: Row) -> bool:
             summary = row.summary
             return (not self.states or summary.state in self.states or summary.ending in self.states) and (
-                self.since is None or now - row.submitted <= self.since
+                (self.since is None or now - row.submitted <= self.since)
+                and (not self.parameters or _has_member(row, self.parameters))
             )
 
         rows, left_out = overview.choose(wanted, self.newest)
@@ -165,11 +178,19 @@ class _Choice(NamedTuple):
         return _Found(rows, self._why_none(overview.known), [*overview.notes, *older], now)
 
     def _why_none(self, count: int) -> str:
-        if self.states or self.name is not None or self.since is not None:
+        if self.states or self.name is not None or self.since is not None or self.parameters:
             return "no such runs"
         if count:
             return "the directories of all runs are gone; --scan FOLDER finds those that were moved there"
         return "no runs yet; --scan FOLDER finds those in a folder"
+
+
+def _has_member(row: Row, parameters: tuple[str, ...]) -> bool:
+    """Whether a run has a member with these parameters."""
+    try:
+        return bool(parameters_of(row.entry.run).selected(row.entry.id, parameters))
+    except CastoffError:  # no such member; or the directory is gone or not trusted
+        return False
 
 
 def _watch(index: Index, choice: _Choice, poller: Poller, interval: float, *, as_json: bool) -> NoReturn:

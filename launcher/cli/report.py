@@ -11,7 +11,7 @@ from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.offers import complete_runs
 from castoff.launcher.cli.output import is_terminal, report, write_output
 from castoff.launcher.cli.results import ranking_options
-from castoff.launcher.cli.run_options import run_meant
+from castoff.launcher.cli.run_options import members_selected, part_meant, selectors_argument
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
 
 
@@ -19,6 +19,7 @@ from castoff.launcher.status.poller import AT_A_GLANCE, Poller
     "report", epilog=examples("castoff report train > train.html", "castoff report sweep -o s.html")
 )
 @click.argument("run", required=False, shell_complete=complete_runs)
+@selectors_argument()
 @click.option(
     "-o",
     "--output",
@@ -26,19 +27,23 @@ from castoff.launcher.status.poller import AT_A_GLANCE, Poller
     help="Write to this file; default: standard output, or ID.html here if that is a terminal.",
 )
 @ranking_options
-def command(run: str | None, output: str | None, by: str | None, largest: bool | None) -> None:
+def command(
+    run: str | None, selectors: tuple[str, ...], output: str | None, by: str | None, largest: bool | None
+) -> None:
     """Write a page about a run: one HTML file that needs no network and no other file.
 
     It shows the request, attempts and their phases, hosts, the first failure, curves of all metrics, what the
     job used, and the code. For an array it compares the members, best first. RUN is an id, the beginning of
     one, a name (its newest run), a scheduler's id or a directory; without it, the newest run is meant.
+    NAME=VALUE selects members by their parameters, as in lr=1e-3,seed=2.
     """
     # Imported late, since a shell that completes options waits for this module.
     from castoff.launcher.report.gathering import Wish, gather
     from castoff.launcher.report.page import page
 
-    directory = run_meant(run)
-    text = page(gather(directory, Wish(by, largest), Poller(AT_A_GLANCE)))
+    directory, words = part_meant(run, selectors)
+    members = members_selected(directory, words) if words else None
+    text = page(gather(directory, Wish(by, largest, members), Poller(AT_A_GLANCE)))
     if output is None and is_terminal(sys.stdout):
         output = f"{directory.id}.html"
     if output in (None, "-"):

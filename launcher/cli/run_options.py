@@ -162,6 +162,9 @@ def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = 
             "missing argument 'RUNS...', or --name NAME; `castoff list` shows your runs"
         )
     index = Index.of(os.environ)
+    if members := [word for word in runs[1:] if is_selector(word) and not _is_run(index, word)]:
+        verb = click.get_current_context().command_path
+        raise CastoffError(f"{members[0]}: selects members, but {verb} is for whole runs: leave it out")
     selected = {run.path: run for run in index.find_all(runs)}
     if names:
         overview = Overview.asked(index, names=names)

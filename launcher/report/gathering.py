@@ -48,10 +48,14 @@ _Busy = dict[tuple[int, int], float]
 
 
 class Wish(NamedTuple):
-    """The order of members: by which metric, and whether large values come first. None: castoff chooses."""
+    """The order of members: by which metric, and whether large values come first. None: castoff chooses. And
+    which members are shown.
+    """
 
     by: str | None = None
     largest: bool | None = None
+    members: frozenset[int] | None = None
+    """The members that the page is about; None: all."""
 
 
 def gather(run: RunDirectory, wish: Wish, poller: Poller | None = None) -> RunFacts:
@@ -61,9 +65,12 @@ def gather(run: RunDirectory, wish: Wish, poller: Poller | None = None) -> RunFa
         CastoffError: the run's directory cannot be read, or no member has reported `wish.by`.
     """
     now, planned = status(run, poller), run.facts()
+    if wish.members is not None:
+        chosen_members = [member for member in now.members if member.member in wish.members]
+        now = msgspec.structs.replace(now, members=chosen_members)
     at = time.time()
     metrics, results, busy = _results(run, now, at)
-    chosen = rule(metric_names(results), *wish)
+    chosen = rule(metric_names(results), wish.by, wish.largest)
     failures, left_out = _failures(run, now)
     is_array = len(now.members) > 1
     return RunFacts(

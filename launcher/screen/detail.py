@@ -14,6 +14,7 @@ from castoff.launcher.launchers.local.streams import for_terminal
 from castoff.launcher.logs.failures import failed_rank, script_output
 from castoff.launcher.logs.sources import READ, rank_logs
 from castoff.launcher.logs.tail import Tail, tail_start
+from castoff.launcher.runs.parameters import parameters_of
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import FAILED, AttemptStatus, MemberStatus, RunStatus, failure_words
 
@@ -41,6 +42,8 @@ class Detail(NamedTuple):
     """The phases of the member's newest attempt."""
     hosts: Sequence[HostRanks] = ()
     excerpt: Excerpt = Excerpt("")
+    parameters: str = ""
+    """The member's parameters in words."""
     trouble: str | None = None
     """Why some of the files could not be read."""
 
@@ -61,10 +64,15 @@ def detail_of(now: RunStatus, member: int | None, progress: Callable[[str, float
     except CastoffError as error:  # other users can write to it now
         return Detail(now, chosen, Progress(), trouble=str(error))
     attempt = chosen.attempts[-1] if chosen.attempts else None
+    try:
+        parameters = parameters_of(run).words(chosen.member)
+    except CastoffError as error:
+        return Detail(now, chosen, Progress(), trouble=str(error))
     if attempt is None:
         queued = waiting(run, chosen)
-        return Detail(now, chosen, Progress(), [queued] if queued else [])
-    detail = Detail(now, chosen, progress(now.directory, attempt.started or 0.0, chosen.member))
+        return Detail(now, chosen, Progress(), [queued] if queued else [], parameters=parameters)
+    progressed = progress(now.directory, attempt.started or 0.0, chosen.member)
+    detail = Detail(now, chosen, progressed, parameters=parameters)
     try:
         return detail._replace(
             phases=phases(run, now, chosen, attempt),

@@ -101,6 +101,7 @@ def _head(detail: Detail, now: float, width: int) -> Iterator[Line]:
         yield from _fields("members", [members_words(run.counts)], width)
         position = f"{member.member} of {run.members[0].member}-{run.members[-1].member}"
         yield from _fields("member", [f"{position}: {member.word}; ← → show others"], width)
+        yield from _fields("", detail.parameters.split(" "), width)
         if member.reason and member.reason != run.reason:
             yield from _fields("", member.reason.split(), width)
 
