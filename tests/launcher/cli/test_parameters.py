@@ -8,7 +8,11 @@ import json
 
 import pytest
 
+from castoff.launcher.history.progress import Progress
 from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.screen.detail import detail_of
+from castoff.launcher.screen.page import lines
+from castoff.launcher.status.watch import status
 
 from ..conftest import Castoff, LocalJobs, objects
 
@@ -172,7 +176,28 @@ class TestOtherVerbs:
 
     def test_the_page(self, castoff: Castoff, sweep: RunDirectory) -> None:
         page = castoff("report", "sweep").stdout
-        assert "<th>lr</th>" in page or ">lr<" in page
+        assert ">lr<" in page and "member 2" in page
+        part = castoff("report", "sweep", "lr=0.1").stdout
+        assert "member 1" in part and "member 2" not in part
+
+    def test_lists(self, castoff: Castoff, jobs: LocalJobs, sweep: RunDirectory) -> None:
+        jobs.wait(jobs.submit("--name", "plain", sh="true"))
+        assert [run["name"] for run in objects(castoff("list", "--with", "lr=0.01", "--json").stdout)] == [
+            "sweep"
+        ]
+        assert castoff("list", "--with", "lr=0.01", "--with", "seed=4").stderr == "castoff: no such runs\n"
+        wrong = castoff("list", "--with", "lr")
+        assert wrong.stderr == "castoff: lr: members are selected as in lr=1e-3,seed=2\n"
+
+    def test_verbs_for_whole_runs(self, castoff: Castoff, sweep: RunDirectory) -> None:
+        answer = castoff("cancel", "sweep", "lr=0.1")
+        message = "castoff: lr=0.1: selects members, but castoff cancel is for whole runs: leave it out\n"
+        assert (answer.returncode, answer.stderr) == (1, message)
+
+    def test_top_shows_what_a_member_was_started_with(self, sweep: RunDirectory) -> None:
+        detail = detail_of(status(sweep), None, lambda *_: Progress())
+        words = ["".join(span.text for span in line) for line in lines(detail, 0.0, 80, 40)]
+        assert "          lr=0.1, seed=1" in words
 
 
 def test_a_job_that_uses_none_says_so(castoff: Castoff, jobs: LocalJobs) -> None:
