@@ -71,6 +71,15 @@ class Word(NamedTuple):
         return "".join(known[name] if name else text for text, name in self.parts)
 
 
+class Case(NamedTuple):
+    """A `case` that only sets variables."""
+
+    subject: str
+    """What chooses a branch, as it is written, without quotes."""
+    branches: dict[str, list[tuple[str, Word]]]
+    """The variables of each branch, by its number; the first branch of a number counts."""
+
+
 class Statement(NamedTuple):
     """A statement at the script's top level."""
 
@@ -84,6 +93,8 @@ class Statement(NamedTuple):
     """The command's words; empty if the statement only sets variables."""
     problem: str = ""
     """The reason why the statement is not a simple command, as a predicate: "has a pipe"."""
+    case: Case | None = None
+    """What the statement is if it is a `case` that only sets variables."""
 
 
 def statements(script: str) -> list[Statement]:
@@ -127,6 +138,8 @@ def _statements_of(node: Node, source: bytes) -> list[Statement]:
     if node.type in ("variable_assignment", "variable_assignments"):
         assignments = [node] if node.type == "variable_assignment" else node.children
         return [Statement(line, start, [_assignment(child) for child in assignments], [])]
+    if node.type == "case_statement" and (case := _case(node)):
+        return [Statement(line, start, [], [], case=case)]
     if node.type not in ("command", "declaration_command", "unset_command"):
         return [Statement(line, start, [], [], _KINDS.get(node.type, "is not a simple command"))]
     if node.type != "command":
@@ -150,6 +163,30 @@ def _statements_of(node: Node, source: bytes) -> list[Statement]:
         else:
             parsed[-1] = last._replace(words=[*last.words, _word(child)])
     return [_declared(statement) for statement in parsed]
+
+
+def _case(node: Node) -> Case | None:
+    """A `case` whose patterns are numbers and whose branches only set variables; None for any other."""
+    subject = node.child_by_field_name("value")
+    branches: dict[str, list[tuple[str, Word]]] = {}
+    for item in (child for child in node.named_children if child.type == "case_item"):
+        patterns = [_text(value).strip("\"'") for value in item.children_by_field_name("value")]
+        rest = item.named_children[len(patterns) :]
+        assignments = [
+            one for child in rest for one in (child.named_children if child.type.endswith("s") else [child])
+        ]
+        plain = all(
+            child.type in ("variable_assignment", "variable_assignments", "comment") for child in rest
+        )
+        ends = {child.type for child in item.children} & {";&", ";;&"}
+        if not plain or ends or not all(re.fullmatch(r"0|[1-9][0-9]*", pattern) for pattern in patterns):
+            return None
+        sets = [_assignment(one) for one in assignments if one.type == "variable_assignment"]
+        if any(not name for name, _ in sets):
+            return None
+        for pattern in patterns:
+            branches.setdefault(pattern, sets)
+    return Case(_text(subject).strip('"'), branches) if subject is not None else None
 
 
 def _declared(statement: Statement) -> Statement:

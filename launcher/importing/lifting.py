@@ -12,7 +12,8 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from castoff.launcher.config.job import variable_problem
-from castoff.launcher.importing.bash import NAME, Statement, Unparsed, Word, statements
+from castoff.launcher.importing.bash import NAME, Case, Statement, Unparsed, Word, statements
+from castoff.launcher.importing.by_index import ByIndex
 from castoff.launcher.importing.head import Head
 from castoff.launcher.importing.sizes import Unproven, of_ranks
 from castoff.launcher.importing.torchrun import read_torchrun
@@ -140,6 +141,7 @@ class _Lifting:
         """Line number of the last `source`, whose file may set variables without exporting them."""
         self.changed = 0
         """Byte offset of the last command that may have set any variable."""
+        self.by_index = ByIndex(reader.array_index, head.asked.fields.get("array"))
         self.only_set = False
         """Whether unset variables are errors (`set -u`)."""
 
@@ -160,6 +162,9 @@ class _Lifting:
         remarks = {**self.remarks, **self._threads(fields)}
         dialect = scheduler_of(self.reader.name).dialect
         streams = dialect.streams if dialect else frozenset()
+        if by_index := self.by_index.command(words, self._certain()):
+            command, fields["array"] = by_index
+            return Lifted({"command": command, **fields}, remarks, streams)
         return Lifted({"command": self._command(words), **fields}, remarks, streams)
 
     # The lines before the launch line.
@@ -168,6 +173,9 @@ class _Lifting:
         where = f"line {statement.line}"
         if statement.problem:
             raise Unproven(f"{where} {statement.problem}")
+        if statement.case is not None:
+            self._chooses(statement, statement.case)
+            return
         words = [word.literal for word in statement.words]
         name = words[0] if words else None
         if any(_SETS.search(word.source) for word in statement.words) or words[:2] == ["printf", "-v"]:
@@ -229,7 +237,22 @@ class _Lifting:
     def _value(self, name: str, value: Word, statement: Statement) -> None:
         """Record a variable's value. A variable that is set more than once has no certain value."""
         self.values[name] = Word(value.source, None) if name in self.values else value
+        self.by_index.sets(name, value.source)
         self.set_last[name] = statement.start
+
+    def _chooses(self, statement: Statement, case: Case) -> None:
+        names = self.by_index.cases(case)
+        if names is None:
+            raise Unproven(f"line {statement.line} is a condition")
+        for name in names:
+            self._check_set(name, statement)
+            self.values[name] = Word("", None)
+            self.set_last[name] = statement.start
+            self.plain[name] = statement
+
+    def _certain(self) -> set[str]:
+        """The variables that nothing may have changed since the script set them."""
+        return {name for name, start in self.set_last.items() if start > self.changed}
 
     def _exports(self, statement: Statement) -> None:
         for variable, value in statement.sets:
@@ -246,6 +269,7 @@ class _Lifting:
                 raise Unproven(f"line {statement.line} unsets more than variables")
             self._check_set(word.literal, statement)
             self.values.pop(word.literal, None)
+            self.by_index.forgets(word.literal)
             self.plain.pop(word.literal, None)
             self.exported.discard(word.literal)
             self.set_last[word.literal] = statement.start

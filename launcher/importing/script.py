@@ -6,6 +6,7 @@ import re
 from typing import Any, Literal, TypeAlias
 
 from castoff.launcher.config.job import JobSpec, program_name
+from castoff.launcher.importing.by_index import lines_by_index
 from castoff.launcher.importing.head import Head, read_head
 from castoff.launcher.importing.imported import Entry, Imported, nested
 from castoff.launcher.importing.lifting import lifted
@@ -114,6 +115,12 @@ def _keep(result: Imported, head: Head, script: str) -> None:
         result.notes += _of_its_scheduler(reader, lines)
         if asked.unclear and "number of nodes" in asked.unclear:
             result.remarks["nodes"] = f"{asked.unclear}; other schedulers get this number"
+        if uses := lines_by_index(reader.array_index, script, {*head.directives}):
+            listed = ", ".join(map(str, uses[:_MOST_LISTED])) + (" …" if len(uses) > _MOST_LISTED else "")
+            left = f"Line {listed}, which uses {reader.array_index}, is left as it is"
+            if len(uses) > 1:
+                left = f"Lines {listed}, which use {reader.array_index}, are left as they are"
+            result.notes.append(f"{left}: array.parameters or array.commands may say the same.")
     result.fields["script"] = "\n".join(lines)
 
 

@@ -51,6 +51,8 @@ class ScriptReader(NamedTuple):
     """Whether a script starts in the user's home folder instead of the folder of the submission."""
     needs_shebang: bool = False
     """Whether the scheduler refuses a script whose first line names no interpreter."""
+    array_index: str = ""
+    """The variable with the number of an array's member."""
     requeues: re.Pattern[str] | None = None
     """Matches a command that requeues the script's own job, which a job without `requeue` may not do."""
 

@@ -223,6 +223,7 @@ READER = ScriptReader(
     title="bsub",
     scheduler="LSF",
     submit_dir="LS_SUBCWD",
+    array_index="LSB_JOBINDEX",
     requeues=re.compile(r"^[^#\n]*\bbrequeue\b", re.MULTILINE),
 )
 """How bsub's scripts are read."""

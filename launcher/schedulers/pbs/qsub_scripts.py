@@ -274,6 +274,7 @@ READER = ScriptReader(
     title="qsub",
     scheduler="PBS",
     submit_dir="PBS_O_WORKDIR",
+    array_index="PBS_ARRAY_INDEX",
     starts_at_home=True,
 )
 """The reader of qsub's scripts."""

@@ -281,6 +281,7 @@ READER = ScriptReader(
     title="sbatch",
     scheduler="Slurm",
     submit_dir="SLURM_SUBMIT_DIR",
+    array_index="SLURM_ARRAY_TASK_ID",
     needs_shebang=True,
     requeues=re.compile(r"^[^#\n]*\bscontrol\s+requeue\b", re.MULTILINE),
 )
