@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from castoff.launcher.api.run import Run
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.job_fields import Array
@@ -50,7 +52,6 @@ def submit(
         CastoffError: the job cannot be submitted from this host.
     """
     if parameters is not None:
-        array = spec.array or Array()
-        most = array.max_concurrent
-        spec = spec.changed(array={"parameters": parameters, "max_concurrent": most})
+        array = msgspec.structs.replace(spec.array or Array(), count=None, indices=None)
+        spec = spec.changed(array={**msgspec.to_builtins(array), "parameters": parameters})
     return Run(submission.submit(spec, site, runs_dir=runs_dir, environ=environ).path)

@@ -475,8 +475,7 @@ def _of_array(spec: JobSpec, array: Array) -> Iterator[tuple[FieldPath, str]]:
                 yield ("array", name), f"{both}; drop one of the two (--set array.{name}=null clears it)"
         if not wrong and (table := array.table):
             yield from references.problems(spec, table)
-        return
-    if array.count is None and array.indices is None:
+    elif array.count is None and array.indices is None:
         yield ("array", "count"), 'is missing: write count: 8, or indices: "1,3-5" for numbers of your own'
     elif array.indices is not None and array.count is not None:
         both = "excludes array.count: indices already determine the number of members"
