@@ -80,6 +80,7 @@ _NOT_HERE = ("container", "stage")
     "--devices-per-rank", type=click.IntRange(min=0), help="Default: as for the site; on this host none."
 )
 @set_option
+@click.option("--member", type=click.IntRange(min=0), help="Run this member of a job with array.parameters.")
 @click.option("--here", is_flag=True, help="Use this host alone, also inside an allocation.")
 @site_option("The allocation's site; see `castoff sites`.")
 @click.option("--runs-dir", type=click.Path(path_type=Path), help="In an allocation: where runs go.")
@@ -99,6 +100,7 @@ _NOT_HERE = ("container", "stage")
 def command(
     job: str | None,
     overrides: tuple[str, ...],
+    member: int | None,
     here: bool,
     site_name: str | None,
     runs_dir: Path | None,
@@ -138,8 +140,10 @@ def command(
         allocation, site = allocated
         _refuse(of_this_host, f"is for ranks on this host alone (--here), but this shell is in {allocation}")
         from castoff.launcher.cli.job_options import load_job
+        from castoff.launcher.config.references import of_member
 
-        return _run_script(load_job(job, overrides, flags), site, allocation, runs_dir)
+        spec = of_member(load_job(job, overrides, flags), member)
+        return _run_script(spec, site, allocation, runs_dir)
     if job is None and not overrides and not context.obj:
         context.fail("name a program or a job file, as in castoff launch -n 2 python train.py")
     if hosts is not None and (job is not None or overrides or site_name is not None):
@@ -147,7 +151,7 @@ def command(
     planned = "nodes" in flags or {"ranks", "ranks_per_node"} <= flags.keys()
     job_here = None
     if job is not None or overrides or site_name is not None or planned:
-        job_here = _planned_here(job, overrides, flags, site_name or OWN)
+        job_here = _planned_here(job, overrides, flags, site_name or OWN, member)
         if job_here.by_mpiexec:
             _refuse(
                 of_this_host, f"is for castoff's own launcher, but {job_here.plan.launcher} starts this job"
@@ -194,13 +198,18 @@ class _JobHere(NamedTuple):
 
 
 def _planned_here(
-    job: str | None, overrides: tuple[str, ...], flags: dict[str, int], site_name: str
+    job: str | None,
+    overrides: tuple[str, ...],
+    flags: dict[str, int],
+    site_name: str,
+    member: int | None,
 ) -> _JobHere:
     from castoff.launcher.cli.job_options import load_job
+    from castoff.launcher.config.references import of_member
     from castoff.launcher.planning.planner import plan
     from castoff.launcher.schedulers.choice import site_named
 
-    spec, site = load_job(job, overrides, flags), site_named(site_name)
+    spec, site = of_member(load_job(job, overrides, flags), member), site_named(site_name)
     return _JobHere(spec, site, plan(spec, site))
 
 

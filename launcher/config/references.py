@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from castoff.launcher.config.parameters import NAME, Table
-from castoff.launcher.errors import shown
+from castoff.launcher.errors import CastoffError, shown
 from castoff.launcher.typed.suggestion import suggestion
 
 if TYPE_CHECKING:
@@ -87,6 +87,37 @@ def problems(spec: Any, table: Table) -> Iterator[tuple[FieldPath, str]]:
             )
     yield from _elsewhere(spec, names)
     yield from _of_program(spec, table)
+
+
+def of_member(spec: Any, member: int | None) -> Any:
+    """A JobSpec for one member of an array with parameters, without the array; any other is unchanged.
+
+    Raises:
+        CastoffError: there is no such member, or the job does not use its parameters.
+    """
+    table = spec.array.table if spec.array else None
+    if table is None:
+        return spec
+    if member is None or member >= table.size:
+        which = "" if member is None else f"there is no member {member}: "
+        raise CastoffError(
+            f"{which}name one of the {table.size} members by --member, 0 to {table.size - 1}; "
+            "castoff render --members lists what they run"
+        )
+    if not any(map(references, texts(spec).values())):
+        raise CastoffError("the program reads CASTOFF_PARAMETERS, which only castoff submit writes")
+    values = table.values(member)
+
+    def with_values(text: str | None) -> str | None:
+        return None if text is None else filled(text, values)
+
+    return spec.changed(
+        command=[*map(with_values, spec.command)],
+        env={name: with_values(value) for name, value in spec.env.items()},
+        workdir=with_values(spec.workdir),
+        name=with_values(spec.name),
+        array=None,
+    )
 
 
 def _elsewhere(spec: Any, names: list[str]) -> Iterator[tuple[FieldPath, str]]:

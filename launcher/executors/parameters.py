@@ -27,9 +27,10 @@ def job_of(fields: Mapping[str, Any]) -> JobSpec:
     """
     array = fields.get("array")
     if isinstance(array, Mapping):  # their number is the number of submitted functions
-        if array.get("indices") is not None:
-            message = "is for commands: functions are numbered from 0 in the order of submission; drop it"
-            raise InvalidInput([Problem("executor", "array.indices", message)])
+        for name in ("indices", "parameters", "commands"):
+            if array.get(name) is not None:
+                message = "is for commands: functions are numbered from 0 in the order of submission; drop it"
+                raise InvalidInput([Problem("executor", f"array.{name}", message)])
         array = {"count": 1, **array}
     return JobSpec.of({**fields, "array": array, "command": ["function"]})
 

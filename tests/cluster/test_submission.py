@@ -98,6 +98,27 @@ def test_an_array_larger_than_slurm_takes(desk: Desk) -> None:
         assert at_once <= 3
 
 
+def test_parameters_of_an_array_that_slurm_takes_in_parts(desk: Desk) -> None:
+    run = desk.submit(
+        *("--set", "array.parameters={a: ['$x', 'b c', 1e-3, \"'\"], b: [0, 1, 2]}", "--set", 'env.A="{a}"'),
+        *("--set", 'name="grid-{b}"'),
+        sh='echo "$A"; cat "$CASTOFF_PARAMETERS"',
+    )
+    assert [(send.offset, send.count) for send in submission_of(run).sends] == [(0, 8), (8, 4)]
+    desk.over(run, 12)
+    values = [("$x", '"$x"'), ("b c", '"b c"'), ("1e-3", "1e-3"), ("'", '"\'"')]
+    for member in range(12):
+        text, scalar = values[member // 3]
+        log = (run.log_folder / f"{member}.0" / "rank-00000.log").read_text()
+        assert log == f'{text}\n{{"a": {scalar}, "b": {member % 3}}}\n'
+    assert desk.castoff("logs", "grid", "a=0.001,b=2", "--rank", "0").output.startswith("1e-3\n")
+    begun = desk.castoff("resubmit", "grid", "a=0.001,b=2", "--include-done", "--json")
+    assert json.loads(begun.output)["attempts"] == {"8": 1}
+    desk.over(run, 13)
+    again = (run.log_folder / "8.1" / "rank-00000.log").read_text()
+    assert again == '1e-3\n{"a": 1e-3, "b": 2}\n'
+
+
 def test_slurms_refusal_in_its_own_words(desk: Desk) -> None:
     answer = desk.castoff("submit", "--site", "slurm", "--queue", "none-such", "--", "true")
     assert answer.code == 1 and answer.output == ""

@@ -208,3 +208,19 @@ def test_a_job_that_uses_none_says_so(castoff: Castoff, jobs: LocalJobs) -> None
     (run,) = jobs.runs()
     jobs.wait(run)
     assert jobs.log(run) == '[0] {"a": "x", "b": 1}'
+
+
+def test_launch_runs_one_member(castoff: Castoff, jobs: LocalJobs) -> None:
+    job = jobs.job(JOB)
+    which = (
+        "castoff: name one of the 4 members by --member, 0 to 3; castoff render --members lists what they run"
+    )
+    assert castoff("launch", job).stderr.splitlines()[-1] == which
+    assert (
+        "castoff: there is no member 4: name one of the 4" in castoff("launch", job, "--member", "4").stderr
+    )
+    assert "[0] loss 0.00 acc 1e-2\n" in castoff("launch", job, "--member", "2").stdout
+    unused = castoff("launch", "--set", "array.parameters.a=[1]", "--member", "0", "--", "true")
+    assert (
+        "castoff: the program reads CASTOFF_PARAMETERS, which only castoff submit writes\n" in unused.stderr
+    )

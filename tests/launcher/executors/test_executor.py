@@ -260,6 +260,8 @@ def test_teardown_of_a_function(executors: Executors, tmp_path: Path, fails: boo
 def test_functions_have_no_numbers_of_their_own(executors: Executors) -> None:
     with pytest.raises(InvalidInput, match=r"array\.indices: is for commands: functions are numbered from 0"):
         executors(array={"indices": "1,3"})
+    with pytest.raises(InvalidInput, match=r"array\.parameters: is for commands: functions are numbered"):
+        executors(array={"parameters": {"a": [1]}})
 
 
 @pytest.mark.long
