@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from castoff.launcher.config.quantities import cpulist
+from castoff.launcher.errors import CastoffError
 from castoff.launcher.history.metrics import METRICS, first_time
-from castoff.launcher.runs.records import Facts, Start, Submission, read
+from castoff.launcher.runs.records import PER_RANK_FILES, Facts, Start, Submission, read, record_bytes
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 from castoff.launcher.text.failure import HANG
@@ -143,10 +144,6 @@ _SOON = 10.0
 """Seconds within which all ranks of a program end if it ends well."""
 
 
-_MANY = 256
-"""If there are more ranks than this, only the first rank of each node leaves a file, as with logs."""
-
-
 class EarlyRank(NamedTuple):
     """A rank that ended well before the first failure, or long before others."""
 
@@ -164,26 +161,40 @@ def early_ranks(run: RunDirectory, attempt: AttemptStatus) -> list[EarlyRank]:
         return []
     logs = Path(attempt.logs)
     folder = logs.parents[1] / "attempts" / logs.name
-    ended = []
-    with contextlib.suppress(OSError), os.scandir(folder / "ended") as names:
-        for name in names:
-            if name.name.isdecimal():
-                with contextlib.suppress(OSError):
-                    ended.append(EarlyRank(int(name.name), name.stat().st_mtime - attempt.started))
-    if not ended or len(ended) in _all(run.facts()):
+    of_ranks, of_hosts = _ended(folder / "ended")
+    ended, by_host = of_hosts or of_ranks, bool(of_hosts)
+    if not ended or len(ended) in _all(run.facts(), by_host=by_host):
         return []
-    until = _until(attempt, folder) - attempt.started
-    return sorted(rank for rank in ended if rank.after < until)
+    until = _until(attempt, folder, by_host=by_host)
+    early = (EarlyRank(rank, at - attempt.started) for rank, at in ended.items() if at < until)
+    return sorted(early)
 
 
-def _all(plan: Facts) -> set[int | None]:
-    """The possible numbers of files after all ranks have ended well."""
-    of_nodes = sum(nodes for _, nodes in plan.layout) if (plan.ranks or 0) > _MANY else None
-    return {plan.ranks, of_nodes}
+def _ended(folder: Path) -> tuple[dict[int, float], dict[int, float]]:
+    """When ranks ended well, by their own files and by those of hosts, which have a line for each rank."""
+    of_ranks, of_hosts = {}, {}
+    with contextlib.suppress(OSError), os.scandir(folder) as names:
+        for name in names:
+            with contextlib.suppress(OSError, CastoffError, ValueError):
+                if name.name.isdecimal():
+                    of_ranks[int(name.name)] = name.stat().st_mtime
+                elif name.name.startswith(("ranks-", "all-")):
+                    lines = (line.split() for line in record_bytes(Path(name)).splitlines())
+                    of_hosts.update({int(rank): float(at) for rank, at in lines})
+    return of_ranks, of_hosts
 
 
-def _until(attempt: AttemptStatus, folder: Path) -> float:
+def _all(plan: Facts, *, by_host: bool) -> set[int | None]:
+    """The possible numbers of ranks that have recorded their ends after all have ended well."""
+    if by_host or (plan.ranks or 0) <= PER_RANK_FILES:
+        return {plan.ranks}
+    return {plan.ranks, sum(nodes for _, nodes in plan.layout)}  # perhaps only the first rank of each node
+
+
+def _until(attempt: AttemptStatus, folder: Path, *, by_host: bool) -> float:
     """The time before which the end of a rank is early."""
+    if by_host and attempt.failure is not None and attempt.failure.time is not None:
+        return attempt.failure.time  # by the hosts' clocks, as the times of the ranks
     if attempt.failure is not None:
         with contextlib.suppress(OSError):
             # Not the time in the record: the ranks' files are dated by the file server's clock, too.

@@ -21,6 +21,7 @@ from castoff.launcher.planning.conditions import Conditions, chosen, functions_o
 from castoff.launcher.planning.containers import RUNTIMES
 from castoff.launcher.planning.loading import for_program_alone
 from castoff.launcher.runs.plan import Plan
+from castoff.launcher.runs.records import PER_RANK_FILES
 from castoff.launcher.runs.script import MARK
 from castoff.launcher.schedulers.base import Scheduler
 
@@ -97,6 +98,7 @@ FEATURES = {
     "torchrun": "torchrun starts the ranks of each node",
     "preload": "one process of each node imports modules for its ranks",
     "per_rank_logs": "each rank has a log",
+    "many_ranks": f"more than {PER_RANK_FILES} ranks: files grow with the hosts",
     "visible": "all ranks of a node have the same device mask",
     "masks": "each rank of a node has its own device mask",
     "devices": "each rank has a device",
@@ -255,6 +257,7 @@ def _has_attempts(plan: Plan, scheduler: Scheduler) -> bool:
 def _of_job(plan: Plan) -> dict[str, object]:
     of_castoff, devices = LAUNCHERS[plan.launcher].here, plan.devices
     here = of_castoff and not plan.driver
+    many = (plan.ranks or 0) > PER_RANK_FILES
     return {
         "array": plan.sharing.jobs(plan.array_count or 1) > 1 if plan.sharing else plan.array_count,
         "together": plan.sharing,
@@ -281,6 +284,7 @@ def _of_job(plan: Plan) -> dict[str, object]:
         "torchrun": plan.torchrun,
         "preload": plan.preload,
         "per_rank_logs": plan.per_rank_logs,
+        "many_ranks": not (here or plan.script or plan.per_rank_logs) and (many or not plan.torchrun),
         "visible": not here and devices.visible,
         "masks": not here and not plan.torchrun and devices.per_rank,
         "devices": not here and not plan.torchrun and devices.step is not None,

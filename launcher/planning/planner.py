@@ -37,6 +37,7 @@ from castoff.launcher.planning.findings import Findings
 from castoff.launcher.planning.placement import Placement
 from castoff.launcher.planning.raw_directives import directive_problems, section_problems
 from castoff.launcher.runs.plan import AS_THEY_ARE, ContainerPlan, Plan, SignalPlan
+from castoff.launcher.runs.records import PER_RANK_FILES
 from castoff.launcher.schedulers.base import Scheduler
 from castoff.launcher.schedulers.choice import check_profile
 from castoff.launcher.schedulers.dialect import own_dependency
@@ -47,11 +48,6 @@ DEFAULT_GRACE = 120
 
 START_TIMEOUT = 600
 """Seconds after which ranks that have not started end the job, unless the job sets another limit."""
-
-PER_RANK_LOGS = 256
-"""The largest number of ranks that each have a separate log file; more files would overload a parallel file
-system.
-"""
 
 
 def plan(spec: JobSpec, site: Site, *, function: bool = False) -> Plan:
@@ -240,7 +236,7 @@ class _Planner:
             margin=restarts.margin(spec, self.scheduler, self.walltime, self.grace),
             signal=SignalPlan(*signal_and_time(spec.signal)) if spec.signal else None,
             progress=spec.restart.progress or spec.requeue.progress,
-            per_rank_logs=layout.processes <= PER_RANK_LOGS and not spec.launcher.torchrun,
+            per_rank_logs=layout.processes <= PER_RANK_FILES and not spec.launcher.torchrun,
             container=self._container(),
             stage_start=stage_start if spec.stage and not of_castoff else [],
             restart=restart,

@@ -227,6 +227,12 @@ class Sharing(msgspec.Struct, frozen=True):
         return -(-members // self.members)
 
 
+PER_RANK_FILES = 256
+"""The largest number of ranks that leave a file each, as more would overload a parallel file system: then the
+files grow with the hosts.
+"""
+
+
 class Facts(msgspec.Struct, frozen=True):
     """The part of a plan that is needed after its script has been written."""
 

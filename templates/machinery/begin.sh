@@ -138,10 +138,13 @@ castoff_begin_records() {
   export CASTOFF_METRICS_FILE=$CASTOFF_ATTEMPT_DIR/metrics.jsonl # the program may append JSON lines with step
   export CASTOFF_PROGRESS_FILE=$CASTOFF_ATTEMPT_DIR/progress    # the program may write its progress, a number
   export CASTOFF_STACK_DIR=$CASTOFF_LOG_DIR/stacks              # a rank writes its stacks here on QUIT: rank-00000.txt
+#if many_ranks !container
+  castoff_local_stacks=castoff-$UID-stacks-$(echo "$CASTOFF_ATTEMPT_DIR" | cksum | tr ' ' -) # on each node's own disk
+#endif
   castoff_rank=$CASTOFF_ATTEMPT_DIR/rank.sh                     # sets RANK etc. and starts each rank's program
   (
     umask 077
-    mkdir -p -- "$CASTOFF_ATTEMPT_DIR/ended" "$CASTOFF_STACK_DIR" # ended: a file for each rank that succeeded
+    mkdir -p -- "$CASTOFF_ATTEMPT_DIR/ended" "$CASTOFF_STACK_DIR" # ended: which ranks have succeeded
 #if restart
     printf '{"job": "%s"%s, "host": "%s", "time": %(%s)T%s}\n' "$castoff_job" \
       "${castoff_cluster:+, \"cluster\": \"$castoff_cluster\"}" "$(hostname)" -1 \

@@ -44,6 +44,11 @@ castoff_end_hang() { # find the hanging rank from all ranks' stacks, and end the
   echo "castoff: no output and no progress for $castoff_hang s (restart.hang): the ranks' stacks are collected" >&2
   castoff_collect_stacks
   IFS='|' read -r castoff_rank castoff_host castoff_words < <(castoff_compare_stacks) || true
+#if many_ranks !container
+  find "$CASTOFF_STACK_DIR" -name 'node-*.txt' -exec cat {} + |
+    sed -n "/^--- rank ${castoff_rank:-0} ---\$/,/^--- rank /{/^--- rank /!p}" \
+      >"$CASTOFF_STACK_DIR/rank-$(printf %05d "${castoff_rank:-0}").txt"
+#endif
   if [[ -n $castoff_rank ]]; then
     castoff_words="rank $castoff_rank${castoff_host:+ on $castoff_host} $castoff_words"
   fi
@@ -90,7 +95,12 @@ castoff_collect_stacks() { # prints a line for each rank: RANK, HOST, STATE, and
 castoff_compare_stacks() { # prints RANK HOST WORDS of the rank that differs; no rank if none does
   local castoff_began
   castoff_began=$(stat --format %Y -- "$CASTOFF_ATTEMPT_DIR/start.json")
+#if many_ranks
+  find "$CASTOFF_ATTEMPT_DIR/ended" \( -name 'ranks-*' -o -name 'all-*' \) -exec cat {} + |
+    tr ' ' '\t' >"$CASTOFF_ATTEMPT_DIR/ended-well" || true
+#else
   find "$CASTOFF_ATTEMPT_DIR/ended" -name '[0-9]*' -printf '%f\t%T@\n' >"$CASTOFF_ATTEMPT_DIR/ended-well" || true
+#endif
   awk -v "ranks=$castoff_ranks" -v "most=$castoff_ranks_per_node" -v "full=$castoff_full_nodes" \
     -v "began=$castoff_began" '
     BEGIN {
@@ -155,12 +165,18 @@ castoff_compare_stacks() { # prints RANK HOST WORDS of the rank that differs; no
 #endif
 }
 castoff_write_stacks() { # write stacks.sh, which runs on each host
-#if fence
+#if many_ranks !container
+  castoff_write stacks.sh castoff_launcher_name castoff_mark castoff_local_stacks <<'CASTOFF_STACKS'
+#elif fence
   castoff_write stacks.sh castoff_launcher_name castoff_mark <<'CASTOFF_STACKS'
 #else
   castoff_write stacks.sh castoff_launcher_name <<'CASTOFF_STACKS'
 #endif
 castoff_process=0 # index of this host
+#if many_ranks !container
+castoff_all_stacks=$CASTOFF_STACK_DIR castoff_numbers=''
+[ ! -O "${TMPDIR:-/tmp}/$castoff_local_stacks" ] || CASTOFF_STACK_DIR=${TMPDIR:-/tmp}/$castoff_local_stacks
+#endif
 #if hosts
 castoff_started='' castoff_beside_it='' castoff_node='' # not set by every launcher
 #include launcher
@@ -210,7 +226,11 @@ castoff_family() { # PID: prints it and its descendants, outermost first; for a 
 castoff_has_quit() { # PID MASK: whether it catches (SigCgt) or ignores (SigIgn) QUIT
   grep -qE "^$2:.*[4567cdef]\$" "/proc/$1/status" 2>/dev/null # bit 2 of the lowest four is signal 3
 }
+#if many_ranks !container
+castoff_keeps_file() { find "/proc/$1/fd" -lname "*/$castoff_local_stacks/rank-*.txt" 2>/dev/null | grep -q .; }
+#else
 castoff_keeps_file() { find "/proc/$1/fd" -lname '*/stacks/rank-*.txt' 2>/dev/null | grep -q .; }
+#endif
 castoff_answers_quit() { # PID: whether QUIT would end neither it nor a process to which it passes QUIT, as timeout does
   castoff_has_quit "$1" SigCgt || return
   castoff_keeps_file "$1" || for castoff_other in $(castoff_family "$1"); do
@@ -284,6 +304,9 @@ castoff_place() { # FILE: prints the main thread's place, as function (file:line
 }
 castoff_ranks | {
   while read -r castoff_pid castoff_rank; do
+#if many_ranks !container
+    castoff_numbers="$castoff_numbers $castoff_rank"
+#endif
     (
       castoff_pid=$(castoff_program "$castoff_pid")
       castoff_letter=$(castoff_state "$castoff_pid")
@@ -299,6 +322,14 @@ castoff_ranks | {
     ) &
   done
   wait
+#if many_ranks !container
+  for castoff_rank in $castoff_numbers; do
+    echo "--- rank $castoff_rank ---"
+    castoff_file=$CASTOFF_STACK_DIR/rank-$(printf %05d "$castoff_rank").txt
+    cat "$castoff_file" 2>/dev/null && rm -f -- "$castoff_file"
+  done >>"$castoff_all_stacks/node-$(printf %05d "$castoff_process").txt"
+  rmdir -- "$CASTOFF_STACK_DIR" 2>/dev/null # the ranks are ended by KILL
+#endif
 }
 #if hosts
 echo "answered ${castoff_node:-$(sed -n "$((castoff_process + 1))p" "$1")}"

@@ -48,6 +48,9 @@ castoff_write_rank() { # write rank.sh, which sets RANK etc., starts the rank's 
 #if loader !torchrun !container
     castoff_loading \
 #endif
+#if many_ranks !container
+    castoff_local_stacks \
+#endif
     <<'CASTOFF_RANK'
 castoff_refuse() { # the launcher placed ranks differently than the script
   echo "castoff: $*" >&2
@@ -225,6 +228,14 @@ fi
 # A log shows that its rank has started, except rank 0's, which the script creates.
 [ "$castoff_process" -ne 0 ] || rm -f "$CASTOFF_ATTEMPT_DIR/starting"
 #endif
+#if many_ranks !container
+# So would a file of each rank's stacks: they are written to the node's own disk, from which hang.sh collects them.
+CASTOFF_STACK_DIR=${TMPDIR:-/tmp}/$castoff_local_stacks
+castoff_stack_file=$CASTOFF_STACK_DIR/rank-$(printf %05d "${RANK:-0}").txt
+mkdir -m 700 "$CASTOFF_STACK_DIR" 2>/dev/null
+{ [ -O "$CASTOFF_STACK_DIR" ] && [ ! -L "$CASTOFF_STACK_DIR" ] && (: >"$castoff_stack_file") 2>/dev/null; } ||
+  CASTOFF_STACK_DIR=
+#endif
 castoff_exec() {
 #if per_rank_logs | torchrun
   exec </dev/null >&3 2>&1 3>&-
@@ -252,6 +263,9 @@ if [ "$castoff_local" -eq 0 ] && command -v bash >/dev/null; then
     <<CASTOFF_GUARD >/dev/null 2>&1 &
 $castoff_guarding
 castoff_guard "\$@"
+#if many_ranks !container
+rm -rf -- "\$CASTOFF_STACK_DIR"
+#endif
 CASTOFF_GUARD
 fi
 #endif
@@ -265,6 +279,11 @@ castoff_on_relay() { castoff_pass_on USR2; }
 castoff_on_relay() { castoff_pass_on USR1; }
 #endif
 #include program
+#if many_ranks torchrun !container
+rm -rf -- "$CASTOFF_STACK_DIR"
+#elif many_ranks !container
+[ -z "$CASTOFF_STACK_DIR" ] || { rm -f -- "$castoff_stack_file" && rmdir -- "$CASTOFF_STACK_DIR" 2>/dev/null; }
+#endif
 if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ]; then
 #if !container
   [ "$castoff_code" -ne 127 ] || [ "$1" != "${1#*/}" ] || command -v "$1" >/dev/null 2>&1 ||
@@ -281,13 +300,18 @@ if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ]; then
   castoff_cause=${castoff_cause% *}
   castoff_record_failure "${castoff_cause:-null, \"program\": \"torchrun\"}"
 #else
-#if !per_rank_logs
-  [ "$LOCAL_RANK" -eq 0 ] || tail -c 1000000 <&4 >"$CASTOFF_LOG_DIR/$castoff_log"
-#endif
 #if driver
   castoff_record_failure 'null, "program": "driver"'
-#else
+#elif per_rank_logs
   castoff_record_failure "$RANK"
+#else
+  castoff_keep_log() { [ "$LOCAL_RANK" -eq 0 ] || tail -c 1000000 <&4 >"$CASTOFF_LOG_DIR/$castoff_log"; }
+  if mkdir "$CASTOFF_ATTEMPT_DIR/ended/failed-$NODE_RANK" 2>/dev/null; then # the first rank on this host to fail
+    castoff_keep_log
+    castoff_record_failure "$RANK"
+  else
+    ! castoff_record_failure "$RANK" || castoff_keep_log
+  fi
 #endif
 #endif
 #if survives
@@ -296,6 +320,13 @@ if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ]; then
 fi
 #if torchrun
 [ "$castoff_code" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/node-$NODE_RANK") 2>/dev/null
+#elif many_ranks by_ssh nodes | many_ranks hang
+if [ "$castoff_code" -eq 0 ]; then # a file for each host, which gets another name once all ranks there have succeeded
+  castoff_file=$CASTOFF_ATTEMPT_DIR/ended/ranks-$NODE_RANK
+  [ "$RANK" -ne 0 ] || : >"$CASTOFF_ATTEMPT_DIR/ended/0"
+  echo "$RANK $(date +%s)" >>"$castoff_file"
+  [ "$(grep -c '' "$castoff_file")" -lt "$LOCAL_WORLD_SIZE" ] || mv "$castoff_file" "${castoff_file%/*}/all-$NODE_RANK"
+fi 2>/dev/null
 #elif per_rank_logs | by_ssh nodes | hang
 [ "$castoff_code" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/$RANK") 2>/dev/null
 #else
@@ -364,7 +395,9 @@ if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ] &&
   [ "${TORCHELASTIC_RESTART_COUNT:-0}" -ge "${TORCHELASTIC_MAX_RESTARTS:-0}" ]; then
   castoff_record_failure "$RANK"
 fi
-#if hang
+#if many_ranks hang
+[ "$castoff_code" -ne 0 ] || echo "$RANK $(date +%s)" >>"$CASTOFF_ATTEMPT_DIR/ended/ranks-$NODE_RANK" 2>/dev/null
+#elif hang
 [ "$castoff_code" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/$RANK") 2>/dev/null
 #else
 { [ "$castoff_code" -ne 0 ] || [ "${WORLD_SIZE:-0}" -gt 256 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/$RANK"); } 2>/dev/null

@@ -89,6 +89,9 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #if hang
   castoff_end_hang_watch
 #endif
+#if many_ranks !container
+  rm -rf -- "${TMPDIR:-/tmp}/$castoff_local_stacks" # if ranks of this host were ended by KILL
+#endif
   builtin wait "$castoff_tail" || true
 #if fence !nodes !hosts !driver
   castoff_end_left
@@ -132,7 +135,7 @@ castoff_end_launcher() { # it has 6 s to end its ranks; 9 never has input
 #if by_ssh nodes
 castoff_check_ended() { # if a host's daemon dies, the launcher may wait forever for ranks that have succeeded
   local castoff_count=$castoff_ranks castoff_ended
-#if torchrun
+#if torchrun | many_ranks
   castoff_count=$castoff_nodes
 #endif
 #if torchrun
@@ -143,6 +146,8 @@ castoff_check_ended() { # if a host's daemon dies, the launcher may wait forever
   { : >"$CASTOFF_ATTEMPT_DIR/ended/.look"; } 2>/dev/null || true # makes NFS refresh the folder
 #if torchrun
   castoff_ended=("$CASTOFF_ATTEMPT_DIR"/ended/node-*)
+#elif many_ranks
+  castoff_ended=("$CASTOFF_ATTEMPT_DIR"/ended/all-*)
 #else
   castoff_ended=("$CASTOFF_ATTEMPT_DIR"/ended/*)
 #endif

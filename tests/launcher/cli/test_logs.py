@@ -386,7 +386,7 @@ class TestOnACluster:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """Above 256 ranks: one log a node, and that of the rank that failed."""
-        monkeypatch.setattr("castoff.launcher.planning.planner.PER_RANK_LOGS", 2)
+        monkeypatch.setattr("castoff.launcher.planning.planner.PER_RANK_FILES", 2)
         ended = bench("hydra").run(ranks_per_node=3, env={"PROBE": "fail 1 3"})
         answer = logs(RunDirectory(ended.run_dir))
         assert answer.lines[1:] == [

@@ -13,7 +13,7 @@ from castoff.launcher.runs.records import Failure
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import AttemptStatus
 
-NOW = time.time()
+NOW = float(int(time.time()))
 
 
 @pytest.fixture
@@ -60,6 +60,22 @@ def test_before_a_failure(run: RunDirectory) -> None:
     ends(run, 2, 5.5)  # it was asked to end
     failed = attempt(run, "failed", took=6, failure=Failure(1, 0, "n1"))
     assert words(run, failed) == "rank 1 ended well after 4 s, before the first failure"
+
+
+def test_of_many_ranks_each_host_has_a_file(run: RunDirectory) -> None:
+    (run.path / "plan.json").write_text('{"ranks": 512, "layout": [[256, 2]]}')
+    began, folder = int(NOW) - 100, run.path / "attempts/0.0/ended"
+    ends(run, 0, 50)  # rank 0 has both
+    (folder / "ranks-0").write_text(f"0 {began + 4}\n7 {began + 9}\n")
+    (folder / "all-1").write_text("".join(f"{rank} {began + 6}\n" for rank in range(256, 512)))
+    (folder / "failed-0").mkdir()
+    early = "ranks 0,7,256-511 ended well after"
+    assert words(run, attempt(run)) == f"{early} 4 to 9 s, while others still run"
+    failed = attempt(run, "failed", failure=Failure(1, 0, "n1", time=began + 6))
+    assert words(run, failed) == "rank 0 ended well after 4 s, before the first failure"
+    everyone = "".join(f"{rank} {began + 4}\n" for rank in range(256))
+    (folder / "ranks-0").write_text(everyone)
+    assert words(run, attempt(run)) is None
 
 
 def test_where_nothing_is_amiss(run: RunDirectory) -> None:

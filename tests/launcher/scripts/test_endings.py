@@ -455,7 +455,7 @@ def test_the_programs_word_counts_more_than_the_launchers_code(bench: Benches) -
 
 def test_many_ranks_leave_few_logs(bench: Benches, monkeypatch: pytest.MonkeyPatch) -> None:
     """Above 256 ranks: one log a node, and that of a rank that failed."""
-    monkeypatch.setattr("castoff.launcher.planning.planner.PER_RANK_LOGS", 2)
+    monkeypatch.setattr("castoff.launcher.planning.planner.PER_RANK_FILES", 2)
     here = bench("hydra")
     temporary = here.seen.parent / "tmp"
     temporary.mkdir()

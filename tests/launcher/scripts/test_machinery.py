@@ -38,7 +38,7 @@ SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 # SC2218: functions are defined below their calls, since the script reads them first. SC2154: what only some
 # jobs have is asked for by "${x+…}". SC2174: the folder above is there. SC2046: names of functions. In what
 # people write, SC1091: it would read what they activate; SC2016: no shell is to read a program's $SCRATCH.
-EXCLUDED = "SC2329,SC2034,SC2218,SC2154,SC2119,SC2120,SC1091,SC2016,SC2046,SC2174"
+EXCLUDED = "SC2329,SC2034,SC2218,SC2154,SC2119,SC2120,SC1091,SC2016,SC2046,SC2174,SC3067"
 
 REQUIRED = {
     "schedulers": {"locate"},
