@@ -17,7 +17,7 @@ from castoff.launcher.history.metrics import MetricsReader, metrics_files, metri
 from castoff.launcher.logs.printing import write_logs
 from castoff.launcher.logs.sources import Selection, attempts_of, check_ranks
 from castoff.launcher.runs.index import Index
-from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.run import RunDirectory, begun_attempts
 from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.status import watch
 from castoff.launcher.status.poller import Poller
@@ -175,7 +175,9 @@ class Run(RunDirectory):
             member = members[0]
         if member is not None:
             return as_table(metrics_of(self, member).columns())
-        return as_table(joined({number: metrics_of(self, number).columns() for number in members}))
+        begun = begun_attempts(self)
+        each = {number: metrics_of(self, number, begun.get(number, ())).columns() for number in members}
+        return as_table(joined(each))
 
     def _repr_html_(self) -> str:
         """Show the run in a notebook."""

@@ -256,22 +256,25 @@ class _Epochs:
         return step + self._offset
 
 
-def metrics_files(run: RunDirectory, member: int) -> list[Path]:
-    """The files of a member's attempts, in order.
+def metrics_files(run: RunDirectory, member: int, attempts: Iterable[int] | None = None) -> list[Path]:
+    """The files of a member's attempts, in order. `attempts`: their numbers, if they are known; otherwise the
+    folders of all members are listed.
 
     Raises:
         CastoffError: the folder of attempts cannot be read.
     """
+    if attempts is not None:
+        return [run.path / "attempts" / f"{member}.{number}" / METRICS for number in attempts]
     return [folder / METRICS for number, _, folder in run.attempts() if number == member]
 
 
-def metrics_of(run: RunDirectory, member: int = 0) -> Metrics:
-    """Read what a member has reported so far.
+def metrics_of(run: RunDirectory, member: int = 0, attempts: Iterable[int] | None = None) -> Metrics:
+    """Read what a member has reported so far; `attempts` as in `metrics_files`.
 
     Raises:
         CastoffError: the folder of attempts cannot be read.
     """
-    return MetricsReader().look(metrics_files(run, member))
+    return MetricsReader().look(metrics_files(run, member, attempts))
 
 
 def first_time(path: Path) -> float | None:

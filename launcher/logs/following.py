@@ -147,7 +147,8 @@ class Follower:
             key: tuple[int, int | None] = (member.member, None)
             path = run.script_log(member.member)
             if not wanted.ranks and key not in self._retired and path not in watched and path.exists():
-                self._watches.append(ScriptLog(run, member.member, wanted, self.show))
+                attempts = [attempt.attempt for attempt in member.attempts]
+                self._watches.append(ScriptLog(run, member.member, attempts, wanted, self.show))
             for number in [] if self._merged else [attempt.attempt for attempt in member.attempts]:
                 if wanted.has(member.member, number) and (member.member, number) not in self._retired:
                     logs = rank_logs(run, member.member, number, wanted.ranks)
@@ -158,9 +159,15 @@ class Follower:
 
     def _retire(self) -> None:
         """Read to the end the logs of attempts that were over at the last survey, and stop watching them."""
-        for key in self._over - self._retired:
-            for log in [watch for watch in self._watches if watch.of == key]:
-                self._watches.remove(log)
+        retiring = self._over - self._retired
+        logs: dict[tuple[int, int | None], list[Log]] = {}
+        for watch in self._watches:
+            if watch.of in retiring:
+                logs.setdefault(watch.of, []).append(watch)
+        if logs:
+            self._watches = [watch for watch in self._watches if watch.of not in retiring]
+        for key in retiring:
+            for log in logs.get(key, ()):
                 for shown in log.rest(self.clock()):
                     self.write(shown)
         self._retired |= self._over

@@ -12,7 +12,7 @@ from castoff.launcher.logs.lines import Source
 from castoff.launcher.logs.show import Show, Text
 from castoff.launcher.logs.sources import READ, Log, ScriptLog, Selection, is_merged, rank_log, rank_logs
 from castoff.launcher.logs.tail import tail_start
-from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.run import RunDirectory, begun_attempts
 from castoff.launcher.runs.states import AttemptStatus
 
 
@@ -66,9 +66,9 @@ def _write_lines(
     failed = [(source, one) for source, one in failures if one and not selection.ranks]
     for source, one in sorted(failed, key=lambda found: found[1].time):
         write(show.failure(source, one, one.excerpt()))
-    problems = []
+    problems, begun = [], begun_attempts(run)
     for source in sources:
-        for log in _logs(run, source, selection, show):
+        for log in _logs(run, source, begun.get(source.member, []), selection, show):
             for block in _last(log.rest(0.0), selection.tail):
                 write(block)
             if log.trouble:
@@ -77,8 +77,12 @@ def _write_lines(
         raise CastoffError("\n".join(problems))
 
 
-def _logs(run: RunDirectory, of: Source, selection: Selection, show: Show) -> Iterator[Log]:
-    """The logs with an attempt's lines: the merged log, or each rank's log and the script's."""
+def _logs(
+    run: RunDirectory, of: Source, attempts: list[int], selection: Selection, show: Show
+) -> Iterator[Log]:
+    """The logs with an attempt's lines: the merged log, or each rank's log and the script's. `attempts`: all
+    of its member.
+    """
     # The last lines of the script's log may belong to another attempt.
     tail = selection.tail if selection.attempt is None else None
     script = selection._replace(attempt=of.attempt, tail=tail)
@@ -87,7 +91,7 @@ def _logs(run: RunDirectory, of: Source, selection: Selection, show: Show) -> It
         for source, path in rank_logs(run, of.member, of.attempt, selection.ranks):
             yield rank_log(source, path, selection, show)
     if wants_script:
-        yield ScriptLog(run, of.member, script, show)
+        yield ScriptLog(run, of.member, attempts, script, show)
 
 
 def _last(blocks: Iterable[bytes], count: int | None) -> Iterable[bytes]:

@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -113,7 +113,10 @@ class Log:
 class ScriptLog(Log):
     """The script's log of all attempts, either merged with the ranks' lines or without its copies of them."""
 
-    def __init__(self, run: RunDirectory, member: int, selection: Selection, show: Show):
+    def __init__(
+        self, run: RunDirectory, member: int, attempts: Sequence[int], selection: Selection, show: Show
+    ):
+        """`attempts`: the numbers of the member's attempts."""
         path = run.script_log(member)
         start = _start(path, selection.tail)
         self._merged = is_merged(run)
@@ -125,7 +128,7 @@ class ScriptLog(Log):
         self._member = member
         self._selection = selection
         self._show = show
-        numbers = [number for number_of, number, _ in run.attempts() if number_of == member] or [0]
+        numbers = attempts or [0]
         following = ATTEMPT_BEGINS.search(Tail(path, start).read(READ))
         self._enter(int(following[1]) - 1 if following else numbers[-1 if start else 0])
         if start and not self._merged:

@@ -19,7 +19,7 @@ from castoff.launcher.report.curves import Plot, curve, plots, points_of_each
 from castoff.launcher.report.facts import AttemptFacts, Excerpt, FailureFacts, MemberFacts, RunFacts
 from castoff.launcher.report.masking import masked_job, masked_parameters, masked_script
 from castoff.launcher.report.ranking import Rule, for_a_table, metric_names, parameters_words, ranked, rule
-from castoff.launcher.report.results import Result, columns, result_of
+from castoff.launcher.report.results import Result, columns, metrics_of_member, result_of
 from castoff.launcher.runs import provenance
 from castoff.launcher.runs.directory import names_in
 from castoff.launcher.runs.parameters import parameters_of
@@ -97,7 +97,7 @@ def _results(run: RunDirectory, now: RunStatus, at: float) -> tuple[Metrics, lis
     first, results, busy = Metrics(), list[Result](), _Busy()
     parameters = parameters_of(run)
     for member in now.members:
-        metrics = metrics_of(run, member.member)
+        metrics = metrics_of_member(run, member)
         metrics.parameters = masked_parameters(metrics.parameters)
         of_array = masked_parameters(parameters.typed(member.member))
         results.append(result_of(run, now, member, metrics, at, of_array))

@@ -97,13 +97,18 @@ def results(
     for run, now in runs:
         parameters = parameters_of(run)
         for member in now.members:
-            metrics, typed = metrics_of(run, member.member), parameters.typed(member.member)
+            metrics, typed = metrics_of_member(run, member), parameters.typed(member.member)
             result = result_of(run, now, member, metrics, at, typed)
             if search is not None:
                 more = search(run, member, parameters.values(member.member))
                 result = replace(result, metrics={**result.metrics, **more})
             found.append(result)
     return found
+
+
+def metrics_of_member(run: RunDirectory, member: MemberStatus) -> Metrics:
+    """What a member has reported in the attempts that its status names."""
+    return metrics_of(run, member.member, [attempt.attempt for attempt in member.attempts])
 
 
 class Column(NamedTuple):

@@ -183,6 +183,18 @@ class RunDirectory:
         return self.log_folder / f"job-{member}.log"
 
 
+def begun_attempts(run: RunDirectory) -> dict[int, list[int]]:
+    """The numbers of the attempts of each member that has begun, in order.
+
+    Raises:
+        CastoffError: their folder cannot be read.
+    """
+    numbers: dict[int, list[int]] = {}
+    for member, number, _ in run.attempts():
+        numbers.setdefault(member, []).append(number)
+    return numbers
+
+
 def request_stop(run: RunDirectory) -> None:
     """Ask running members to stop early, and start no further ones.
 

@@ -82,6 +82,8 @@ class RunRecords:
         self.sends = submission.sends if submission else []
         self._of_job = {send.job: send for send in (submission.all_sends if submission else []) if send.job}
         self._places: dict[int, Send] = {}
+        self._indices: dict[str, dict[int, int | None]] = {}
+        """The members that each job starts, with their indices in the array, once somebody has asked."""
         for send in self.sends:
             for member in send.starts():
                 self._places.setdefault(member, send)  # the first job of a chain
@@ -197,7 +199,9 @@ class RunRecords:
             return None
         send = self._of_job.get(job)
         if send is not None:
-            return (job, send.starts().get(member))
+            if job not in self._indices:
+                self._indices[job] = send.starts()
+            return (job, self._indices[job].get(member))
         if self.scheduler is None or not self.scheduler.is_array(job, self.plan.array_count):
             return (job, None)
         if self.plan.sharing:  # a copy of the job has its index

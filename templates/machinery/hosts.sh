@@ -56,10 +56,11 @@ castoff_find_hosts() { # sets castoff_fit to the fit hosts, on which earlier att
   done
 }
 castoff_without_set_aside() { # prints the hosts on standard input that this job has not set aside
-  local castoff_host
-  while read -r castoff_host; do
-    castoff_is_set_aside "$CASTOFF_RUN_DIR/set-aside/$castoff_host.json" || echo "$castoff_host"
+  local castoff_file castoff_names='' # of the few that are, rather than a question for each of thousands of hosts
+  for castoff_file in "$CASTOFF_RUN_DIR"/set-aside/*.json; do
+    if castoff_is_set_aside "$castoff_file"; then castoff_names+=${castoff_file##*/}$'\n'; fi
   done
+  grep -vxF -e "${castoff_names//.json$'\n'/$'\n'}" || true
 }
 castoff_is_set_aside() { # RECORD: whether this start of this job wrote it: Slurm may requeue a job days later
   local castoff_in
@@ -76,13 +77,13 @@ castoff_look_at_hosts() {
 #endif
   castoff_write_host
   castoff_ask "$castoff_hosts" "$CASTOFF_ATTEMPT_DIR/host.sh"
-  while IFS='|' read -r castoff_host castoff_why; do
+  castoff_fit=$(while IFS='|' read -r castoff_host castoff_why; do
     if [[ -z $castoff_why ]]; then
-      castoff_fit+=${castoff_fit:+$'\n'}$castoff_host
+      echo "$castoff_host"
     else
       castoff_set_aside "$castoff_host" "$castoff_why"
     fi
-  done < <(castoff_judge_answers)
+  done < <(castoff_judge_answers))
 }
 castoff_judge_answers() { # prints each candidate, and after | why it is not fit
   local castoff_first
@@ -94,16 +95,14 @@ castoff_judge_answers() { # prints each candidate, and after | why it is not fit
       sub(/^"[^"]*": "?/, "", found)
       return found
     }
-    function launchers_words(host, short, line, at) { # the last launcher lines that name the host
-      for (at = lines; at; at--) {
-        line = " " said[at] " "
-        gsub(/[^A-Za-z0-9._-]+/, " ", line)
-        if (index(line, " " short " ") || index(line, " " host " ")) return " (" said[at] ")"
-      }
+    function launchers_words(host, short, at) { # the last launcher line that names the host
+      at = last[short] > last[host] ? last[short] : last[host]
+      if (at) return " (" said[at] ")"
     }
     FILENAME ~ /hosts.log$/ {
       gsub(/[^ -~]/, "")
       said[++lines] = substr($0, 1, 200)
+      for (at = split(said[lines], words, /[^A-Za-z0-9._-]+/); at; at--) last[words[at]] = lines
       if (match($0, /castoff: [^ ]+ does not see /)) { split($0, words, " "); blind[words[2]]; blind[$2] = $0 }
       next
     }

@@ -16,6 +16,7 @@ import pytest
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.logs import following
 from castoff.launcher.logs.show import Json, Text
+from castoff.launcher.logs.sources import Log
 from castoff.launcher.runs.states import MemberStatus, RunStatus
 from castoff.launcher.status import watch
 from castoff.launcher.status.poller import Poller
@@ -362,6 +363,28 @@ class TestMany:
         time.at(60, lambda: made.end("0.0"))
         assert len(follow(made).lines) == 50
         assert opened["rank"] < 50 * 10 + 60 * 8
+
+    def test_each_log_is_looked_at_once_when_members_end(
+        self, tmp_path: Path, time: Time, follow: Follow, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        calls: Counter[str] = Counter()
+
+        def of(log: Log) -> Any:
+            calls["of"] += 1
+            return log.__dict__["of"]
+
+        monkeypatch.setattr(
+            Log, "of", property(of, lambda log, of: log.__dict__.update(of=of)), raising=False
+        )
+        counts = []
+        for members in (20, 80):
+            made, before = MadeRun(tmp_path / f"array-{members}", members=members), calls["of"]
+            for member in range(members):
+                append(rank(made.begin(f"{member}.0"), 0), "x\n")
+                made.end(f"{member}.0")
+            assert len(follow(made).lines) == members
+            counts.append((calls["of"] - before) / members)
+        assert counts[1] < counts[0] + 1
 
     def test_with_few_descriptors(self, made: MadeRun, follow: Follow) -> None:
         import resource

@@ -13,6 +13,7 @@ from castoff.launcher.launchers.local.streams import LINE_LIMIT
 from castoff.launcher.logs.lines import Source
 from castoff.launcher.logs.show import LINE_PATIENCE
 from castoff.launcher.logs.sources import Log, ScriptLog, Selection, rank_log, rank_logs
+from castoff.launcher.runs.run import begun_attempts
 
 from .conftest import MadeRun, plain
 
@@ -114,7 +115,8 @@ class TestMergedLines:
         made.record("plan.json", {"name": "made", "scheduler": "local", "launcher": "local"})
 
     def shown(self, made: MadeRun, **selection: object) -> bytes:
-        log = ScriptLog(made, 0, Selection(**selection), plain())  # type: ignore[arg-type]
+        attempts = begun_attempts(made).get(0, [])
+        log = ScriptLog(made, 0, attempts, Selection(**selection), plain())  # type: ignore[arg-type]
         return drained(log) + log.finish()
 
     def test_all_attempts_or_one(self, made: MadeRun, script: Path) -> None:
@@ -136,7 +138,8 @@ class TestMergedLines:
 
 class TestOwnLines:
     def log(self, made: MadeRun, **selection: object) -> ScriptLog:
-        return ScriptLog(made, 0, Selection(**selection), plain())  # type: ignore[arg-type]
+        attempts = begun_attempts(made).get(0, [])
+        return ScriptLog(made, 0, attempts, Selection(**selection), plain())  # type: ignore[arg-type]
 
     def test_the_first_ranks_lines_are_left_out(self, made: MadeRun, script: Path) -> None:
         """As often as they are there; one that the script's own words have torn costs only itself."""
