@@ -13,7 +13,7 @@ from castoff.launcher.errors import CastoffError
 from castoff.launcher.history.metrics import METRICS, first_time
 from castoff.launcher.runs.records import PER_RANK_FILES, Facts, Start, Submission, read, record_bytes
 from castoff.launcher.runs.run import RunDirectory
-from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
+from castoff.launcher.runs.states import AttemptStatus, MemberStatus
 from castoff.launcher.text.failure import HANG
 
 QUEUED, SETUP, START_UP, RUNNING = "queued", "setup", "start-up", "running"
@@ -36,14 +36,13 @@ class Phase(NamedTuple):
         return max((now if self.end is None else self.end) - self.start, 0.0)
 
 
-def phases(run: RunDirectory, now: RunStatus, member: MemberStatus, attempt: AttemptStatus) -> list[Phase]:
+def phases(
+    run: RunDirectory, submission: Submission | None, member: MemberStatus, attempt: AttemptStatus
+) -> list[Phase]:
     """The phases of an attempt, in order; none if it has not begun.
 
     START_UP ends with the first line of the attempt's metrics; without metrics, RUNNING begins with the
     ranks.
-
-    Raises:
-        CastoffError: the run's record of its submission cannot be read.
     """
     if attempt.started is None:
         return []
@@ -52,7 +51,7 @@ def phases(run: RunDirectory, now: RunStatus, member: MemberStatus, attempt: Att
     launched, first = _launched(folder), first_time(folder / METRICS)
     if launched is not None:
         marks += [(START_UP, launched), (RUNNING, first)] if first is not None else [(RUNNING, launched)]
-    queued = _queued_since(run.submission(), member, attempt)
+    queued = _queued_since(submission, member, attempt)
     if queued is not None:
         marks.insert(0, (QUEUED, min(queued, attempt.started)))
     last = attempt.ended if attempt.state != "running" else None
@@ -62,16 +61,11 @@ def phases(run: RunDirectory, now: RunStatus, member: MemberStatus, attempt: Att
     return [Phase(name, start, None if end is None else max(start, end)) for (name, start), end in pairs]
 
 
-def waiting(run: RunDirectory, member: MemberStatus) -> Phase | None:
-    """The time that a pending member has waited in a queue; None for other members.
-
-    Raises:
-        CastoffError: the run's record of its submission cannot be read.
-    """
+def waiting(submission: Submission | None, member: MemberStatus) -> Phase | None:
+    """The time that a pending member has waited in a queue; None for other members."""
     if member.state != "pending":
         return None
     since = member.attempts[-1].ended if member.attempts else None
-    submission = run.submission()
     submitted = submission.time if submission else None
     since = max((moment for moment in (since, submitted) if moment is not None), default=None)
     return None if since is None else Phase(QUEUED, since, None)

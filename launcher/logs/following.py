@@ -54,7 +54,8 @@ class Follower:
 
     def __post_init__(self) -> None:
         self._poller = Poller()
-        self._merged = is_merged(self.run) and not self.selection.ranks
+        self._plan = self.run.facts()
+        self._merged = is_merged(self._plan) and not self.selection.ranks
         self._watches: list[Log] = []
         self._over: set[tuple[int, int | None]] = set()
         """The attempts that have ended, as pairs of member and attempt; (member, None) if the
@@ -148,7 +149,7 @@ class Follower:
             path = run.script_log(member.member)
             if not wanted.ranks and key not in self._retired and path not in watched and path.exists():
                 attempts = [attempt.attempt for attempt in member.attempts]
-                self._watches.append(ScriptLog(run, member.member, attempts, wanted, self.show))
+                self._watches.append(ScriptLog(run, self._plan, member.member, attempts, wanted, self.show))
             for number in [] if self._merged else [attempt.attempt for attempt in member.attempts]:
                 if wanted.has(member.member, number) and (member.member, number) not in self._retired:
                     logs = rank_logs(run, member.member, number, wanted.ranks)

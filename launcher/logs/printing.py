@@ -12,6 +12,7 @@ from castoff.launcher.logs.lines import Source
 from castoff.launcher.logs.show import Show, Text
 from castoff.launcher.logs.sources import READ, Log, ScriptLog, Selection, is_merged, rank_log, rank_logs
 from castoff.launcher.logs.tail import tail_start
+from castoff.launcher.runs.records import Facts
 from castoff.launcher.runs.run import RunDirectory, begun_attempts
 from castoff.launcher.runs.states import AttemptStatus
 
@@ -66,9 +67,9 @@ def _write_lines(
     failed = [(source, one) for source, one in failures if one and not selection.ranks]
     for source, one in sorted(failed, key=lambda found: found[1].time):
         write(show.failure(source, one, one.excerpt()))
-    problems, begun = [], begun_attempts(run)
+    problems, begun, plan = [], begun_attempts(run), run.facts()
     for source in sources:
-        for log in _logs(run, source, begun.get(source.member, []), selection, show):
+        for log in _logs(run, plan, source, begun.get(source.member, []), selection, show):
             for block in _last(log.rest(0.0), selection.tail):
                 write(block)
             if log.trouble:
@@ -78,7 +79,7 @@ def _write_lines(
 
 
 def _logs(
-    run: RunDirectory, of: Source, attempts: list[int], selection: Selection, show: Show
+    run: RunDirectory, plan: Facts, of: Source, attempts: list[int], selection: Selection, show: Show
 ) -> Iterator[Log]:
     """The logs with an attempt's lines: the merged log, or each rank's log and the script's. `attempts`: all
     of its member.
@@ -87,11 +88,11 @@ def _logs(
     tail = selection.tail if selection.attempt is None else None
     script = selection._replace(attempt=of.attempt, tail=tail)
     wants_script = not selection.ranks and run.script_log(of.member).exists()
-    if not (wants_script and is_merged(run)):
+    if not (wants_script and is_merged(plan)):
         for source, path in rank_logs(run, of.member, of.attempt, selection.ranks):
             yield rank_log(source, path, selection, show)
     if wants_script:
-        yield ScriptLog(run, of.member, attempts, script, show)
+        yield ScriptLog(run, plan, of.member, attempts, script, show)
 
 
 def _last(blocks: Iterable[bytes], count: int | None) -> Iterable[bytes]:

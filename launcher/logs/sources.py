@@ -24,6 +24,7 @@ from castoff.launcher.logs.lines import ATTEMPT_BEGINS, Source, by_attempt
 from castoff.launcher.logs.show import LINE_PATIENCE, Show
 from castoff.launcher.logs.tail import Tail, tail_start
 from castoff.launcher.runs.directory import names_in
+from castoff.launcher.runs.records import Facts
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 
@@ -114,12 +115,18 @@ class ScriptLog(Log):
     """The script's log of all attempts, either merged with the ranks' lines or without its copies of them."""
 
     def __init__(
-        self, run: RunDirectory, member: int, attempts: Sequence[int], selection: Selection, show: Show
+        self,
+        run: RunDirectory,
+        plan: Facts,
+        member: int,
+        attempts: Sequence[int],
+        selection: Selection,
+        show: Show,
     ):
         """`attempts`: the numbers of the member's attempts."""
         path = run.script_log(member)
         start = _start(path, selection.tail)
-        self._merged = is_merged(run)
+        self._merged, self._plan = is_merged(plan), plan
         # Lines are compared with those of another log, so they must be whole.
         lines = show.whole_lines(member) if self._merged else RankLines(b"", math.inf)
         super().__init__(Source(member, 0), path, self._of_attempts, lines, start)
@@ -169,7 +176,7 @@ class ScriptLog(Log):
         self._attempt = attempt
         self._logs = self._run.log_folder / f"{self._member}.{attempt}"
         self._copies = Counter[bytes]()
-        first = "rank-00000.log" if self._run.facts().per_rank_logs else "node-00000.log"
+        first = "rank-00000.log" if self._plan.per_rank_logs else "node-00000.log"
         self._first = self._repeated(first, self._selection.tail)
         self._ahead = 0  # bytes read of this log minus those of the first rank's
 
@@ -205,9 +212,9 @@ class ScriptLog(Log):
         return b""
 
 
-def is_merged(run: RunDirectory) -> bool:
+def is_merged(plan: Facts) -> bool:
     """Whether castoff's launcher merges the ranks' lines into the script's log."""
-    return run.facts().launcher in MERGING
+    return plan.launcher in MERGING
 
 
 def rank_logs(

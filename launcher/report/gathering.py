@@ -110,7 +110,7 @@ def _results(run: RunDirectory, now: RunStatus, at: float) -> tuple[Metrics, lis
 
 
 def _members(run: RunDirectory, now: RunStatus, results: Sequence[Result], busy: _Busy) -> list[MemberFacts]:
-    used, is_array = usages(run, now), len(now.members) > 1
+    used, is_array, submission = usages(run, now), len(now.members) > 1, run.submission()
     for key, fraction in busy.items():
         if key in used and used[key].device_utilization is None:
             used[key] = msgspec.structs.replace(used[key], device_utilization=fraction)
@@ -121,13 +121,13 @@ def _members(run: RunDirectory, now: RunStatus, results: Sequence[Result], busy:
                 AttemptFacts(
                     attempt_words(member.member, attempt.attempt, is_array=is_array),
                     attempt,
-                    phases(run, now, member, attempt),
+                    phases(run, submission, member, attempt),
                     [] if is_array else hosts(run, member.member, attempt.attempt),
                     used.get((member.member, attempt.attempt)),
                 )
                 for attempt in member.attempts
             ],
-            waiting(run, member),
+            waiting(submission, member),
         )
         for member, result in zip(now.members, results, strict=True)
     ]

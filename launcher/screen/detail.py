@@ -69,13 +69,13 @@ def detail_of(now: RunStatus, member: int | None, progress: Callable[[str, float
     except CastoffError as error:
         return Detail(now, chosen, Progress(), trouble=str(error))
     if attempt is None:
-        queued = waiting(run, chosen)
+        queued = waiting(run.submission(), chosen)
         return Detail(now, chosen, Progress(), [queued] if queued else [], parameters=parameters)
     progressed = progress(now.directory, attempt.started or 0.0, chosen.member)
     detail = Detail(now, chosen, progressed, parameters=parameters)
     try:
         return detail._replace(
-            phases=phases(run, now, chosen, attempt),
+            phases=phases(run, run.submission(), chosen, attempt),
             hosts=hosts(run, chosen.member, attempt.attempt),
             excerpt=_excerpt(run, chosen.member, attempt),
         )

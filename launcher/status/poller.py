@@ -154,7 +154,7 @@ class _Side:
         try:
             if records.unclear and not records.held and records.run.path not in self._elsewhere:
                 decide(records.run, self._queue, self._answer, records.unclear)
-            return RunRecords(records.run, held=records.held)
+            return RunRecords(records.run, held=records.held, earlier=records)
         except (CastoffError, OSError):
             return records  # the submission stays unclear, and the earlier records still count
 

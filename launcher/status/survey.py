@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 
 from castoff.launcher.runs.directory import names_in
@@ -33,9 +34,9 @@ _SHARED = ".shared-"
 class RunRecords:
     """What a run directory shows before any scheduler is asked."""
 
-    def __init__(self, run: RunDirectory, *, held: bool = False):
+    def __init__(self, run: RunDirectory, *, held: bool = False, earlier: RunRecords | None = None):
         """Read a run's directory. `held`: the caller holds the run's lock, and has not submitted anything
-        yet.
+        yet. `earlier`: the same run's records as read before; what is final in them is not read again.
 
         Raises:
             CastoffError: a record cannot be read.
@@ -63,8 +64,10 @@ class RunRecords:
         requeues = self.plan.requeue_how == "requeue" and self.scheduler is not None
         self.attempts: dict[int, list[Attempt]] = {}
         """The attempts of each member."""
+        final = {} if earlier is None else {one.folder: one for one in earlier.final_attempts()}
         for member, number, folder in run.attempts():
-            self.attempts.setdefault(member, []).append(attempt_in(number, folder, requeues))
+            one = final.get(folder) or attempt_in(number, folder, requeues)
+            self.attempts.setdefault(member, []).append(one)
         self._handed = _handed_on(run) if self.plan.sharing else {}
         for member, found in self.attempts.items():
             self._hand_on(member, found)
@@ -103,6 +106,11 @@ class RunRecords:
             passed.add(following)
             job = following
         return job
+
+    def final_attempts(self) -> Iterator[Attempt]:
+        """The attempts whose records do not change any more."""
+        for found in self.attempts.values():
+            yield from (one for one in found if one.end is not None and one.is_certain)
 
     @property
     def job(self) -> str | None:

@@ -116,3 +116,17 @@ def test_hosts_that_are_not_set_aside_cost_no_process(tmp_path: Path) -> None:
         assert answer.stdout.split() == [name for name in names if name not in ("n3", "n5.cluster")]
         calls.append((tmp_path / "calls").read_text().count("\n"))
     assert calls[0] == calls[1]
+
+
+def test_a_member_that_is_over_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: list[int]
+) -> None:
+    """Although the records are read again after the scheduler's answer, for the member that has not ended."""
+    slurm = FakeSlurm(tmp_path, monkeypatch)
+    made = array(tmp_path, MANY)
+    (made.run.path / "attempts" / "0.0" / "ending.json").unlink()
+    slurm.tells(("7_0", "RUNNING"), run=made.run)
+    assert status(made.run).state == "running"
+    attempts = sum(1 for names in listed if names <= 2)
+    assert attempts == MANY + 1
+    assert "squeue" in slurm.questions()

@@ -29,7 +29,7 @@ REPORT = 'printf \'{"step": 1, "loss": 2, "time": %s}\\n\' "$(date +%s)" >>"$CAS
 
 def phases_of(run: Run) -> list[list[Phase]]:
     now = run.status()
-    return [phases(run, now, member, one) for member in now.members for one in member.attempts]
+    return [phases(run, run.submission(), member, one) for member in now.members for one in member.attempts]
 
 
 def names(run: Run) -> list[list[str]]:
@@ -70,13 +70,13 @@ def test_what_has_not_begun(jobs: LocalJobs, monkeypatch: pytest.MonkeyPatch) ->
     run = submit(JobSpec(command=["true"], after={"afterok": ["first"]}), Site.load("local"))
     try:
         (member,) = run.status().members
-        since = waiting(run, member)
+        since = waiting(run.submission(), member)
         submission = run.submission()
         assert since is not None and submission is not None
         assert (since.name, since.start, since.end) == (QUEUED, submission.time, None)
         assert hosts(run, 0, 0) == []
         (other,) = first.status().members
-        assert waiting(first, other) is None or other.state == "pending"
+        assert waiting(first.submission(), other) is None or other.state == "pending"
     finally:
         run.cancel()
         first.cancel()

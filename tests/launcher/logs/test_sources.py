@@ -116,7 +116,7 @@ class TestMergedLines:
 
     def shown(self, made: MadeRun, **selection: object) -> bytes:
         attempts = begun_attempts(made).get(0, [])
-        log = ScriptLog(made, 0, attempts, Selection(**selection), plain())  # type: ignore[arg-type]
+        log = ScriptLog(made, made.facts(), 0, attempts, Selection(**selection), plain())  # type: ignore[arg-type]
         return drained(log) + log.finish()
 
     def test_all_attempts_or_one(self, made: MadeRun, script: Path) -> None:
@@ -139,7 +139,7 @@ class TestMergedLines:
 class TestOwnLines:
     def log(self, made: MadeRun, **selection: object) -> ScriptLog:
         attempts = begun_attempts(made).get(0, [])
-        return ScriptLog(made, 0, attempts, Selection(**selection), plain())  # type: ignore[arg-type]
+        return ScriptLog(made, made.facts(), 0, attempts, Selection(**selection), plain())  # type: ignore[arg-type]
 
     def test_the_first_ranks_lines_are_left_out(self, made: MadeRun, script: Path) -> None:
         """As often as they are there; one that the script's own words have torn costs only itself."""
