@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import chain
+from pathlib import Path
 
 from castoff.launcher.runs.directory import names_in
 from castoff.launcher.runs.owner import is_alive, owns_latest_submission
@@ -29,6 +31,28 @@ CANCELLED = "cancelled.json"
 
 _SHARED = ".shared-"
 """The first part of the name of a folder in which a shared job lists the members that it leaves to a copy."""
+
+_THREADS, _MANY = 16, 64
+"""Threads that read the records of many attempts, and how many are many: a busy file system may take 20 ms to
+answer, but answers several at once.
+"""
+
+
+def _attempts_in(folders: list[tuple[int, Path]], requeues: bool) -> Iterator[Attempt]:
+    """The attempts with these numbers and folders."""
+    if len(folders) < _MANY:
+        return (attempt_in(number, folder, requeues) for number, folder in folders)
+    from concurrent.futures import ThreadPoolExecutor  # imported late, since most runs have few attempts
+
+    def part(first: int) -> list[Attempt]:
+        return [attempt_in(number, folder, requeues) for number, folder in folders[first : first + size]]
+
+    size = -(-len(folders) // _THREADS)
+    try:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            return chain.from_iterable([*pool.map(part, range(0, len(folders), size))])
+    except RuntimeError:  # a login node may allow a user only a few threads
+        return (attempt_in(number, folder, requeues) for number, folder in folders)
 
 
 class RunRecords:
@@ -65,9 +89,10 @@ class RunRecords:
         self.attempts: dict[int, list[Attempt]] = {}
         """The attempts of each member."""
         final = {} if earlier is None else {one.folder: one for one in earlier.final_attempts()}
-        for member, number, folder in run.attempts():
-            one = final.get(folder) or attempt_in(number, folder, requeues)
-            self.attempts.setdefault(member, []).append(one)
+        begun = run.attempts()
+        read_now = _attempts_in([one[1:] for one in begun if one[2] not in final], requeues)
+        for member, _, folder in begun:
+            self.attempts.setdefault(member, []).append(final.get(folder) or next(read_now))
         self._handed = _handed_on(run) if self.plan.sharing else {}
         for member, found in self.attempts.items():
             self._hand_on(member, found)

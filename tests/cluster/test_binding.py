@@ -115,7 +115,12 @@ def test_members_that_share_a_node_share_no_core_and_no_device(
     whole = site("0", "1") if listed else Site.load("slurm")
     array = {"count": 2, "together": {"nodes": 1, "per_node": 2}}
     command = [*WHERE[:2], WHERE[2].replace("$RANK", "$CASTOFF_ARRAY_INDEX")]
-    own = {"command": command, "ranks_per_node": 1, "cores_per_rank": 1, "devices_per_rank": 1}
+    own: dict[str, Any] = {
+        "command": command,
+        "ranks_per_node": 1,
+        "cores_per_rank": 1,
+        "devices_per_rank": 1,
+    }
     job = Submitted(binding_slurm, tmp_path / "shared", site=whole, array=array, **own)
     assert job.ending() == ("done", 0), job.output()
     ranks = job.ranks()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -130,3 +131,17 @@ def test_a_member_that_is_over_is_read_once(
     attempts = sum(1 for names in listed if names <= 2)
     assert attempts == MANY + 1
     assert "squeue" in slurm.questions()
+
+
+def test_many_attempts_are_read_without_threads_if_there_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FakeSlurm(tmp_path, monkeypatch)
+    made = array(tmp_path, MANY)
+    expected = status(made.run)
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert status(made.run) == expected
