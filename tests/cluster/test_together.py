@@ -87,10 +87,7 @@ def events(desk: Desk, name: str) -> list[Event]:
     path = desk.folder / f"{name}.events"
     lines = path.read_text().splitlines() if path.exists() else []
     kinds = (str, int, int, int, str, float, str, int, int, str)
-    return [
-        Event(*(kind(word) for kind, word in zip(kinds, line.split(), strict=True)))  # type: ignore[arg-type]
-        for line in lines
-    ]
+    return [Event(*(kind(word) for kind, word in zip(kinds, line.split(), strict=True))) for line in lines]
 
 
 def endings(desk: Desk, run: RunDirectory) -> dict[int, str]:
