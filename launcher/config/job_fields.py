@@ -265,7 +265,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_d
     """On one machine, never more than its cores allow."""
     together: Annotated[
         Count | Literal["node", "job"] | SharedNodes | None,
-        takes("a number of members, node, job, or {nodes: N}"),
+        takes("a number of members, node, job, or a mapping with nodes"),
         meaning("Members share the allocation of one job; default: each member has a job of its own."),
     ] = None
     """A number: so many members in each job, side by side. `node`: as many as fill a node. `job`, or
