@@ -32,6 +32,7 @@ from castoff.launcher.schedulers.local.control import cancel
 from castoff.launcher.schedulers.registry import is_own, queued_of
 from castoff.launcher.status.survey import RunRecords
 from castoff.launcher.submission.cancel import cancel_jobs
+from castoff.launcher.submission.cancel_members import ask_to_end
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _LATE_FILES = 15.0
@@ -322,6 +323,8 @@ def _cancel(run: RunDirectory, member: int) -> None:
     records = RunRecords(run)
     if is_own(records.plan.scheduler):
         return cancel(run, member if records.plan.array_count else None)
+    if records.plan.sharing:
+        return ask_to_end(run, member, records)
     queue = queued_of(records.plan.scheduler).queue()
     elsewhere = queue.elsewhere(records.clusters)
     answer = NOT_QUERIED if elsewhere else queue.ask(records.jobs)

@@ -41,9 +41,8 @@ def for_functions(spec: JobSpec, site: Site, functions: list[Callable[..., Any]]
     """
     changes: dict[str, Any] = {"array": None}
     if len(functions) > 1:
-        changes["array"] = Array(
-            count=len(functions), max_concurrent=spec.array.max_concurrent if spec.array else None
-        )
+        given = spec.array or Array()
+        changes["array"] = msgspec.structs.replace(given, count=len(functions))
     if spec.name is None and site.defaults.name is None:
         changes["name"] = _common_name(functions)
     images = (spec.container.image, site.defaults.container.image)

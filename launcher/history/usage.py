@@ -104,7 +104,10 @@ def shares(now: RunStatus, plan: Facts, *, at: float, since: float = 0.0) -> Ite
     A start that is still waiting costs nothing. If a script was submitted by hand, its nodes are those of its
     layout, or else one.
     """
-    nodes = plan.held_nodes or sum(count for _, count in plan.layout) or 1
+    nodes: float = plan.held_nodes or sum(count for _, count in plan.layout) or 1
+    held = nodes
+    if share := plan.sharing:  # its part of the nodes, and of what the job asked for
+        nodes, held = nodes / share.per_node, share.nodes / share.members
     for start in starts(now):
         if start.began is None or start.began < since:
             continue
@@ -114,7 +117,7 @@ def shares(now: RunStatus, plan: Facts, *, at: float, since: float = 0.0) -> Ite
             account=plan.account or "",
             queue=plan.queue or "",
             ending=start.last.word,
-            requested=None if now.walltime is None else nodes * now.walltime / 3600,
+            requested=None if now.walltime is None else held * now.walltime / 3600,
             used=None if seconds is None else nodes * seconds / 3600,
         )
 
@@ -161,8 +164,8 @@ def usages(run: RunDirectory, now: RunStatus, *, asks: bool = True) -> dict[tupl
 def _asked(run: RunDirectory, wanted: list[Start]) -> Iterator[tuple[Start, Usage]]:
     """Ask the scheduler for the usage of jobs, and record that of jobs which ended long enough ago."""
     records = RunRecords(run)
-    if records.scheduler is None or not records.queued:
-        return
+    if records.scheduler is None or not records.queued or records.plan.sharing:
+        return  # the scheduler counts what all members of a shared job use
     queue = records.scheduler.queue()
     if queue.elsewhere(records.clusters):
         return

@@ -40,9 +40,7 @@ def end_members(run: RunDirectory, members: Collection[int]) -> RunStatus:
         return status(run)
     if owns_latest_submission(run) or records.plan.sharing:
         for member in left:
-            cancel(run, member)
-            if records.plan.sharing:
-                _end_unbegun(run, member, records)
+            ask_to_end(run, member, records)
     else:
         _cancel_jobs(records, left)
     now = status(run)
@@ -60,6 +58,17 @@ def end_members(run: RunDirectory, members: Collection[int]) -> RunStatus:
 
 def _active(now: RunStatus, members: Collection[int]) -> set[int]:
     return {one.member for one in now.members if one.member in members and one.state != "ended"}
+
+
+def ask_to_end(run: RunDirectory, member: int, records: RunRecords) -> None:
+    """Ask what runs a member to end it: castoff's own scheduler, or the job that the member shares.
+
+    Raises:
+        CastoffError: the request cannot be written.
+    """
+    cancel(run, member)
+    if records.plan.sharing:
+        _end_unbegun(run, member, records)
 
 
 def _end_unbegun(run: RunDirectory, member: int, records: RunRecords) -> None:

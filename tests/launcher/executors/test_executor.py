@@ -374,6 +374,14 @@ def test_a_job_is_named_after_its_function(function: Callable[[], Any], name: st
     assert "#SBATCH --job-name=mine\n" in mine
 
 
+def test_functions_share_jobs() -> None:
+    array = {"together": {"nodes": 2, "per_node": 4}}
+    executor = castoff.executor({"cores_per_rank": 2, "array": array}, "slurm", "runs")
+    script = executor.render(abs, count=20)
+    assert "castoff_together=20 castoff_at_once=8 castoff_job_nodes=2 castoff_per_node=4" in script
+    assert "castoff_together" not in executor.render(abs)
+
+
 def test_an_interpreter_of_the_users_choice() -> None:
     executor = castoff.executor({"python": "/opt/python"}, "slurm", "runs")
     assert "/opt/python -u -m submitit" in executor.render(abs)

@@ -11,7 +11,7 @@ import pytest
 
 from castoff import JobSpec, Run, Site, submit
 from castoff.launcher.history.usage import Share, shares, starts, total, usages
-from castoff.launcher.runs.records import Facts, Usage
+from castoff.launcher.runs.records import Facts, Sharing, Usage
 from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 from castoff.launcher.status import watch
 from tests import patience
@@ -115,6 +115,12 @@ class TestNodeHours:
         first, second = shares(now, self.PLAN, at=9e9)
         assert first == Share("big", "climate", "debug", "done", 3.0, 1.5)
         assert second.used == 0.5
+
+    def test_members_that_share_a_job_have_their_part_of_it(self) -> None:
+        """Of its nodes while they run; and of what it asked for, whether they use it or not."""
+        sharing = Sharing(members=24, at_once=8, per_node=4, nodes=2)
+        (share,) = shares(status(attempt(0, 0, 1800)), Facts(held_nodes=1, sharing=sharing), at=9e9)
+        assert (share.requested, share.used) == (2 / 24, 0.125)
 
     def test_what_runs_and_what_waits(self) -> None:
         now = status(attempt(0, 100, None))
