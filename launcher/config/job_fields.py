@@ -285,7 +285,8 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_d
         """The members' numbers, ascending."""
         if self.indices is not None:
             return indices(self.indices)
-        return range(self.count or 1 if self.parameters is None else size_of(self._values))
+        values = self._values
+        return range(self.count or 1 if values is None else size_of(values))
 
     @property
     def size(self) -> int:
@@ -295,13 +296,12 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_d
     @property
     def table(self) -> Table | None:
         """The members' parameters."""
-        return None if self.parameters is None else Table.of(self._values)
+        return None if self._values is None else Table.of(self._values)
 
     @property
     def _values(self) -> Any:
-        """`parameters` without the name of a file, which reading the job has replaced by what it holds."""
-        assert not isinstance(self.parameters, str)
-        return self.parameters
+        """`parameters`, unless they name a file, which only a job file can do."""
+        return None if isinstance(self.parameters, str) else self.parameters
 
     @property
     def own_indices(self) -> str | None:

@@ -137,8 +137,7 @@ class _Answers:
             submitted.earlier = {run: RunDirectory(self._runs(None) / run).job for run in existing}
             return submitted
         if isinstance(message, NamesOf):
-            spec = JobSpec.load(Index.of(os.environ).find(message.run).path / "job.yaml")
-            return Names(list(spec.env_from))
+            return Names(list(Index.of(os.environ).find(message.run).facts().env_from))
         raise CastoffError(f"castoff: {type(message).__name__} is not a request")
 
     def _store(self, code: Code) -> Stored:
