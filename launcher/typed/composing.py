@@ -17,6 +17,9 @@ _MAX_DEPTH = 100
 
 _UNSEEN_BREAKS = re.compile("[\x85\u2028\u2029]")
 
+_BRACES = re.compile(r"(?:^|[\s\[,])(\{\w+\}[^\s,\]}:'\"]+)")
+"""A parameter at the beginning of a text without quotes, as in `{lr}/out`: YAML takes it for a mapping."""
+
 TAG = "tag:yaml.org,2002:"
 NULL, BOOL, INT, FLOAT = (TAG + kind for kind in ("null", "bool", "int", "float"))
 
@@ -62,17 +65,20 @@ def compose(text: str, origin: str, loader: type[Any]) -> yaml.Node | None:
         line = text.count("\n", 0, error.start)
         message = f"is not UTF-8 text: {printable(text[error.start])} cannot be written"
     except yaml.MarkedYAMLError as error:
-        raise not_yaml(error, origin) from None
+        raise not_yaml(error, origin, text) from None
     except yaml.reader.ReaderError as error:
         line = text.encode()[: error.position].count(b"\n")
         message = f"is not valid YAML: {error.reason} (U+{error.character:04X})"
     raise _wrong(at_line(origin, line), message)
 
 
-def not_yaml(error: yaml.MarkedYAMLError, origin: str) -> InvalidInput:
-    """The error for the user from PyYAML's error, with the line."""
+def not_yaml(error: yaml.MarkedYAMLError, origin: str, text: str = "") -> InvalidInput:
+    """The error for the user from PyYAML's error in a text, with the line."""
     mark = error.problem_mark or error.context_mark
-    return _wrong(at_line(origin, mark.line if mark else 0), f"is not valid YAML: {_explain(error)}")
+    hint = ""
+    if found := _BRACES.search(text):
+        hint = f'; quote a text that begins with braces: "{found[1]}"'
+    return _wrong(at_line(origin, mark.line if mark else 0), f"is not valid YAML: {_explain(error)}{hint}")
 
 
 def _explain(error: yaml.MarkedYAMLError) -> str:

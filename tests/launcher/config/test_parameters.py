@@ -351,3 +351,8 @@ class TestCommands:
     def test_they_exclude_parameters(self, tmp_path: Path) -> None:
         found = wrong(tmp_path, "array: {commands: cmds.txt, parameters: {a: [1]}}", cmds_txt="a\n")
         assert found["array.commands"].startswith("excludes array.parameters")
+
+
+@pytest.mark.parametrize("text", ["workdir: {lr}/x\n", "command: [a, {lr}/x, b]\n"])
+def test_a_text_that_begins_with_braces_is_to_be_quoted(text: str, tmp_path: Path) -> None:
+    assert wrong(tmp_path, text)[""].endswith('; quote a text that begins with braces: "{lr}/x"')
