@@ -53,6 +53,9 @@ def without_references(text: str) -> str:
 # --- In a job -----------------------------------------------------------------------------------------
 
 
+FILE = "CASTOFF_PARAMETERS"
+"""The variable that names the file with a member's parameters."""
+
 _IN_SHELL = ("setup", "teardown", "preflight")
 """Fields of shell lines, in which a parameter is a shell variable."""
 
@@ -69,16 +72,19 @@ def problems(spec: Any, table: Table) -> Iterator[tuple[FieldPath, str]]:
     """The problems of a JobSpec whose array has these parameters: names that do not exist, parameters that
     nothing uses, and references where they are not replaced.
     """
-    names, used = table.names, set[str]()
+    names, used, passed = table.names, set[str](), False
     for path, text in texts(spec).items():
         for name in references(text):
             used.add(name)
+            passed = passed or path != ("name",)
             if name not in names:
                 plain = f"for the text {{{name}}}, write {{{{{name}}}}}"
                 near = suggestion(name, names)
                 yield path, f"holds {{{name}}}, but there is no parameter {name}{near}; {plain}"
     unused = [name for name in names if name not in used]
-    if used and spec.script is None:  # else the program evidently reads CASTOFF_PARAMETERS
+    shown_to_program = [*spec.command, *spec.setup, *filter(None, spec.env.values())]
+    reads_file = any(FILE in text for text in shown_to_program)
+    if passed and not reads_file and spec.script is None:  # else the program evidently reads the file
         for name in unused:
             where = "neither command, env, workdir nor name uses it"
             yield (

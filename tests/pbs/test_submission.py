@@ -143,6 +143,20 @@ script: |
         assert desk.castoff("wait", run.id).code in (1, 2)
         assert [len(one["attempts"]) for one in desk.status(run)["members"]] == [1, 2, 2]
 
+    def test_an_array_with_parameters(self, desk: PbsDesk) -> None:
+        """A copy that resumes a member, and a resubmission, have the same values."""
+        parameters = "array.parameters={a: ['$x', 1e-3], b: [0, 1]}"
+        words = ["--set", parameters, "--set", 'env.A="{a}"', "--set", "requeue.max=1", "--walltime", "5m"]
+        again = "[ $CASTOFF_ATTEMPT != 0 ] || echo resume >$CASTOFF_OUTCOME_FILE"
+        run = desk.submit(*words, "--name", "grid", sh=f'echo "$A"; cat "$CASTOFF_PARAMETERS"; {again}')
+        assert desk.castoff("wait", run.id).output == f"{run.id}: done\n"
+        logs = [(run.log_folder / f"1.{attempt}" / "rank-00000.log").read_text() for attempt in (0, 1)]
+        assert logs == ['$x\n{"a": "$x", "b": 1}\n'] * 2
+        begun = desk.castoff("resubmit", "grid", "a=.001,b=0", "--include-done", "--json")
+        assert json.loads(begun.output)["attempts"] == {"2": 2}, begun.errors
+        assert desk.castoff("wait", run.id).output == f"{run.id}: done\n"
+        assert (run.log_folder / "2.2" / "rank-00000.log").read_text() == '1e-3\n{"a": 1e-3, "b": 0}\n'
+
     def test_an_array_of_any_numbers(self, desk: PbsDesk) -> None:
         """PBS counts them from 0, since it takes only one range."""
         array = 'array={indices: "1,3-4,9-13:2"}'

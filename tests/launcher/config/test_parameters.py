@@ -257,8 +257,18 @@ class TestJobFiles:
         text = 'command: ["{p}"]\narray: {parameters: {p: [ls, --x]}}'
         assert wrong(tmp_path, text) == {"command.0": "is '--x' for member 1, but must name a program"}
 
-    def test_a_program_that_reads_the_file_needs_no_reference(self, tmp_path: Path) -> None:
-        assert len(table_of(loaded(tmp_path, "command: [x]\narray: {parameters: {lr: [1, 2]}}"))) == 2
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            "command: [x]",
+            "command: [x]\nname: a-{lr}",
+            "command: [x, {lr}, --file, $CASTOFF_PARAMETERS]",
+            "command: [x, {lr}]\nsetup: [cp $CASTOFF_PARAMETERS params.json]",
+        ],
+    )
+    def test_a_program_that_reads_the_file_needs_no_reference(self, fields: str, tmp_path: Path) -> None:
+        spec = loaded(tmp_path, f"{fields}\narray: {{parameters: {{lr: [1, 2], seed: [0]}}}}")
+        assert len(table_of(spec)) == 2
 
 
 TAKES = "a parameter's name has letters, digits and _ only"
