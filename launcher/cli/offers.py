@@ -56,6 +56,24 @@ def complete_machines(context: click.Context, parameter: click.Parameter, incomp
     return _items(incomplete, entries(os.environ))
 
 
+def complete_parameters(context: click.Context, parameter: click.Parameter, incomplete: str) -> _Items:
+    """Complete a parameter of a run's members, `lr=`, and then its values."""
+    from castoff.launcher.errors import CastoffError
+    from castoff.launcher.runs.index import Index
+    from castoff.launcher.runs.parameters import parameters_of
+
+    index, run = Index.of(os.environ), context.params.get("run")
+    try:
+        table = parameters_of(index.find(run) if run else index.newest()).parameters
+    except CastoffError:
+        return []
+    name, equals, _ = incomplete.partition("=")
+    names = table.names if table else []
+    values = table.values_of(name) if table and name in names else []
+    words = [f"{name}={value}" for value in values if _PLAIN.fullmatch(value)]
+    return _items(incomplete, words if equals else [f"{one}=" for one in names])
+
+
 def complete_fields(context: click.Context, parameter: click.Parameter, incomplete: str) -> _Items:
     """Complete a field of a job file as `--set` takes it: `nodes=`, `array.count=`, `env.`."""
     from castoff.launcher.config.job import JobSpec

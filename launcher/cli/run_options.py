@@ -9,7 +9,7 @@ from typing import NamedTuple
 import click
 import msgspec
 
-from castoff.launcher.cli.offers import F, complete_runs
+from castoff.launcher.cli.offers import F, complete_parameters, complete_runs
 from castoff.launcher.errors import CastoffError, report
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.parameters import is_selector, parameters_of
@@ -87,7 +87,9 @@ def _selectors(
 
 def selectors_argument(metavar: str = "[NAME=VALUE...]") -> Callable[[F], F]:
     """Add the argument for the parameters of the members that a verb is about."""
-    return click.argument("selectors", nargs=-1, metavar=metavar, callback=_selectors)
+    return click.argument(
+        "selectors", nargs=-1, metavar=metavar, callback=_selectors, shell_complete=complete_parameters
+    )
 
 
 def members_selected(

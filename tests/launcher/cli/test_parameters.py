@@ -6,8 +6,11 @@ import csv
 import io
 import json
 
+import click
 import pytest
 
+from castoff.launcher.cli.logs import command as logs
+from castoff.launcher.cli.offers import complete_parameters
 from castoff.launcher.history.progress import Progress
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.screen.detail import detail_of
@@ -198,6 +201,17 @@ class TestOtherVerbs:
         detail = detail_of(status(sweep), None, lambda *_: Progress())
         words = ["".join(span.text for span in line) for line in lines(detail, 0.0, 80, 40)]
         assert "          lr=0.1, seed=1" in words
+
+
+def test_completion(sweep: RunDirectory) -> None:
+    context = click.Context(logs)
+    context.params["run"] = "sweep"
+    (selectors,) = (one for one in logs.params if one.name == "selectors")
+    words = {
+        word: [one.value for one in complete_parameters(context, selectors, word)]
+        for word in ("", "lr=", "s")
+    }
+    assert words == {"": ["lr=", "seed="], "lr=": ["lr=0.1", "lr=1e-2"], "s": ["seed="]}
 
 
 def test_a_job_that_uses_none_says_so(castoff: Castoff, jobs: LocalJobs) -> None:
