@@ -40,6 +40,9 @@ _OTHER_RANKS = 16
 
 _LINES_OF_OTHERS = 15
 
+_LONGEST = 600
+"""The maximum number of lines of a job file or a script's head."""
+
 _COMPARED = 20
 """The maximum number of members whose curves share a plot."""
 
@@ -78,8 +81,8 @@ def gather(run: RunDirectory, wish: Wish, poller: Poller | None = None) -> RunFa
         at=at,
         planned=planned,
         plan=read(run.path / "plan.json", Plan),
-        job_text=masked_job(_text(run.path / "job.yaml")),
-        script_head=masked_script(head_of(_text(run.script))),
+        job_text=_cut(masked_job(_text(run.path / "job.yaml"))),
+        script_head=_cut(masked_script(head_of(_text(run.script)))),
         code=provenance.read(run),
         members=_members(run, now, results, busy),
         hours=total(shares(now, planned, at=at)),
@@ -201,6 +204,15 @@ def _last_lines(path: Path) -> str:
     """A whole stack, or a log's last traceback or last lines."""
     lines = excerpt_of(path)
     return log_text(lines if path.suffix == ".txt" else lines[-_LINES_OF_OTHERS:])
+
+
+def _cut(text: str) -> str:
+    """A text without its middle if it is long, as with the parameters of many members."""
+    lines = text.split("\n")
+    if len(lines) <= _LONGEST:
+        return text
+    half = _LONGEST // 2
+    return "\n".join([*lines[:half], f"… {len(lines) - 2 * half:,} lines are left out …", *lines[-half:]])
 
 
 def _text(path: Path) -> str:

@@ -264,3 +264,14 @@ def test_functions_have_results_without_parameters(jobs: LocalJobs, castoff: Cas
         (2, 2, {}),
         (0, 3, {}),
     ]
+
+
+def test_the_parameters_of_many_members_are_cut(castoff: Castoff, jobs: LocalJobs) -> None:
+    values = f"array.parameters={{a: [1], b: {[*range(700)]}}}"
+    words = ["--set", values, "--set", "array.max_concurrent=1", "--set", "setup=[exit 1]"]
+    run = jobs.submit(*words, "--", "true", "{a}", "{b}")
+    facts = gather(run, Wish())
+    castoff("cancel", run.id)
+    assert "\n1\t0\n" in facts.script_head and "\n1\t1999\n" in facts.script_head
+    assert "\n1\t1000\n" not in facts.script_head and "\ncastoff_end" in facts.script_head
+    assert "lines are left out …" in facts.script_head and "lines are left out …" in facts.job_text
