@@ -1,7 +1,8 @@
 # --- Members that share this job ------------------------------------------------------------------
 # This script runs first as the dispatcher, which starts it again for each member, in a slot: hosts, cores and devices
 # that no other member has. When a member ends, the next one begins in its slot.
-castoff_slots=() castoff_seats=() castoff_running=() castoff_in_slot=() castoff_starts=() castoff_told=() castoff_lost_slots=()
+castoff_slots=() castoff_seats=() castoff_starts=() castoff_lost_slots=()
+castoff_running=() castoff_in_slot=() castoff_told=()
 castoff_next=0 castoff_stopping='' castoff_terminated='' castoff_unwell='' castoff_late='' castoff_next_look=0
 castoff_dispatch() { # SHELL...: run this job's members, then exit; returns in a member's script
   castoff_unset_user_functions
@@ -89,7 +90,7 @@ castoff_members_of_job() { # prints the numbers of this job's members, each with
 }
 castoff_fill() { # SHELL...: start waiting members in free slots
   local castoff_slot castoff_line castoff_now
-  if [[ -n $castoff_stopping ]]; then return; fi
+  if [[ -n $castoff_stopping ]] || ((${#castoff_running[@]} >= castoff_at_once)); then return; fi
   for castoff_slot in "${!castoff_slots[@]}"; do
     if [[ -n ${castoff_running[castoff_slot]-}${castoff_lost_slots[castoff_slot]-} ]]; then continue; fi
     while ((castoff_next < ${#castoff_waiting[@]})); do
