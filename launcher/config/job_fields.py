@@ -262,7 +262,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_d
     """Relative to the job file. Blank lines and those that begin with # do not count. Each line is the
     parameter `command`, and the job's command is `[bash, -c, "{command}"]` unless it sets another."""
     max_concurrent: Annotated[Count | None, meaning("How many members may run at the same time.")] = None
-    """On one machine, never more than its cores allow."""
+    """On one machine, never more than its cores and devices allow."""
     together: Annotated[
         Count | Literal["node", "job"] | SharedNodes | None,
         takes("a number of members, node, job, or a mapping with nodes"),

@@ -96,3 +96,20 @@ def share_of(environ: Mapping[str, str], local: int, each: int) -> dict[str, str
             f" {len(devices)} ({name}={environ[name]}): start fewer ranks, or give each fewer devices"
         )
     return {name: ",".join(entry for device in share for entry in device), "CASTOFF_DEVICE": "0"}
+
+
+def shares_of(environ: Mapping[str, str], most: int, each: int) -> list[dict[str, str]]:
+    """For each of at most `most` programs, the variables that show it only its own `each` devices of those
+    that a mask shows: fewer if there are too few devices, none without a mask.
+    """
+    shares: list[dict[str, str]] = []
+    while len(shares) < most:
+        try:
+            share = share_of(environ, len(shares), each)
+        except PlacementError:
+            break
+        if not share:
+            break
+        del share["CASTOFF_DEVICE"]
+        shares.append(share)
+    return shares

@@ -141,7 +141,6 @@ class Plan(Facts, frozen=True, kw_only=True):
     """
     bound: bool
     """Whether castoff or the launcher binds each rank to its cores, as far as castoff knows."""
-    devices_per_rank: int
     cores_per_node: int | None
     """The cores of a node for its ranks, if the job has whole nodes and castoff chooses the
     cores; else None.

@@ -254,6 +254,7 @@ class Facts(msgspec.Struct, frozen=True):
     """How the job's own flags distribute the ranks; `layout` then follows these flags. None: no such flags.
     """
     cores_per_rank: Number | None = None
+    devices_per_rank: Number = 0
     array_count: MemberCount | None = None
     array_indices: Indices | None = None
     """The members' indices; None if they count from 0."""

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import psutil
@@ -34,13 +35,15 @@ from castoff.launcher.launchers.local.processes import (
     send,
     shares,
 )
+from castoff.launcher.launchers.local.this_host import masked
 from castoff.launcher.process.locks import take
+from castoff.launcher.ranks.visible import shares_of
 from castoff.launcher.runs.owner import record_owner, taken_submission
-from castoff.launcher.runs.records import Ending, Submission, begins, encode, ending_of, write
+from castoff.launcher.runs.records import Ending, Facts, Submission, begins, encode, ending_of, write
 from castoff.launcher.runs.run import LOCK, SETTLED, USAGE, RunDirectory, stop_requested
 from castoff.launcher.runs.secrets import SECRETS
 from castoff.launcher.schedulers.local.control import cancel_requested, cancelled_members
-from castoff.launcher.schedulers.local.member import Member, Start, attempt_folder
+from castoff.launcher.schedulers.local.member import Member, Share, Start, attempt_folder, inherited
 
 Waits = Callable[[str, RunDirectory], Callable[[], bool | None]]
 """Takes a condition of `after` and the run that the condition is about; returns a function that reports
@@ -74,9 +77,8 @@ class _Scheduler:
         due = begins(submission, self.plan)
         self.waiting = [Start(member, attempt, attempt) for member, attempt in sorted(due.items())]
         max_concurrent = self.plan.array_max_concurrent or len(due)
-        needed = (self.plan.ranks or 1) * (self.plan.cores_per_rank or 1)
-        self.free = shares(min(max_concurrent, len(due)), needed)
-        """A set of cores for each additional member that could run now."""
+        self.free = _shares(self.plan, min(max_concurrent, len(due)))
+        """A share of this machine for each additional member that could run now."""
         self.running: list[Member] = []
         self.cancelled: str | None = None
         """Why the run is being ended early; None: it is not being ended."""
@@ -93,7 +95,7 @@ class _Scheduler:
             while self.waiting or self.running:
                 self._step()
                 if self.waiting or self.running:
-                    clock.sleep(_POLL)
+                    _await_end([member.process.pid for member in self.running], _POLL)
         finally:
             for member in self.running:
                 member.process.kill()
@@ -143,17 +145,17 @@ class _Scheduler:
         for member in [member for member in self.running if member.step()]:
             self.running.remove(member)
             self._end_leftovers(member)
-            self.free.append(member.cores)
+            self.free.append(member.share)
             self._finish(member)
 
     def _begin(self, start: Start) -> None:
-        cores = self.free.pop(0)
+        share = self.free.pop(0)
         try:
             run = self.run.reopened()  # checked each time: another user's folder may have replaced it
             directory = self.submission.directory
-            self.running.append(Member(run, self.plan, directory, start, self.lock, self.mark, cores))
+            self.running.append(Member(run, self.plan, directory, start, self.lock, self.mark, share))
         except (OSError, CastoffError) as error:
-            self.free.append(cores)
+            self.free.append(share)
             self._record_unstarted(start, "failed", 126, f"its script could not be started: {error}")
 
     def _finish(self, member: Member) -> None:
@@ -242,6 +244,31 @@ class _Scheduler:
                         _report(self.cancelled)
                     else:
                         clock.sleep(5 * _POLL)
+
+
+def _shares(plan: Facts, most: int) -> list[Share]:
+    """Divide this machine's cores and devices among as many members as fit at the same time."""
+    ranks, environ, devices = plan.ranks or 1, inherited(plan), []
+    if plan.devices_per_rank:
+        devices = shares_of({**environ, **masked(environ)}, most, ranks * plan.devices_per_rank)
+        most = min(most, len(devices) or most)
+    cores = shares(most, ranks * (plan.cores_per_rank or 1))
+    return [Share(one, devices[place] if devices else {}) for place, one in enumerate(cores)]
+
+
+def _await_end(pids: Collection[int], seconds: float) -> None:
+    """Wait until one of these children ends, but not longer than this."""
+    with contextlib.ExitStack() as stack:
+        ends = select.poll()
+        try:
+            for pid in pids:
+                pidfd = os.pidfd_open(pid)
+                stack.callback(os.close, pidfd)
+                ends.register(pidfd, select.POLLIN)
+        except OSError:  # before Linux 5.3; or there are too many files
+            clock.sleep(seconds)
+        else:
+            ends.poll(seconds * 1000)
 
 
 def _make_spare(run: RunDirectory) -> None:

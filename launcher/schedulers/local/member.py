@@ -41,6 +41,15 @@ class Start(NamedTuple):
         return self._replace(attempt=self.attempt + 1)
 
 
+class Share(NamedTuple):
+    """What a member has of this machine, and no member beside it."""
+
+    cores: list[int]
+    """Empty: the member's script is not bound."""
+    devices: Mapping[str, str] = {}
+    """The variables that show its programs its devices alone."""
+
+
 class Member:
     """A member's running script."""
 
@@ -52,10 +61,10 @@ class Member:
         start: Start,
         lock: int,
         mark: str,
-        cores: list[int],
+        share: Share,
     ):
-        """Start the script in `directory` on `cores`; the script inherits `lock`, and has `mark` in its
-        environment.
+        """Start the script in `directory` with its share of this machine; the script inherits `lock`, and has
+        `mark` in its environment.
 
         Raises:
             OSError: the script cannot be started.
@@ -63,7 +72,7 @@ class Member:
         self.run = run
         """The run; if the run directory is moved, the local scheduler replaces this value."""
         self.number = start.member
-        self.cores = cores
+        self.share, cores = share, share.cores
         self.start = start
         self._began_in = run
         self.kill_at: float | None = None
@@ -72,7 +81,7 @@ class Member:
         with run.script_log(self.number).open("ab") as log, on_cores(cores):
             self.process = subprocess.Popen(
                 [*shlex.split(plan.shell), str(run.script)],
-                env=_environment(run, plan, directory, start, mark),
+                env={**_environment(run, plan, directory, start, mark), **share.devices},
                 cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -154,7 +163,7 @@ def _environment(
 ) -> dict[str, str]:
     environment = {
         name: value
-        for name, value in _inherited(plan).items()
+        for name, value in inherited(plan).items()
         if not name.startswith("CASTOFF_") or name in SETTINGS
     }
     environment.update(
@@ -173,7 +182,7 @@ def _environment(
     return environment
 
 
-def _inherited(plan: Facts) -> Mapping[str, str]:
+def inherited(plan: Facts) -> Mapping[str, str]:
     """Return the variables of this environment that the job inherits, since bash reads some variables before
     the script can act.
 

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from castoff.launcher.schedulers.local import control, daemon
-from castoff.launcher.schedulers.local.member import Member, Start
+from castoff.launcher.schedulers.local.member import Member, Share, Start
 from tests.clock import Clock
 from tests.launcher.status.test_watch import Made
 
@@ -25,14 +25,15 @@ def test_a_run_that_is_submitted_again_forgets_all_cancellations(tmp_path: Path)
 def test_a_member_that_cannot_start_leaves_its_cores_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler = object.__new__(daemon._Scheduler)
     scheduler.run = scheduler.plan = scheduler.submission = Mock()
-    scheduler.lock, scheduler.mark, scheduler.free, scheduler.running = 0, "", [[0, 1]], []
+    share = Share([0, 1])
+    scheduler.lock, scheduler.mark, scheduler.free, scheduler.running = 0, "", [share], []
     unstarted = Mock()
     monkeypatch.setattr(daemon, "Member", Mock(side_effect=OSError("no such folder")))
     monkeypatch.setattr(scheduler, "_record_unstarted", unstarted)
     for number in range(2):
         scheduler._begin(Start(number, 0, 0))
     assert [call.args[0].member for call in unstarted.call_args_list] == [0, 1]
-    assert (scheduler.free, scheduler.running) == ([[0, 1]], [])
+    assert (scheduler.free, scheduler.running) == ([share], [])
 
 
 def test_a_member_is_asked_at_its_walltime_and_killed_later(monkeypatch: pytest.MonkeyPatch) -> None:

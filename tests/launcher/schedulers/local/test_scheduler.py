@@ -150,6 +150,25 @@ class TestArray:
         seen = [jobs.log(run, member) for member in range(cores)]
         assert {*map(len, map(str.split, seen))} == {1 + width}  # the rank's number before them
 
+    @pytest.mark.skipif(len(allowed_cores()) < 2, reason="a member has a core")
+    def test_members_beside_each_other_have_devices_of_their_own(
+        self, jobs: LocalJobs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Of four devices, each of two members has two; of three, one member after the other has two."""
+        program = (
+            "touch at-$CASTOFF_ARRAY_INDEX; until [ -e at-$BESIDE ]; do sleep 0.02; done; "
+            "echo $CUDA_VISIBLE_DEVICES $CASTOFF_DEVICE"
+        )
+        fields = ["--set", "array.count=2", "--set", "devices_per_rank=2", "--set", "cores_per_rank=1"]
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+        run = jobs.submit(*fields, sh=program.replace("$BESIDE", "$((1 - CASTOFF_ARRAY_INDEX))"))
+        assert jobs.wait(run)["ending"] == "done"
+        assert {jobs.log(run, member) for member in range(2)} == {"[0] 4,5 0", "[0] 6,7 0"}
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6,7")
+        run = jobs.submit(*fields, sh=program.replace("$BESIDE", "$CASTOFF_ARRAY_INDEX"))
+        assert jobs.wait(run)["ending"] == "done"
+        assert {jobs.log(run, member) for member in range(2)} == {"[0] 5,6 0"}
+
     def test_one_member_fails(self, castoff: Castoff, jobs: LocalJobs) -> None:
         program = 'echo "member $CASTOFF_ARRAY_INDEX"; exit $((CASTOFF_ARRAY_INDEX == 1 ? 7 : 0))'
         run = jobs.submit("--set", "array.count=3", sh=program)
