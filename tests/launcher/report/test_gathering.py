@@ -272,6 +272,6 @@ def test_the_parameters_of_many_members_are_cut(castoff: Castoff, jobs: LocalJob
     run = jobs.submit(*words, "--", "true", "{a}", "{b}")
     facts = gather(run, Wish())
     castoff("cancel", run.id)
-    assert "\n1\t0\n" in facts.script_head and "\n1\t1999\n" in facts.script_head
-    assert "\n1\t1000\n" not in facts.script_head and "\ncastoff_end" in facts.script_head
+    assert "\n1\t0\n" in facts.script_head and "\n1\t699\n" in facts.script_head
+    assert "\n1\t350\n" not in facts.script_head and "\ncastoff_end" in facts.script_head
     assert "lines are left out …" in facts.script_head and "lines are left out …" in facts.job_text
