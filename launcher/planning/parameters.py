@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -13,6 +13,7 @@ from castoff.launcher.config.job import JobSpec, program_name
 from castoff.launcher.config.job_fields import LauncherName
 from castoff.launcher.config.parameters import Table, json_scalar
 from castoff.launcher.config.references import filled, references, replaced, without_references
+from castoff.launcher.config.workdir import for_cd
 from castoff.launcher.errors import shown
 from castoff.launcher.launchers.commands import LAUNCHERS
 from castoff.launcher.runs.plan import Plan
@@ -37,9 +38,14 @@ def member_name(spec: JobSpec) -> str | None:
     return spec.name if has_parameters and references(spec.name or "") else None
 
 
-def workdir(spec: JobSpec) -> str | None:
-    """The folder of the ranks; one that begins with a parameter may be absolute for all members."""
+def of_members(spec: JobSpec) -> dict[str, Any]:
+    """The fields of a plan that depend on the members' parameters."""
     table = spec.array.table if spec.array else None
+    return {"parameters": table, "member_name": member_name(spec), "workdir": for_cd(_workdir(spec, table))}
+
+
+def _workdir(spec: JobSpec, table: Table | None) -> str | None:
+    """The folder of the ranks; one that begins with a parameter may be absolute for all members."""
     if spec.workdir is None or table is None or not spec.workdir.startswith("{"):
         return spec.workdir
     first = filled(spec.workdir, table.values(0))

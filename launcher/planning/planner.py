@@ -14,7 +14,6 @@ from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.job_fields import Directives, LauncherName, Snapshot
 from castoff.launcher.config.quantities import cpulist, seconds, signal_and_time
 from castoff.launcher.config.site import Site
-from castoff.launcher.config.workdir import for_cd
 from castoff.launcher.errors import InvalidInput
 from castoff.launcher.launchers.base import Layout, Request
 from castoff.launcher.launchers.commands import LAUNCHERS
@@ -156,17 +155,21 @@ class _Planner:
             of = f"{self.scheduler.title}, which {self.site.name} runs"
             fix = "drop it, and each member has a job of its own"
             self.found.report("array.together", f"is not supported by {of}: {fix}")
+        for field, message in parameters.problems(self.spec, self.launcher):
+            self.found.report(field, message)
         layout, per_rank = self.layout, self.per_rank
         launchers = (self.launcher, self.scheduler.launchers[0])
         share = together.sharing(self.spec, self.site, layout, per_rank, launchers, self.found)
         if share is None or self.found.problems:
             raise InvalidInput(self.found.problems)
         of_job = together.of_job(agreed.spec, share, layout, per_rank)
+        of_job = msgspec.structs.replace(of_job, name=self.name)
         job = _Planner(msgspec.structs.replace(agreed, spec=of_job), self.scheduler, self.whole)
         job.is_shared = True
         job.found.notes += [note for note in self.found.notes if note.startswith("together: ")]
         plan, processes = job.decisions(function=function)
-        return together.of_member(plan, processes, self.spec, job.site_args, share, layout)
+        plan = together.of_member(plan, processes, self.spec, job.site_args, share, layout)
+        return msgspec.structs.replace(plan, **parameters.of_members(self.spec))
 
     def _decided(self, asked: Request, placed: Placement, function: bool) -> Plan:
         """Return the plan, from decisions that have passed all checks."""
@@ -220,9 +223,7 @@ class _Planner:
             site_teardown=site.teardown,
             default_env=self._default_environment(placed.cores),
             env=dict(spec.env),
-            parameters=spec.array.table if spec.array else None,
-            member_name=parameters.member_name(spec),
-            workdir=for_cd(parameters.workdir(spec)),
+            **parameters.of_members(spec),
             snapshot=Snapshot() if spec.snapshot is True else spec.snapshot or None,
             master_suffix=site.master_suffix,
             array_count=spec.array.size if spec.array else None,

@@ -160,7 +160,7 @@ def template_folder() -> Path:
 
 def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
     """Return the variables for templates; docs/reference/templates.md explains each."""
-    rows = script_rows(plan.parameters) if plan.parameters else ()
+    rows = [*script_rows(plan.parameters)] if plan.parameters else []
     plan = with_marks(plan)
     facts = {
         "plan": plan,

@@ -125,6 +125,17 @@ class TestPlans:
         alone = {**JOB, "name": "{lr}", "command": ["python", "train.py"]}
         assert plan(JobSpec.of(alone), Site.load("slurm")).name == "train"
 
+    def test_members_that_share_a_job(self) -> None:
+        job = {**JOB, "array": {**JOB["array"], "together": 2}, "workdir": "{lr}", "ranks_per_node": 1}
+        decided = plan(JobSpec.of({**job, "exclusive": True}), Site.load("slurm"))
+        script = render(decided)
+        assert (decided.name, decided.member_name, decided.workdir) == ("try", "try-{lr}", "./{lr}")
+        assert "#SBATCH --job-name=try\n" in script and "castoff_dispatch" in script
+        assert script.index("\ncastoff_begin #") < script.index("\ncastoff_parameters lr seed <<")
+        wrong = {**job, "array": {"parameters": {"lr": [":", "a"], "seed": ["0", "0"]}, "together": 2}}
+        with pytest.raises(InvalidInput, match="is ':' for member 0"):
+            plan(JobSpec.of({**wrong, "command": ["x", "{lr}", "{seed}"]}), Site.load("slurm"))
+
     @pytest.mark.parametrize(
         ("site", "value", "refused"),
         [("slurm", ":", True), ("flux", "{{id}}", None), ("local", ":", False), ("slurm", "a:b", False)],
