@@ -1,7 +1,7 @@
 """What one machine can show of ten thousand: `python -m bench.at_scale [PART ...]`.
 
-PART is hosts, array, runs, logs, files or slow; without one, all are measured. CASTOFF_BENCH_MEMBERS=100000
-adds a larger array, which takes half a million files.
+PART is hosts, together, array, runs, logs, files or slow; without one, all are measured. With
+CASTOFF_BENCH_MEMBERS=100000 the largest array takes half a million files.
 
 Answers of hosts and schedulers are made up and fed through the real code. The growth is the exponent of the
 CPU time between the two largest sizes: 1 is linear. `slow` needs gcc.
@@ -122,6 +122,16 @@ def _early(size: int) -> machinery.Time:
         return timed(lambda: early_ranks(RunDirectory(path), now))
 
 
+def together() -> None:
+    """The members of an array that share one job, whose programs do nothing."""
+    took = []
+    for size in SIZES:
+        with tempfile.TemporaryDirectory() as folder:
+            took.append(machinery.dispatched(Path(folder), size))
+    header("Members that share a job, 64 at a time", SIZES)
+    row("the dispatcher, and a stand-in for each script", took, SIZES)
+
+
 def array() -> None:
     """An array of many members."""
     sizes = (*(size for size in SIZES if size < MEMBERS), MEMBERS)
@@ -209,7 +219,15 @@ def slow() -> None:
                 print(f"{name:20}{size:9,}{numbers}{seconds:10.2f}{measured}", flush=True)
 
 
-PARTS = {"hosts": hosts, "array": array, "runs": many, "logs": logs, "files": files, "slow": slow}
+PARTS = {
+    "hosts": hosts,
+    "together": together,
+    "array": array,
+    "runs": many,
+    "logs": logs,
+    "files": files,
+    "slow": slow,
+}
 
 
 if __name__ == "__main__":

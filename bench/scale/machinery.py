@@ -126,6 +126,37 @@ def _stacks(names: list[str]) -> list[str]:
     return lines
 
 
+_ALONE = """
+castoff_job_hosts() { seq -f nid%06g "$castoff_job_nodes"; }
+castoff_job_end_time() { :; }
+castoff_find_run_dir() { :; }
+castoff_guard_dispatcher() { :; }
+"""
+
+_MEMBER = """\
+folder=$CASTOFF_RUN_DIR/attempts/$CASTOFF_SLOT_MEMBER.0
+mkdir "$folder"
+echo '{"ending": "done", "code": 0, "time": 1790000000}' >"$folder/ending.json"
+"""
+"""Stands in for a member's script, which would take a tenth of a second."""
+
+
+def dispatched(folder: Path, members: int, slots: int = 64) -> Time:
+    """What it takes to run so many members that do nothing in one job, some side by side."""
+    shared = {"count": members, "together": {"nodes": slots, "per_node": 1}}
+    spec = JobSpec.of({"command": ["x"], "walltime": "1h", "array": shared})
+    script = render(plan(spec, Site.load("slurm")))
+    (folder / "job.sh").write_text(_MEMBER)
+    env = {"SLURM_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "0", "CASTOFF_ARRAY_COUNT": str(members)}
+    env |= {"PATH": os.environ["PATH"], "HOME": str(folder), "SLURM_SUBMIT_DIR": str(folder)}
+    lines = script.partition("\ncastoff_together=")[2].partition("\n")[0]
+    text = f"{_functions(script)}castoff_together={lines}\n{_ALONE}castoff_dispatch sh\n"
+    took = _run("together", text, folder, {**env, "CASTOFF_RUN_DIR": str(folder)})
+    if (ended := sum(1 for _ in folder.glob("attempts/*.0/ending.json"))) != members:
+        raise SystemExit(f"together: {ended} of {members} members have ended")
+    return took
+
+
 def took(folder: Path, hosts: int, step: str) -> Time:
     """What a step takes with the answers of so many hosts."""
     _made(folder, hosts, step)
@@ -144,18 +175,15 @@ def took(folder: Path, hosts: int, step: str) -> Time:
         },
         **{"castoff_all_ended": "", "castoff_local_stacks": "none", "castoff_restarts_done": "1"},
     }
-    text = f"{functions}{_FAKES}{STEPS[step]}\n" if STEPS.get(step) else f"{functions}{_FAKES}{step}\n"
+    return _run(step, f"{functions}{_FAKES}{STEPS[step]}\n", folder, env)
+
+
+def _run(name: str, text: str, folder: Path, env: dict[str, str]) -> Time:
+    """Run lines of bash."""
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail"],
-        input=text,
-        env=env,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    shell = ["bash", "-euo", "pipefail"]
+    done = subprocess.run(shell, input=text, env=env, cwd=folder, capture_output=True, text=True, check=False)
     wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
-        raise SystemExit(f"{step}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+        raise SystemExit(f"{name}: exit code {done.returncode}\n{done.stderr[-2000:]}")
     return Time(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)

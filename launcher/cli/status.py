@@ -120,15 +120,15 @@ def _facts(run: RunStatus) -> dict[str, Any]:
     it is running, and the ranks that ended long before the others.
     """
     result: dict[str, Any] = msgspec.to_builtins(run)
-    parameters = parameters_of(RunDirectory(Path(run.directory)))
+    directory = RunDirectory(Path(run.directory))
+    parameters = parameters_of(directory)
     for member, facts in zip(run.members, result["members"], strict=True):
         if parameters.names:
             facts |= {"name": parameters.name(member.member), "parameters": parameters.typed(member.member)}
         for attempt, its in zip(member.attempts, facts["attempts"], strict=True):
-            its["script_output"] = script_output(RunDirectory(Path(run.directory)), member.member, attempt)
+            its["script_output"] = script_output(directory, member.member, attempt)
             its["last_output"] = last_sign(attempt) if attempt.state == "running" else None
-            early = early_ranks(RunDirectory(Path(run.directory)), attempt)
-            its["ended_early"] = [rank._asdict() for rank in early]
+            its["ended_early"] = [rank._asdict() for rank in early_ranks(directory, attempt)]
     return result
 
 
