@@ -74,6 +74,16 @@ def test_two_members_have_a_nodes_cores_each_its_own(kind: str, bench: Benches, 
         assert all(one[3].isdecimal() for one in said)
 
 
+def test_each_member_has_its_own_parameters(bench: Benches) -> None:
+    here = bench_of("hydra", bench)
+    shared = {"nodes": 1, "per_node": 1}
+    fields = array(1) | {"array": {"parameters": {"lr": ["1e-1", "it's"]}, "together": shared}}
+    ended = here.run(command=["sh", "-c", 'echo "$1"', "sh", "{lr} of {lr}"], walltime="5m", **fields)
+    assert endings(ended, 2) == [("done", 0)] * 2, ended.output
+    logs = [ended.run_dir / "logs" / f"{member}.0" / "rank-00000.log" for member in range(2)]
+    assert [path.read_text() for path in logs] == ["1e-1 of 1e-1\n", "it's of it's\n"]
+
+
 _AGAIN = {"requeue": {"max": 1}, "walltime": "9m", **array(3)}
 
 
