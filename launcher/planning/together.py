@@ -130,7 +130,7 @@ def _fits(node: Node, ranks: int, cores: int | None, per_rank: int) -> bool:
     """Whether so many ranks have a node's cores and devices for themselves."""
     try:
         binding.cores(node, ranks, cores)
-        return not per_rank or bool(devices.in_order(node, ranks, per_rank))
+        return not (per_rank and node.device_count) or bool(devices.in_order(node, ranks, per_rank))
     except ValueError:
         return False
 
