@@ -167,7 +167,10 @@ class _Planner:
         job = _Planner(msgspec.structs.replace(agreed, spec=of_job), self.scheduler, self.whole)
         job.is_shared = True
         job.found.notes += [note for note in self.found.notes if note.startswith("together: ")]
-        plan, processes = job.decisions(function=function)
+        try:
+            plan, processes = job.decisions(function=function)
+        except InvalidInput as error:
+            raise InvalidInput(together.explained(error.problems, self.spec)) from None
         plan = together.of_member(plan, processes, self.spec, job.site_args, share, layout)
         return msgspec.structs.replace(plan, **parameters.of_members(self.spec))
 

@@ -6,7 +6,7 @@ limits, the cores and the devices are checked for the whole job. `member` then m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -15,6 +15,7 @@ from castoff.launcher.config.job_fields import Array, LauncherName
 from castoff.launcher.config.quantities import size
 from castoff.launcher.config.site import Site
 from castoff.launcher.config.site_fields import Node
+from castoff.launcher.errors import Problem
 from castoff.launcher.launchers.base import Layout, Request, without
 from castoff.launcher.launchers.commands import LAUNCHERS
 from castoff.launcher.planning import binding, devices
@@ -150,6 +151,18 @@ def of_job(spec: JobSpec, share: Sharing, layout: Layout, per_rank: int) -> JobS
         devices_per_rank=per_rank,
         memory=f"{memory // 1024}K" if memory else None,
     )
+
+
+def explained(problems: Iterable[Problem], spec: JobSpec) -> list[Problem]:
+    """Return the problems of a job of several members, with what the user may not expect: its numbers are
+    those of all members on a node.
+    """
+    asked = spec.array.shared if spec.array else None
+    if asked is None or (asked.per_node or 1) == 1:
+        return [*problems]
+    why = f"array.together.per_node puts {asked.per_node} members on a node: lower it"
+    of_node = ("ranks_per_node", "cores_per_rank", "devices_per_rank", "memory")
+    return [one._replace(message=f"{one.message}; {why}") if one.path in of_node else one for one in problems]
 
 
 def of_member(

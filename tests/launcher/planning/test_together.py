@@ -178,6 +178,15 @@ def test_on_one_machine_members_share_it_anyway() -> None:
     assert found.sharing is None and any(note.startswith("array.together: ") for note in found.notes)
 
 
+def test_numbers_of_all_members_on_a_node_are_explained() -> None:
+    node = Node(sockets=["0-15"], **SOURCE)
+    site = msgspec.structs.replace(Site.load("pbs"), node=node)
+    array = {"count": 8, "together": {"nodes": 1, "per_node": 3}}
+    spec = JobSpec.of({"command": ["true"], "ranks_per_node": 6, "cores_per_rank": 1, "array": array})
+    with pytest.raises(InvalidInput, match=r"array\.together\.per_node puts 3 members on a node: lower it"):
+        plan(spec, site)
+
+
 def with_parameters(**fields: Any) -> JobSpec:
     array = {"parameters": {"lr": [0.1, 1], "seed": [0, 1]}, "together": 2}
     job = {"command": ["train", "{lr}", "{seed}"], "array": array, "cores_per_rank": 1, "account": "a"}
