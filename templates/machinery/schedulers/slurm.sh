@@ -30,6 +30,9 @@ castoff_scheduler_kill_delay() {
 #if secrets
 castoff_scheduler_advice="submit with sbatch --export=NAME"
 #endif
+#if !together
+castoff_scheduler_end_time() { echo "${SLURM_JOB_END_TIME:-$(castoff_scheduler_end_now)}"; } # set since Slurm 23.02
+#endif
 #if script
 castoff_scheduler_begin() { # srun would pass on the variables of sbatch --export, which include castoff's
   local castoff_exported=,${SLURM_EXPORT_ENV-}
@@ -50,7 +53,6 @@ castoff_job_hosts_now() { # with --no-kill, Slurm takes a lost host out of the j
 castoff_job_end_time() { echo "${SLURM_JOB_END_TIME:-$(castoff_scheduler_end_now)}"; } # set since Slurm 23.02
 #else
 castoff_scheduler_hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
-castoff_scheduler_end_time() { echo "${SLURM_JOB_END_TIME:-$(castoff_scheduler_end_now)}"; } # set since Slurm 23.02
 #endif
 #if driver
 castoff_scheduler_clear_env() { unset -v SLURM_NTASKS SLURM_NPROCS "${!PBS_@}"; } # Lightning would see a rank
