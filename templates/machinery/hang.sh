@@ -180,6 +180,9 @@ castoff_all_stacks=$CASTOFF_STACK_DIR castoff_numbers=''
 #if hosts
 castoff_started='' castoff_beside_it='' castoff_node='' # not set by every launcher
 #include launcher
+castoff_name=${castoff_node:-$(sed -n "$((castoff_process + 1))p" "$1")}
+! castoff_line=$(grep -nxF -m 1 -- "$castoff_name" "$CASTOFF_ATTEMPT_DIR/hosts") || # it may be asked alone
+  castoff_process=$((${castoff_line%%:*} - 1))
 #endif
 castoff_ranks() { # prints process and number of each rank on this host: the topmost process with its variable
 #if torchrun
@@ -332,7 +335,7 @@ castoff_ranks | {
 #endif
 }
 #if hosts
-echo "answered ${castoff_node:-$(sed -n "$((castoff_process + 1))p" "$1")}"
+echo "answered $castoff_name"
 #endif
 CASTOFF_STACKS
 }

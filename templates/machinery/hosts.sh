@@ -1,26 +1,26 @@
 # --- Hosts: checks which of the job's hosts are fit for ranks -------------------------------------
 castoff_fit='' castoff_reason='' castoff_lost='' # fit hosts, one per line, in the job's order
 castoff_ask() { # FILE PROGRAM: run PROGRAM on each host of FILE; append its lines with their times to castoff_answers
-  local castoff_host castoff_file castoff_asked=() castoff_missing castoff_number=0 castoff_count
+  local castoff_group castoff_file castoff_asked castoff_missing castoff_number castoff_count castoff_left castoff_size
   castoff_answers=$2.answers
   : >"$castoff_answers"
   castoff_count=$(wc -l <"$1")
   castoff_run_on "$((20 + castoff_count / 50))" "$1" "$2"
-  # Then one by one: a bad host may keep a launcher from starting anything.
-  castoff_missing=$(castoff_missing "$1")
-  if [[ -z $castoff_missing ]] || ((castoff_count == 1)); then return; fi
-  while read -r castoff_host; do
-    castoff_number=$((castoff_number + 1))
-    castoff_file=$2.host-$castoff_number
-    echo "$castoff_host" >"$castoff_file"
-    castoff_run_on 15 "$castoff_file" "$2" &
-    castoff_asked+=("$!")
-    if ((castoff_number % 16 == 0)); then
-      castoff_await "${castoff_asked[@]}"
-      castoff_asked=()
-    fi
-  done <<<"$castoff_missing"
-  castoff_await ${castoff_asked[@]+"${castoff_asked[@]}"}
+  # Then one by one, after groups if many are left: a bad host may keep a launcher from starting anything.
+  castoff_left=$((castoff_count + 1)) castoff_size=$castoff_count
+  while castoff_missing=$(castoff_missing "$1") && [[ -n $castoff_missing ]] && ((castoff_size > 1)); do
+    castoff_count=$(grep -c '' <<<"$castoff_missing")
+    castoff_size=$((castoff_count > 64 && castoff_count < castoff_left ? (castoff_count + 15) / 16 : 1))
+    castoff_left=$castoff_count castoff_number=0 castoff_asked=()
+    while mapfile -t -n "$castoff_size" castoff_group && ((${#castoff_group[@]})); do
+      castoff_file=$2.host-$((castoff_number += 1))
+      printf '%s\n' "${castoff_group[@]}" >"$castoff_file"
+      castoff_run_on "$((15 + castoff_size / 50))" "$castoff_file" "$2" &
+      castoff_asked+=("$!")
+      if ((castoff_number % 16 == 0)); then castoff_await "${castoff_asked[@]}" && castoff_asked=(); fi
+    done <<<"$castoff_missing"
+    castoff_await ${castoff_asked[@]+"${castoff_asked[@]}"}
+  done
 }
 castoff_run_on() { # SECONDS FILE PROGRAM
   local castoff_count castoff_line castoff_flags=()
@@ -78,11 +78,7 @@ castoff_look_at_hosts() {
   castoff_write_host
   castoff_ask "$castoff_hosts" "$CASTOFF_ATTEMPT_DIR/host.sh"
   castoff_fit=$(while IFS='|' read -r castoff_host castoff_why; do
-    if [[ -z $castoff_why ]]; then
-      echo "$castoff_host"
-    else
-      castoff_set_aside "$castoff_host" "$castoff_why"
-    fi
+    if [[ -z $castoff_why ]]; then echo "$castoff_host"; else castoff_set_aside "$castoff_host" "$castoff_why"; fi
   done < <(castoff_judge_answers))
 }
 castoff_judge_answers() { # prints each candidate, and after | why it is not fit

@@ -88,6 +88,12 @@ def test_a_job_s_indices_are_made_once(tmp_path: Path, monkeypatch: pytest.Monke
     assert counts[0] == counts[1]
 
 
+def functions_of(script: str, *names: str) -> str:
+    """Some of a script's functions."""
+    found = (re.search(rf"^castoff_{name}\(\) .*?^}}\n", script, re.M | re.S) for name in names)
+    return "".join(one[0] for one in found if one)
+
+
 def test_hosts_that_are_not_set_aside_cost_no_process(tmp_path: Path) -> None:
     (tmp_path / "set-aside").mkdir()
     for host, job in (("n3", "12"), ("n4", "11"), ("n5.cluster", "12")):
@@ -95,10 +101,7 @@ def test_hosts_that_are_not_set_aside_cost_no_process(tmp_path: Path) -> None:
         (tmp_path / "set-aside" / f"{host}.json").write_text(record)
     fields = {"command": ["x"], "nodes": 2, "restart": {"max": 1, "spare_nodes": 1}}
     text = render(plan(JobSpec.of(fields), Site.load("slurm")))
-    functions = "".join(
-        re.search(rf"^castoff_{name}\(\) .*?^}}\n", text, re.M | re.S)[0]  # type: ignore[index]
-        for name in ("without_set_aside", "is_set_aside")
-    )
+    functions = functions_of(text, "without_set_aside", "is_set_aside")
     counting = 'for one in grep sed; do eval "$one() { echo >>calls; command $one \\"\\$@\\"; }"; done\n'
     lines = f"{counting}castoff_job=12 CASTOFF_ATTEMPT=0\ncastoff_without_set_aside"
     calls = []
@@ -145,3 +148,32 @@ def test_many_attempts_are_read_without_threads_if_there_are_none(
 
     monkeypatch.setattr(threading.Thread, "start", start)
     assert status(made.run) == expected
+
+
+REFUSES = """
+castoff_run_on() { # SECONDS FILE PROGRAM: a launcher that starts nothing on a list with the bad host
+  echo "$(wc -l <"$2")" >>calls
+  grep -qx bad "$2" || sed 's/^/1 answered /' "$2" >>"$castoff_answers"
+}
+castoff_ask hosts program
+castoff_missing hosts
+"""
+
+
+@pytest.mark.parametrize(("hosts", "calls"), [(2, 2 + 1), (20, 20 + 1), (2_000, 1 + 16 + 16 + 8)])
+def test_a_bad_host_among_many_is_found_in_a_few_questions(hosts: int, calls: int, tmp_path: Path) -> None:
+    fields = {"command": ["x"], "nodes": 2, "restart": {"max": 1, "spare_nodes": 1}}
+    functions = functions_of(render(plan(JobSpec.of(fields), Site.load("slurm"))), "ask", "missing", "await")
+    names = [f"n{host}" for host in range(hosts)]
+    names[hosts // 3] = "bad"
+    (tmp_path / "hosts").write_text("".join(f"{name}\n" for name in names))
+    (tmp_path / "calls").touch()
+    answer = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", functions + REFUSES],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert answer.stdout == "bad\n"
+    assert len((tmp_path / "calls").read_text().splitlines()) == calls

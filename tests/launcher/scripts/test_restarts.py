@@ -394,6 +394,20 @@ def test_a_rank_that_has_ended_well_is_not_missing(kind: str, bench: Benches) ->
     assert re.search(words, reason(ended, 0)), reason(ended, 0)
 
 
+@pytest.mark.long
+def test_a_host_that_is_asked_alone_knows_its_ranks(bench: Benches) -> None:
+    """Since the launcher starts nothing on lists with the other host."""
+    here = still_until(three_hosts(bench), *stuck_ranks(2))
+    ended = here.run(
+        nodes=2,
+        ranks_per_node=1,
+        command=program(f"{SAYS_STUCK}exec sleep 1000"),
+        restart={"hang": "1s"},
+        env={"STUB_DOWN_NODE": "x0"},
+    )
+    assert "rank 0 on x0 gave no sign of itself, and 1 others did" in reason(ended, 0), ended.output
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [
