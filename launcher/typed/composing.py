@@ -6,11 +6,14 @@ Plain scalars are resolved by YAML 1.2's core rules, not by PyYAML's 1.1 ones.
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import yaml
 
 from castoff.launcher.errors import InvalidInput, Problem, printable
+
+T = TypeVar("T")
 
 _MAX_DEPTH = 100
 """Limit of nesting: libyaml's binding recurses in C, where deeper nesting would crash Python."""
@@ -48,8 +51,21 @@ def compose(text: str, origin: str, loader: type[Any]) -> yaml.Node | None:
     """The root node of a text; None if the text is empty. `origin`: the text's name in errors.
 
     Raises:
+        InvalidInput: the text is not YAML, or has several documents.
+    """
+    return _composed(text, origin, lambda: yaml.compose(text, Loader=loader))
+
+
+def compose_all(text: str, origin: str, loader: type[Any]) -> list[yaml.Node]:
+    """The root nodes of a text's documents, which `---` separates.
+
+    Raises:
         InvalidInput: the text is not YAML.
     """
+    return _composed(text, origin, lambda: list(yaml.compose_all(text, Loader=loader)))
+
+
+def _composed(text: str, origin: str, nodes: Callable[[], T]) -> T:
     # YAML 1.1, and so libyaml, ends lines, and even comments, at characters where editors do not.
     if unseen := _UNSEEN_BREAKS.search(text):
         code = ord(unseen.group())
@@ -60,7 +76,7 @@ def compose(text: str, origin: str, loader: type[Any]) -> yaml.Node | None:
         raise _wrong(at_line(origin, text.count("\n", 0, unseen.start())), message)
     try:
         _refuse_depth(text, origin)
-        return yaml.compose(text, Loader=loader)
+        return nodes()
     except UnicodeEncodeError as error:  # a lone surrogate: in Python, a byte that is not UTF-8
         line = text.count("\n", 0, error.start)
         message = f"is not UTF-8 text: {printable(text[error.start])} cannot be written"

@@ -7,7 +7,8 @@ subclass may read texts by other rules: see `Document.construct`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import copy
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
@@ -24,12 +25,14 @@ from castoff.launcher.typed.composing import (
     CoreLoader,
     at_line,
     compose,
+    compose_all,
 )
 from castoff.launcher.typed.suggestion import nearest
 
 FieldPath: TypeAlias = tuple[str | int, ...]
 
 D = TypeVar("D", bound="Document")
+T = TypeVar("T")
 
 _LARGEST = 1_000_000
 """Limit of a file's size, in bytes: a device such as /dev/zero would otherwise fill the memory."""
@@ -76,17 +79,17 @@ class Document:
             CastoffError: the file cannot be read, or is larger than 1 MB.
             InvalidInput: there is no such file, or it is not YAML.
         """
-        shown = printable(str(path))
-        try:
-            return cls.parse(_bytes_of(path, shown).decode().replace("\r\n", "\n"), shown)
-        except FileNotFoundError:
-            raise InvalidInput([Problem(shown, "", f"no such file{_meant(path)}")]) from None
-        except UnicodeDecodeError as error:
-            line = error.object[: error.start].count(b"\n") + 1
-            raise CastoffError(f"{shown}: is not UTF-8 text (line {line}); save it as UTF-8") from None
-        except (OSError, ValueError) as error:  # ValueError: a NUL byte in the name
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise CastoffError(f"{shown}: cannot be read: {reason}") from None
+        return _read(path, cls.parse)
+
+    @classmethod
+    def read_all(cls: type[D], path: Path) -> list[D]:
+        """Read a file or a pipe with several documents, which `---` separates; empty ones are left out.
+
+        Raises:
+            CastoffError: the file cannot be read, or is larger than 1 MB.
+            InvalidInput: there is no such file, or it is not YAML.
+        """
+        return _read(path, cls.parse_all)
 
     @classmethod
     def parse(cls: type[D], text: str, origin: str) -> D:
@@ -100,6 +103,24 @@ class Document:
         if node is not None:
             document.data = document.construct(node)
         return document
+
+    @classmethod
+    def parse_all(cls: type[D], text: str, origin: str) -> list[D]:
+        """Parse a YAML text with several documents; empty ones are left out.
+
+        Raises:
+            InvalidInput: the text is not YAML, or a key appears twice.
+        """
+        documents = []
+        nodes = compose_all(text, origin, cls.LOADER)
+        for node in nodes:
+            document = cls(None, origin)
+            document.data = document.construct(node)
+            if len(nodes) > 1:  # a missing field gets the line of its document
+                document.record((), at_line(origin, node.start_mark.line))
+            if document.data is not None:
+                documents.append(document)
+        return documents
 
     def construct(self, node: yaml.Node) -> Any:
         """Turn the root node of a YAML text into data, and record the positions of its values.
@@ -140,6 +161,18 @@ class Document:
         other._marks = dict(self._marks)
         return other
 
+    def copied(self: D) -> D:
+        """A copy, which can be changed without changing this document."""
+        return self.holding(copy.deepcopy(self.data))
+
+    def parts(self: D) -> dict[str, D]:
+        """A document for each value of a mapping, with its positions."""
+        parts = {key: type(self)(copy.deepcopy(value), self.origin) for key, value in self.data.items()}
+        for path, mark in self._marks.items():
+            if path:
+                parts[str(path[0])]._marks[path[1:]] = mark
+        return parts
+
     def given(self, path: FieldPath) -> bool:
         """Whether a value comes from outside of the text: from the command line, or from a document put into
         this one.
@@ -147,16 +180,18 @@ class Document:
         mark = self._marks.get(path)
         return mark is not None and mark.over
 
-    def override(self, assignment: str) -> None:
+    def override(self, assignment: str, of: str = "") -> None:
         """Set one field as `--set a.b=c` does; the value is YAML, a list index is a number.
 
-        A value on a command line has no comments, so `x # c` is a text of five characters.
+        `of`: what the user wrote before the field, such as `train.`, for error messages. A value on a
+        command line has no comments, so `x # c` is a text of five characters.
 
         Raises:
             InvalidInput: there is no `=`, the path leads through a value without fields, or the value is not
                 YAML.
         """
-        short = assignment if len(assignment) <= _LONGEST_SHOWN else f"{assignment[:_LONGEST_SHOWN]}..."
+        written = f"{of}{assignment}"
+        short = written if len(written) <= _LONGEST_SHOWN else f"{written[:_LONGEST_SHOWN]}..."
         origin = f"--set {printable(short)}"
         field, equals, text = assignment.partition("=")
         keys = field.strip().split(".")
@@ -219,6 +254,26 @@ class Document:
 def _ends_in_comment(text: str, scalar: str) -> bool:
     """Whether YAML read only the beginning of `text`, a plain scalar, and took the rest for a comment."""
     return text.startswith(scalar) and text[len(scalar) :].lstrip().startswith("#")
+
+
+def _read(path: Path, parse: Callable[[str, str], T]) -> T:
+    """Read a file or a pipe, and parse its text.
+
+    Raises:
+        CastoffError: the file cannot be read, or is larger than 1 MB.
+        InvalidInput: there is no such file, or it is not YAML.
+    """
+    shown = printable(str(path))
+    try:
+        return parse(_bytes_of(path, shown).decode().replace("\r\n", "\n"), shown)
+    except FileNotFoundError:
+        raise InvalidInput([Problem(shown, "", f"no such file{_meant(path)}")]) from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise CastoffError(f"{shown}: is not UTF-8 text (line {line}); save it as UTF-8") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the name
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise CastoffError(f"{shown}: cannot be read: {reason}") from None
 
 
 def _meant(path: Path) -> str:
