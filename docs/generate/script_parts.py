@@ -28,6 +28,7 @@ PARTS = {
     "teardown": "`castoff_at_end` takes shell lines; `castoff_tear_down` runs them at the end",
     "fence": "`castoff_check_fence` ends this attempt if another has begun; `castoff_await_fences`, with "
     "`attempts`, waits until ranks of earlier ones have ended",
+    "earlier": "`castoff_earlier` checks the links to runs whose directories the job uses",
     "environment": "`castoff_clear_stale_env` unsets what a launcher set for a parent's ranks; "
     "`castoff_unset_user_functions`; `castoff_inherit`; `castoff_need`, for `env_from`; "
     "`castoff_for_program`, for LD_PRELOAD and its like",

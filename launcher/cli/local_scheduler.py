@@ -13,4 +13,4 @@ from castoff.launcher.status.poller import Poller
 from castoff.launcher.submission.dependencies import condition_holds
 
 if __name__ == "__main__":
-    main(lambda condition, run: partial(condition_holds, condition, run, Poller()))
+    main(lambda condition, run, member: partial(condition_holds, condition, run, Poller(), member=member))

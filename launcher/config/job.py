@@ -37,7 +37,7 @@ from castoff.launcher.config.job_fields import (
     Text,
     Word,
 )
-from castoff.launcher.errors import InvalidInput, Problem, shown
+from castoff.launcher.errors import InvalidInput, Problem, printable, shown
 from castoff.launcher.trust.decision import check_named
 from castoff.launcher.typed.document import Document, FieldPath, invalid
 from castoff.launcher.typed.structure import meaning
@@ -208,7 +208,9 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
         msgspec.Meta(extra_json_schema={"propertyNames": {"enum": list(get_args(Condition))}}),
     ] = {}
     """With `after`, the job waits until they start; with the others, until they end: successfully
-    (`afterok`), unsuccessfully (`afternotok`) or either way (`afterany`)."""
+    (`afterok`), unsuccessfully (`afternotok`) or either way (`afterany`). With `aftercorr`, each member of an
+    array waits until the same member of the other array ends successfully (Slurm, and on this machine).
+    `{NAME.dir}` in the job's texts is the run directory of NAME."""
     requeue: Annotated[Requeue, meaning("Resuming a run that is not done when its job ends.")] = Requeue()
     restart: Annotated[Restart, meaning("Restarting the ranks in the same job after a failure.")] = Restart()
     preflight: Annotated[
@@ -247,7 +249,23 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
         """
         if path is not None:
             check_named(Path(path))
-        document = Document({}, COMMAND_LINE) if path is None else Document.read(Path(path))
+        document = Document({}, COMMAND_LINE) if path is None else _only_document(Path(path))
+        return cls.read_from(document, overrides=overrides, flags=flags, path=path)
+
+    @classmethod
+    def read_from(
+        cls,
+        document: Document,
+        *,
+        overrides: Iterable[str] = (),
+        flags: Mapping[str, Any] | None = None,
+        path: str | Path | None = None,
+    ) -> "JobSpec":
+        """As `load`, for a document that was read from `path`.
+
+        Raises:
+            InvalidInput: with every problem of the job.
+        """
         spec = _from_document(document, flags or {}, overrides, path)
         if spec.templates is not None and path is not None:
             # Relative to the job file, not to the working directory.
@@ -307,6 +325,17 @@ def check(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     if not spec.command and spec.script is None:
         yield ("command",), "is missing: name the program to run, as in `command: [python, train.py]`"
     yield from together(spec)
+
+
+def _only_document(path: Path) -> Document:
+    """Read a file with a single job."""
+    documents = Document.read_all(path)
+    if len(documents) > 1 or (
+        documents and isinstance(documents[0].data, dict) and "jobs" in documents[0].data
+    ):
+        several = "holds several jobs; `castoff submit` takes it, and `castoff render` with --only NAME"
+        raise invalid(documents[0].origin, several)
+    return documents[0] if documents else Document(None, printable(str(path)))
 
 
 def _from_document(
@@ -420,6 +449,9 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     for condition, names in spec.after.items():
         if not names:
             yield ("after", condition), "is empty: name the runs or job ids to wait for"
+    if "aftercorr" in spec.after and spec.array is None:
+        pairs = "pairs the members of two arrays, but this job is no array: write afterok"
+        yield ("after", "aftercorr"), pairs
 
 
 def _longest_values(array: Array | None) -> dict[str, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 3058429778, 'flux.sh.j2': 4068463503, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3968322572, 'lsf.sh.j2': 2675115274, 'local.sh.j2': 257662978}
+SOURCES = {'head.sh.j2': 2004723122, 'flux.sh.j2': 4068463503, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3968322572, 'lsf.sh.j2': 2675115274, 'local.sh.j2': 257662978}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, rows: Any, **_: Any) -> str:
@@ -79,12 +79,14 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         for row in rows:
             _add(str(row) + '\n')
         _add('CASTOFF_PARAMETERS\n')
+    if plan.refers_to:
+        _add('castoff_earlier ' + str(_filters['words'](plan.refers_to)) + ' # check after/NAME in the run directory, links to the runs of these names\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
     if plan.teardown:
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
         for line in plan.teardown:
-            _add(str(line) + '\n')
+            _add(str(_filters['line'](line, plan.refers_to)) + '\n')
         _add('CASTOFF_TEARDOWN\n')
     if plan.site_teardown:
         _add('castoff_at_end "the site\'s teardown" <<\'CASTOFF_TEARDOWN\'\n')
@@ -101,7 +103,7 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
         _add('castoff_setup # a failing line is reported and ends the job; unset variables are empty\n')
         for line in plan.setup:
-            _add(str(line) + '\n')
+            _add(str(_filters['line'](line, plan.refers_to)) + '\n')
         _add('castoff_setup_over\n')
     if plan.python:
         _add('PATH=' + str(_filters['sh'](_filters['folder'](plan.python))) + ':$PATH\n')
@@ -117,9 +119,9 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
     for (name, value,) in plan.env.items():
         if (name in program_alone):
-            _add('castoff_for_program ' + str(name) + ' ' + str(_filters['sh'](value)) + '\n')
+            _add('castoff_for_program ' + str(name) + ' ' + str(_filters['word'](value, plan.refers_to)) + '\n')
         elif isinstance(value, str):
-            _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
+            _add('export ' + str(name) + '=' + str(_filters['word'](value, plan.refers_to)) + '\n')
         else:
             _add('unset -v ' + str(name) + '\n')
     for name in plan.env_from:
@@ -127,7 +129,7 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
     if plan.function:
         _add("export SUBMITIT_EXECUTOR=castoff # submitit asks castoff for each rank's function\n")
     if plan.workdir:
-        _add('cd ' + str(_filters['folder_word'](plan.workdir)) + '\n')
+        _add('cd ' + str(_filters['folder_word'](plan.workdir, plan.refers_to)) + '\n')
     if plan.teardown:
         _add('castoff_set_up=1 # teardown needs all of the above\n')
     if (('here' not in features) and (not plan.script)):
@@ -242,12 +244,14 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         for row in rows:
             _add(str(row) + '\n')
         _add('CASTOFF_PARAMETERS\n')
+    if plan.refers_to:
+        _add('castoff_earlier ' + str(_filters['words'](plan.refers_to)) + ' # check after/NAME in the run directory, links to the runs of these names\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
     if plan.teardown:
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
         for line in plan.teardown:
-            _add(str(line) + '\n')
+            _add(str(_filters['line'](line, plan.refers_to)) + '\n')
         _add('CASTOFF_TEARDOWN\n')
     if plan.site_teardown:
         _add('castoff_at_end "the site\'s teardown" <<\'CASTOFF_TEARDOWN\'\n')
@@ -264,7 +268,7 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
         _add('castoff_setup # a failing line is reported and ends the job; unset variables are empty\n')
         for line in plan.setup:
-            _add(str(line) + '\n')
+            _add(str(_filters['line'](line, plan.refers_to)) + '\n')
         _add('castoff_setup_over\n')
     if plan.python:
         _add('PATH=' + str(_filters['sh'](_filters['folder'](plan.python))) + ':$PATH\n')
@@ -280,9 +284,9 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
     for (name, value,) in plan.env.items():
         if (name in program_alone):
-            _add('castoff_for_program ' + str(name) + ' ' + str(_filters['sh'](value)) + '\n')
+            _add('castoff_for_program ' + str(name) + ' ' + str(_filters['word'](value, plan.refers_to)) + '\n')
         elif isinstance(value, str):
-            _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
+            _add('export ' + str(name) + '=' + str(_filters['word'](value, plan.refers_to)) + '\n')
         else:
             _add('unset -v ' + str(name) + '\n')
     for name in plan.env_from:
@@ -290,7 +294,7 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if plan.function:
         _add("export SUBMITIT_EXECUTOR=castoff # submitit asks castoff for each rank's function\n")
     if plan.workdir:
-        _add('cd ' + str(_filters['folder_word'](plan.workdir)) + '\n')
+        _add('cd ' + str(_filters['folder_word'](plan.workdir, plan.refers_to)) + '\n')
     if plan.teardown:
         _add('castoff_set_up=1 # teardown needs all of the above\n')
     if (('here' not in features) and (not plan.script)):
@@ -408,12 +412,14 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         for row in rows:
             _add(str(row) + '\n')
         _add('CASTOFF_PARAMETERS\n')
+    if plan.refers_to:
+        _add('castoff_earlier ' + str(_filters['words'](plan.refers_to)) + ' # check after/NAME in the run directory, links to the runs of these names\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
     if plan.teardown:
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
         for line in plan.teardown:
-            _add(str(line) + '\n')
+            _add(str(_filters['line'](line, plan.refers_to)) + '\n')
         _add('CASTOFF_TEARDOWN\n')
     if plan.site_teardown:
         _add('castoff_at_end "the site\'s teardown" <<\'CASTOFF_TEARDOWN\'\n')
@@ -430,7 +436,7 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
         _add('castoff_setup # a failing line is reported and ends the job; unset variables are empty\n')
         for line in plan.setup:
-            _add(str(line) + '\n')
+            _add(str(_filters['line'](line, plan.refers_to)) + '\n')
         _add('castoff_setup_over\n')
     if plan.python:
         _add('PATH=' + str(_filters['sh'](_filters['folder'](plan.python))) + ':$PATH\n')
@@ -446,9 +452,9 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
     for (name, value,) in plan.env.items():
         if (name in program_alone):
-            _add('castoff_for_program ' + str(name) + ' ' + str(_filters['sh'](value)) + '\n')
+            _add('castoff_for_program ' + str(name) + ' ' + str(_filters['word'](value, plan.refers_to)) + '\n')
         elif isinstance(value, str):
-            _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
+            _add('export ' + str(name) + '=' + str(_filters['word'](value, plan.refers_to)) + '\n')
         else:
             _add('unset -v ' + str(name) + '\n')
     for name in plan.env_from:
@@ -456,7 +462,7 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
     if plan.function:
         _add("export SUBMITIT_EXECUTOR=castoff # submitit asks castoff for each rank's function\n")
     if plan.workdir:
-        _add('cd ' + str(_filters['folder_word'](plan.workdir)) + '\n')
+        _add('cd ' + str(_filters['folder_word'](plan.workdir, plan.refers_to)) + '\n')
     if plan.teardown:
         _add('castoff_set_up=1 # teardown needs all of the above\n')
     if (('here' not in features) and (not plan.script)):
@@ -571,12 +577,14 @@ def lsf(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         for row in rows:
             _add(str(row) + '\n')
         _add('CASTOFF_PARAMETERS\n')
+    if plan.refers_to:
+        _add('castoff_earlier ' + str(_filters['words'](plan.refers_to)) + ' # check after/NAME in the run directory, links to the runs of these names\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
     if plan.teardown:
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
         for line in plan.teardown:
-            _add(str(line) + '\n')
+            _add(str(_filters['line'](line, plan.refers_to)) + '\n')
         _add('CASTOFF_TEARDOWN\n')
     if plan.site_teardown:
         _add('castoff_at_end "the site\'s teardown" <<\'CASTOFF_TEARDOWN\'\n')
@@ -593,7 +601,7 @@ def lsf(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
         _add('castoff_setup # a failing line is reported and ends the job; unset variables are empty\n')
         for line in plan.setup:
-            _add(str(line) + '\n')
+            _add(str(_filters['line'](line, plan.refers_to)) + '\n')
         _add('castoff_setup_over\n')
     if plan.python:
         _add('PATH=' + str(_filters['sh'](_filters['folder'](plan.python))) + ':$PATH\n')
@@ -609,9 +617,9 @@ def lsf(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
     for (name, value,) in plan.env.items():
         if (name in program_alone):
-            _add('castoff_for_program ' + str(name) + ' ' + str(_filters['sh'](value)) + '\n')
+            _add('castoff_for_program ' + str(name) + ' ' + str(_filters['word'](value, plan.refers_to)) + '\n')
         elif isinstance(value, str):
-            _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
+            _add('export ' + str(name) + '=' + str(_filters['word'](value, plan.refers_to)) + '\n')
         else:
             _add('unset -v ' + str(name) + '\n')
     for name in plan.env_from:
@@ -619,7 +627,7 @@ def lsf(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
     if plan.function:
         _add("export SUBMITIT_EXECUTOR=castoff # submitit asks castoff for each rank's function\n")
     if plan.workdir:
-        _add('cd ' + str(_filters['folder_word'](plan.workdir)) + '\n')
+        _add('cd ' + str(_filters['folder_word'](plan.workdir, plan.refers_to)) + '\n')
     if plan.teardown:
         _add('castoff_set_up=1 # teardown needs all of the above\n')
     if (('here' not in features) and (not plan.script)):
@@ -734,12 +742,14 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         for row in rows:
             _add(str(row) + '\n')
         _add('CASTOFF_PARAMETERS\n')
+    if plan.refers_to:
+        _add('castoff_earlier ' + str(_filters['words'](plan.refers_to)) + ' # check after/NAME in the run directory, links to the runs of these names\n')
     if (plan.teardown or plan.site_teardown):
         _add("\n# --- Teardown: runs on this host at the end, if setup succeeded; the job's exit code stays the same\n")
     if plan.teardown:
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
         for line in plan.teardown:
-            _add(str(line) + '\n')
+            _add(str(_filters['line'](line, plan.refers_to)) + '\n')
         _add('CASTOFF_TEARDOWN\n')
     if plan.site_teardown:
         _add('castoff_at_end "the site\'s teardown" <<\'CASTOFF_TEARDOWN\'\n')
@@ -757,7 +767,7 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
         _add('castoff_setup # a failing line is reported and ends the job; unset variables are empty\n')
         for line in plan.setup:
-            _add(str(line) + '\n')
+            _add(str(_filters['line'](line, plan.refers_to)) + '\n')
         _add('castoff_setup_over\n')
     if plan.python:
         _add('PATH=' + str(_filters['sh'](_filters['folder'](plan.python))) + ':$PATH\n')
@@ -773,9 +783,9 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
     for (name, value,) in plan.env.items():
         if (name in program_alone):
-            _add('castoff_for_program ' + str(name) + ' ' + str(_filters['sh'](value)) + '\n')
+            _add('castoff_for_program ' + str(name) + ' ' + str(_filters['word'](value, plan.refers_to)) + '\n')
         elif isinstance(value, str):
-            _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
+            _add('export ' + str(name) + '=' + str(_filters['word'](value, plan.refers_to)) + '\n')
         else:
             _add('unset -v ' + str(name) + '\n')
     for name in plan.env_from:
@@ -783,7 +793,7 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if plan.function:
         _add("export SUBMITIT_EXECUTOR=castoff # submitit asks castoff for each rank's function\n")
     if plan.workdir:
-        _add('cd ' + str(_filters['folder_word'](plan.workdir)) + '\n')
+        _add('cd ' + str(_filters['folder_word'](plan.workdir, plan.refers_to)) + '\n')
     if plan.teardown:
         _add('castoff_set_up=1 # teardown needs all of the above\n')
     if (('here' not in features) and (not plan.script)):

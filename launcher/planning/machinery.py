@@ -199,6 +199,7 @@ def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
         "setup": features & {"setup", "snapshot", "teardown", "restart", "hang", "preflight", *_REQUEUES},
         "teardown": "teardown" in features,
         "fence": "fence" in features,
+        "earlier": plan.refers_to,
         "environment": True,
         "container": plan.container,
         f"runtimes/{plan.container and plan.container.runtime}": plan.container,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from castoff.launcher.config import chunks, directives
+from castoff.launcher.config import chunks, directives, earlier_runs
 from castoff.launcher.config.defaults import EffectiveJob, effective_job, fixed_ranks, option_problems
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.job_fields import Directives, LauncherName, Snapshot
@@ -234,6 +234,7 @@ class _Planner:
             array_max_concurrent=spec.array.max_concurrent if spec.array else None,
             sharing=None,
             after={str(condition): names for condition, names in spec.after.items()},
+            refers_to=earlier_runs.referred(spec),
             requeue_max=spec.requeue.max or 0,
             requeue_how=again if {"stop", "walltime"}.intersection(causes) else None,
             requeue_on=list(causes),
@@ -292,6 +293,9 @@ class _Planner:
             *(("binding", message) for message in explicit_binding),
         ):
             self.found.report(field, message)
+        for condition in spec.after.keys() - {*self.scheduler.conditions}:
+            pairs = f"is not a condition of {self.scheduler.title}, which cannot pair members: write afterok"
+            self.found.report(f"after.{condition}", pairs)
         of_site = directive_problems(site.directives, spec, site, self.scheduler, asked, of_site=True)
         for field, message in of_site:
             field = directives.place(field, site.directives, site.scheduler)

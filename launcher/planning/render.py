@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from castoff.launcher.config import earlier_runs
 from castoff.launcher.config.site import Site
 from castoff.launcher.errors import CastoffError, InvalidInput, Problem, printable
 from castoff.launcher.launchers.commands import LAUNCHERS
@@ -188,7 +189,7 @@ def _program(plan: Plan) -> str:
     words = _one_program(plan)
     if plan.torchrun:  # torchrun would replace $$ by $, and ${local_rank} by the local rank
         words = [for_torchrun(word) for word in words]
-    program = _submitit_program(plan) if plan.function else _words(words)
+    program = _submitit_program(plan) if plan.function else _words(words, plan.refers_to)
     if plan.torchrun and LAUNCHERS[plan.launcher].here:  # otherwise each node's shim starts torchrun
         agent = ["python", "-m", "torch.distributed.run", "--standalone"]
         agent += [f"--nproc-per-node={plan.ranks}", "--no-python"]
@@ -221,14 +222,14 @@ def _submitit_program(plan: Plan) -> str:
     return f'{python} -u -m submitit.core._submit "$CASTOFF_RUN_DIR"'
 
 
-def _words(words: list[str]) -> str:
+def _words(words: list[str], refers_to: Sequence[str] = ()) -> str:
     """Return shell words, on several lines if there are many; a flag stays with its value."""
     units: list[str] = []
     for before, word in itertools.pairwise(["", *words]):
         if before.startswith("-") and "=" not in before and not word.startswith("-"):
-            units[-1] += f" {shell_word(word)}"
+            units[-1] += f" {_word(word, refers_to)}"
         else:
-            units.append(shell_word(word))
+            units.append(_word(word, refers_to))
     lines = units[:1]
     for unit in units[1:]:
         if len(lines[-1]) + 1 + len(unit) <= _WIDTH:
@@ -244,10 +245,31 @@ def _wrapped(names: Sequence[object]) -> str:
     return " \\\n".join(lines)
 
 
-def _folder_word(folder: str) -> str:
+def _word(text: str, refers_to: Sequence[str]) -> str:
+    """Return a text as a shell word, with the run directories of the runs to which it refers."""
+    word = ""
+    for literal, name in earlier_runs.split(text, refers_to):
+        word += shell_word(literal) if literal else ""
+        word += f'"$CASTOFF_RUN_DIR"/after/{name}' if name else ""
+    return word or shell_word("")
+
+
+def _line(line: str, refers_to: Sequence[str]) -> str:
+    """Return a shell line, with variables in place of references, which the line may put in quotes."""
+    parts = earlier_runs.split(line, refers_to)
+    return "".join(
+        literal + (f"${{CASTOFF_RUN_DIR}}/after/{name}" if name else "") for literal, name in parts
+    )
+
+
+def _folder_word(folder: str, refers_to: Sequence[str]) -> str:
     """Return a folder as a shell word, in which a leading ~ still means the home directory."""
     home, slash, below = folder.partition("/")
-    return f"~{slash}{shell_word(below) if below else ''}" if home == "~" else shell_word(folder)
+    if home == "~":
+        return f"~{slash}{_word(below, refers_to) if below else ''}"
+    first, name = next(earlier_runs.split(folder, refers_to))
+    is_reference = name is not None and first == "./"  # the run directory's path is absolute
+    return _word(folder[2:] if is_reference else folder, refers_to)
 
 
 def _layout_words(plan: Plan) -> str:
@@ -275,6 +297,8 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "share_words": share_words,
     "delimiter": delimiter,
     "folder_word": _folder_word,
+    "word": _word,
+    "line": _line,
 }
 """The filters for templates; docs/reference/templates.md explains each."""
 

@@ -182,6 +182,8 @@ class Plan(Facts, frozen=True, kw_only=True):
     python: str | None
     master_suffix: str
     after: dict[str, list[str]]
+    refers_to: list[str]
+    """The names in `after` whose run directories the job's texts contain, as in `{prepare.dir}`."""
     container: ContainerPlan | None
     stage: list[Stage]
     """The files to stage, all defaults resolved; `source` is absolute, or `./` and a path relative to the

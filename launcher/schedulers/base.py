@@ -54,6 +54,8 @@ class Scheduler(ABC):
     """Whether castoff submits an array that exceeds the scheduler's limit in parts."""
     renumbers_arrays: ClassVar[str] = ""
     """Why `tasks` gives some arrays other indices than their members' numbers."""
+    conditions: ClassVar[tuple[str, ...]] = ("after", "afterok", "afternotok", "afterany")
+    """The conditions of a job's `after` that the scheduler supports."""
     requeues_in_place: ClassVar[bool] = True
     """Whether the scheduler requeues the same job; if not, castoff resumes a run by new jobs with
     other ids.
@@ -132,6 +134,9 @@ class QueuedScheduler(Scheduler):
     """
     directive_mark: ClassVar[str]
     """The beginning of a directive's line in a script, such as `#SBATCH `."""
+    waits_for_requeued: ClassVar[bool] = False
+    """Whether a job that depends on the success of a job waits while that job is requeued under the same id.
+    """
     excludes_hosts: ClassVar[bool] = False
     """Whether the submit command takes a list of hosts to avoid."""
     plain_ids: ClassVar[bool] = False

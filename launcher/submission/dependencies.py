@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
+from castoff.launcher.config.array_indices import members_range
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.records import Facts
 from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.schedulers.base import QueuedScheduler
 from castoff.launcher.schedulers.dialect import dependency_words, is_job_id
 from castoff.launcher.schedulers.registry import title_of
@@ -15,32 +21,48 @@ from castoff.launcher.status.survey import RunRecords
 from castoff.launcher.status.watch import status
 
 
-def resolve(
-    after: Mapping[str, list[str]], scheduler: QueuedScheduler | None, environ: Mapping[str, str]
-) -> tuple[dict[str, list[str]], str | None]:
-    """Resolve `after` into the directories of its runs, by condition, and the dependency that is still open.
+class Awaited(NamedTuple):
+    """The runs and jobs of a field `after`."""
 
-    The dependency is in the syntax that Slurm and PBS share, with job ids; empty if all conditions hold
-    already, None if there are no conditions. Without a `scheduler`, castoff's own scheduler waits for the
-    runs.
+    runs: dict[str, list[str]]
+    """The directories of the runs, by condition."""
+    dependency: str | None
+    """What is still open, in the syntax that Slurm and PBS share, with job ids; empty if all conditions hold
+    already, None if there are no conditions.
+    """
+    named: dict[str, Path]
+    """The directory of each run by the name that `after` gives it."""
+
+
+def resolve(
+    after: Mapping[str, list[str]],
+    scheduler: QueuedScheduler | None,
+    environ: Mapping[str, str],
+    of_group: Mapping[str, Path] = MappingProxyType({}),
+) -> Awaited:
+    """Resolve `after` into runs and jobs. `of_group`: the directories of runs of the same group, whose names
+    win over those of other runs. Without a `scheduler`, castoff's own scheduler waits for the runs.
 
     Raises:
         CastoffError: a run does not exist, a condition can never hold, or the scheduler cannot wait for it.
     """
     if not after:
-        return {}, None
+        return Awaited({}, None, {})
     index = Index.of(environ)
+    named: dict[str, Path] = {}
     runs: dict[str, list[str]] = {}
     jobs: dict[str, list[str]] = {}
     for condition, name in ((condition, name) for condition, names in after.items() for name in names):
         try:
-            if run := _run(name, scheduler, index):
+            of_ours = of_group.get(name)
+            if run := RunDirectory(of_ours) if of_ours else _run(name, scheduler, index):
+                named[name] = run.path
                 runs.setdefault(condition, []).append(str(run.path))
             if scheduler and (open_jobs := _jobs(scheduler, condition, run, environ) if run else [name]):
                 jobs.setdefault(condition, []).extend(open_jobs)
         except CastoffError as error:
             raise CastoffError(f"after.{condition}: {error}") from error
-    return runs, dependency_words(jobs)
+    return Awaited(runs, dependency_words(jobs), named)
 
 
 def _run(name: str, scheduler: QueuedScheduler | None, index: Index) -> RunDirectory | None:
@@ -70,10 +92,8 @@ def _jobs(
         reason = f"it is a run of {title_of(planned.scheduler)}"
     elif records.queued and (elsewhere := scheduler.queue(environ).elsewhere(records.clusters)):
         reason = elsewhere
-    elif most := planned.requeue_max:
-        reason = (
-            f"it may be requeued (requeue.max {most}), and a job that depends on its job may begin before"
-        )
+    else:
+        reason = cannot_wait(scheduler, condition, planned)
     if reason:
         problem = f"{scheduler.title} cannot wait for {run.id}"
         raise CastoffError(f"{problem}: {reason}; submit this job when `castoff wait {run.id}` returns")
@@ -85,8 +105,48 @@ def _jobs(
     return jobs
 
 
-def condition_holds(condition: str, run: RunDirectory, poller: Poller | None = None) -> bool | None:
-    """Whether a run meets a dependency's condition: True; False if it never will; None if it does not yet."""
+def cannot_wait(scheduler: QueuedScheduler, condition: str, planned: Facts) -> str | None:
+    """Return why a scheduler cannot wait for a run with this plan; None if it can."""
+    if not planned.requeue_max or scheduler.waits_for_requeued:
+        return None
+    most = planned.requeue_max
+    return f"it may be requeued (requeue.max {most}), and a job that depends on its job may begin before"
+
+
+def check_pairs(planned: Facts, after: Mapping[str, list[str]]) -> None:
+    """Check that the runs of `aftercorr` have the members of the array that waits for them.
+
+    Raises:
+        CastoffError: a run has others, or its scheduler has numbered them in its own way.
+    """
+    for other in map(RunDirectory, map(Path, after.get("aftercorr", []))):
+        if problem := unpaired(planned, other.facts()):
+            raise CastoffError(f"after.aftercorr: {other.id} {problem}")
+        record = other.submission()
+        if record and len(record.sends) > 1:
+            parts = f"was submitted as {len(record.sends)} arrays, so that its members have other numbers"
+            raise CastoffError(f"after.aftercorr: {other.id} {parts}; write afterok")
+
+
+def unpaired(planned: Facts, other: Facts) -> str | None:
+    """Why the members of another array cannot be paired with those of an array; None if they can."""
+    if other.array_count is None:
+        return "is no array, so its members cannot be paired: write afterok"
+    if planned.sharing or other.sharing:
+        return "or this job has array.together, and only members with jobs of their own are paired"
+    if [*other.members] != [*planned.members]:
+        its, ours = members_range(other.members), members_range(planned.members)
+        return f"has members {its}, but this job has {ours}, and aftercorr pairs equal numbers"
+    return None
+
+
+def condition_holds(
+    condition: str, run: RunDirectory, poller: Poller | None = None, *, member: int | None = None
+) -> bool | None:
+    """Whether a run meets a dependency's condition: True; False if it never will; None if it does not yet.
+
+    `member`: with `aftercorr`, the member in question; None: any.
+    """
     try:
         run.reopened()
     except CastoffError:
@@ -94,7 +154,18 @@ def condition_holds(condition: str, run: RunDirectory, poller: Poller | None = N
     run_status = status(run, poller)
     if condition == "after":
         return True if run_status.state in ("running", "ended") or run_status.over else None
+    if condition == "aftercorr":
+        return _pair_holds(run_status, member)
     if not run_status.over:
         return None
     is_done = run_status.ending == "done"
     return condition == "afterany" or is_done == (condition == "afterok")
+
+
+def _pair_holds(run_status: RunStatus, member: int | None) -> bool | None:
+    """The same for `aftercorr` and one member; for all: True if all are done, False if none ever will be."""
+    endings = [one.ending for one in run_status.members if member in (None, one.member)]
+    if endings and all(ending == "done" for ending in endings):
+        return True
+    never = run_status.over or all(ending in ("failed", "out-of-memory", "cancelled") for ending in endings)
+    return False if never and "done" not in endings else None

@@ -14,6 +14,7 @@ hold the lock until they end.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import shutil
@@ -45,10 +46,13 @@ from castoff.launcher.runs.secrets import SECRETS
 from castoff.launcher.schedulers.local.control import cancel_requested, cancelled_members
 from castoff.launcher.schedulers.local.member import Member, Share, Start, attempt_folder, inherited
 
-Waits = Callable[[str, RunDirectory], Callable[[], bool | None]]
-"""Takes a condition of `after` and the run that the condition is about; returns a function that reports
-whether the condition holds: False if it never will, None if it does not yet.
+Waits = Callable[[str, RunDirectory, int | None], Callable[[], bool | None]]
+"""Takes a condition of `after`, the run that the condition is about, and with `aftercorr` a member; returns a
+function that reports whether the condition holds: False if it never will, None if it does not yet.
 """
+
+_PAIRED = "aftercorr"
+"""The condition that each member of an array waits for by itself."""
 
 _POLL = 0.1
 _GIVE_UP = 5.0
@@ -82,6 +86,8 @@ class _Scheduler:
         self.running: list[Member] = []
         self.cancelled: str | None = None
         """Why the run is being ended early; None: it is not being ended."""
+        self._pairs_looked = -math.inf
+        """When members that wait for those of another array were last checked."""
 
     def main(self) -> None:
         """Run all members until they have ended; whatever happens, leave no process running."""
@@ -140,7 +146,11 @@ class _Scheduler:
                 self.waiting.remove(start)
                 reason = self.cancelled or ("stopped before it began" if stops else "asked to end")
                 self._record_unstarted(start, "cancelled", 143, reason)
-        while self.waiting and self.free:
+        if _PAIRED in self.submission.after:
+            for start in self._paired()[: len(self.free)]:
+                self.waiting.remove(start)
+                self._begin(start)
+        while self.waiting and self.free and _PAIRED not in self.submission.after:
             self._begin(self.waiting.pop(0))
         for member in [member for member in self.running if member.step()]:
             self.running.remove(member)
@@ -225,16 +235,36 @@ class _Scheduler:
         self._record(folder, ending, code, reason)
         _settle(folder)
 
+    def _paired(self) -> list[Start]:
+        """The waiting members whose partners in other arrays are done; those of which a partner failed are
+        recorded as cancelled.
+        """
+        if clock.now() - self._pairs_looked < 5 * _POLL:
+            return []
+        self._pairs_looked = clock.now()
+        ready = []
+        others = [RunDirectory(Path(path)) for path in self.submission.after[_PAIRED]]
+        for start in [*self.waiting]:
+            holds = [self.waits(_PAIRED, other, start.member)() for other in others]
+            if start.attempt > start.first or all(holds):
+                ready.append(start)
+            elif False in holds:
+                self.waiting.remove(start)
+                other = others[holds.index(False)]
+                reason = f"{_PAIRED} of member {start.member} of {other.id} cannot hold any more"
+                self._record_unstarted(start, "cancelled", 143, reason)
+        return ready
+
     def _wait_for_others(self) -> None:
         for condition, paths in self.submission.after.items():
-            for path in paths:
+            for path in paths if condition != _PAIRED else ():
                 try:
                     other = RunDirectory(Path(path))
                 except CastoffError as error:
                     self.cancelled = f"{condition} cannot hold any more: {error}"
                     _report(self.cancelled)
                     return
-                holds = self.waits(condition, other)
+                holds = self.waits(condition, other, None)
                 while not self._look() and not stop_requested(self.run):
                     met = holds()
                     if met:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, get_args
 
+from castoff.launcher.config.job_fields import Condition
 from castoff.launcher.schedulers.base import Scheduler
 from castoff.launcher.schedulers.table import OF_SHARED_JOBS
 
@@ -27,6 +28,7 @@ class Local(Scheduler):
     # These fields are ignored, not refused, so that a cluster's job file can be tried on one machine
     # unchanged.
     ignores = frozenset({"options", "directives", "binding", *OF_SHARED_JOBS})
+    conditions = get_args(Condition)
     ignores_requests = True
     instead: ClassVar[Mapping[str, str]] = {
         "requeue.how": "drop it, since it restarts the same job by itself",

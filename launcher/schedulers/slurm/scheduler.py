@@ -9,8 +9,9 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, get_args
 
+from castoff.launcher.config.job_fields import Condition
 from castoff.launcher.schedulers.base import QueuedScheduler
 from castoff.launcher.schedulers.command import PATIENCE
 from castoff.launcher.schedulers.slurm import NAME, TITLE
@@ -87,6 +88,8 @@ class Slurm(QueuedScheduler):
     reruns_jobs = True
     reports_end_time = True
     counts_cpus = True
+    conditions = get_args(Condition)
+    waits_for_requeued = True
     excludes_hosts = True
     plain_ids = True
     unreached = re.compile(r"connect failure|connection refused", re.IGNORECASE)

@@ -216,6 +216,17 @@ EXAMPLES: dict[str, Example] = {
     ),
     "flux-templates": Example("flux", {"command": ["train", "--name={{id}}", ":", "{{{"]}),
     "slurm-dependency-by-name": Example("slurm", {"after": {"afterok": ["preprocess"], "afterany": ["9"]}}),
+    "slurm-references": Example(
+        "slurm",
+        {
+            "after": {"afterok": ["prepare", "base-model"]},
+            "command": ["train", "--data={prepare.dir}/it's", "{base-model.dir}", "{other.dir}", '{"a": 1}'],
+            "env": {"DATA": "{prepare.dir}"},
+            "workdir": "{prepare.dir}/code",
+            "setup": ['source "{prepare.dir}/env"'],
+            "teardown": ['cp log "{base-model.dir}/"'],
+        },
+    ),
     "aurora-6-ranks": Example("aurora", {"ranks_per_node": 6, "nodes": 2}),
     "aurora-24-ranks": Example("aurora", {"ranks_per_node": 24}),
     "aurora-48-ranks": Example("aurora", {"options": ["ccs"]}),
