@@ -2,7 +2,7 @@
 
 It is a journal of JSON lines, each about the run directory at `path`:
 
-  {"path", "name", "scheduler", "time"}  the run was submitted
+  {"path", "name", "scheduler", "group", "time"}  the run was submitted
   {"path", "name", "time", "found"}      a search found the run
   {"path", "ended", "of"}      the run is over for good; `ended` is the summary for lists
   {"path", "begun"}            the run was started again, so `ended` no longer holds
@@ -20,6 +20,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from castoff.launcher.errors import CastoffError, report
 from castoff.launcher.process.locks import is_locked
 from castoff.launcher.runs import journal
 from castoff.launcher.runs.directory import draft_of, is_run_directory
+from castoff.launcher.runs.groups import Group, Groups, name_of_group
 from castoff.launcher.runs.records import Seconds, decode
 from castoff.launcher.runs.run import LOCK, RunDirectory
 from castoff.launcher.runs.states import RunSummary
@@ -49,6 +51,17 @@ class Entry:
     """The summary of a run that is over for good, unless it is started again; None if not known."""
     scheduler: str | None = None
     """The scheduler that has the run's jobs; None if a search found the run."""
+    group: str | None = None
+    """The id of the group with which the run was submitted; None: it was submitted alone."""
+
+    def matches(self, pattern: str) -> bool:
+        """Whether the run's name, or its group's name or id, matches a pattern, in which * stands for any
+        text.
+        """
+        if fnmatchcase(self.name, pattern):
+            return True
+        group = self.group
+        return group is not None and any(fnmatchcase(one, pattern) for one in (group, name_of_group(group)))
 
     @property
     def run(self) -> RunDirectory:
@@ -76,6 +89,7 @@ class _Event(msgspec.Struct, omit_defaults=True):
     path: str
     name: str | None = None
     scheduler: str | None = None
+    group: str | None = None
     time: Seconds = 0.0
     found: bool = False
     ended: RunSummary | None = None
@@ -110,13 +124,20 @@ class Index:
                 ) from None
         return cls(state / "castoff" / "runs.jsonl")
 
-    def add(self, run: RunDirectory, name: str, scheduler: str | None = None) -> None:
-        """Append a run."""
-        self._append([_Event(str(run.path), name, scheduler, time.time())])
+    def add(
+        self, run: RunDirectory, name: str, scheduler: str | None = None, group: str | None = None
+    ) -> None:
+        """Append a run. `group`: the id of its group."""
+        self._append([_Event(str(run.path), name, scheduler, group, time.time())])
 
-    def adopt(self, runs: Iterable[tuple[RunDirectory, str, float]]) -> None:
-        """Append runs that a search found, with their names and the times of their submission."""
-        self._append(_Event(str(run.path), name, time=submitted, found=True) for run, name, submitted in runs)
+    def adopt(self, runs: Iterable[tuple[RunDirectory, str, float, str | None]]) -> None:
+        """Append runs that a search found, with their names, the times of their submission, and their
+        groups.
+        """
+        self._append(
+            _Event(str(run.path), name, group=group, time=submitted, found=True)
+            for run, name, submitted, group in runs
+        )
 
     def reopen(self, run: RunDirectory) -> None:
         """Discard the recorded ending of a run that is about to be started again.
@@ -148,7 +169,10 @@ class Index:
                 # An ending that was read before a search found the run again is ignored, too.
                 begun = entry.begun + 1 if entry else 0
                 scheduler = event.scheduler or (entry.scheduler if entry else None)
-                entries[event.path] = Entry(event.path, event.name, added, begun, scheduler=scheduler)
+                group = event.group or (entry.group if entry else None)
+                entries[event.path] = Entry(
+                    event.path, event.name, added, begun, scheduler=scheduler, group=group
+                )
             elif entry is not None and event.begun:
                 entry.begun += 1
                 entry.ended = None
@@ -180,26 +204,44 @@ class Index:
         Raises:
             CastoffError: no run or several runs match, or castoff does not trust its directory.
         """
-        return self.find_all([reference])[0]
+        if group := self.group(reference):
+            ids = ", ".join(Path(job.run).name for job in [*group.jobs.values()][:_MANY])
+            raise CastoffError(f"{reference}: is a group of {len(group.jobs)} runs; name one of them: {ids}")
+        return _trusted(_find(reference, self.entries))
 
     def find_all(self, references: Iterable[str]) -> list[RunDirectory]:
-        """Find several runs, each once.
+        """Find several runs, each once. A group stands for all of its runs that were submitted.
 
         Raises:
             CastoffError: some cannot be found; the message has the reason for each.
         """
-        entries = cache(self.entries)
+        entries, groups = cache(self.entries), self.groups
         runs: dict[Path, RunDirectory] = {}
         problems = []
         for reference in references:
             try:
-                run = _trusted(_find(reference, entries))
-                runs[run.path] = run
+                group = _group(reference, entries, groups)
+                for run in group.runs if group else [_trusted(_find(reference, entries))]:
+                    runs[run.path] = run
             except CastoffError as error:
                 problems.append(str(error))
         if problems:
             raise CastoffError("\n".join(problems))
         return list(runs.values())
+
+    @property
+    def groups(self) -> Groups:
+        """The user's groups, whose journals are beside the index."""
+        return Groups(self.path.parent / "groups")
+
+    def group(self, reference: str) -> Group | None:
+        """The group with this name (the newest), this id, or a unique beginning of its id; None if the
+        reference means a run. The newer of a run and a group of the same name is meant.
+
+        Raises:
+            CastoffError: the journals of groups cannot be read.
+        """
+        return _group(reference, cache(self.entries), self.groups)
 
     def gone(self, reference: str) -> Entry | None:
         """The entry of a submitted run with this id, name or path, if its directory is gone; else None."""
@@ -252,6 +294,22 @@ def record_runs(environ: Mapping[str, str], change: Callable[[Index], None], oth
         change(Index.of(environ))
     except CastoffError as error:
         report(f"{error}; {otherwise}")
+
+
+def _group(reference: str, known: Callable[[], list[Entry]], groups: Groups) -> Group | None:
+    """Find the group that `reference` means; None: it means a run, or nothing."""
+    if not reference or "/" in reference:
+        return None
+    exact = groups.called(reference)
+    begun = groups.begun(reference) if exact is None else []
+    if exact is None and len(begun) != 1:
+        return None
+    newest = known()[::-1]
+    if exact is None:
+        is_run = _called(reference, newest) or any(entry.id.startswith(reference) for entry in newest)
+        return None if is_run else groups.read(begun[0])
+    runs = [entry for entry in _called(reference, newest) if entry.is_there]
+    return None if runs and runs[0].added > exact.time else exact
 
 
 def _find(reference: str, known: Callable[[], list[Entry]]) -> str:

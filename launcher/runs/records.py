@@ -186,6 +186,8 @@ class Submission(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Why the submission failed."""
     after: dict[str, list[str]] = {}
     """The directories of the runs that this run waits for, by condition."""
+    group: str | None = None
+    """The id of the group with which the run was submitted; None: it was submitted alone."""
     node_hours: float | None = None
     cluster: str | None = None
     """Slurm's name of the cluster that has the run's jobs; None if sbatch did not report it."""

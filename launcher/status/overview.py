@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.runs.directory import find_run_directories, is_run_directory
+from castoff.launcher.runs.groups import GroupJob, is_group_id, name_of_group
 from castoff.launcher.runs.index import Entry, Index, record_runs
+from castoff.launcher.runs.records import Submission
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import RunStatus, RunSummary, summary
 from castoff.launcher.status.poller import Poller
@@ -44,7 +45,8 @@ class Overview:
     def __init__(self, index: Index, *, names: Collection[str] = (), also: Collection[str] = ()):
         """Read the records of every run that may not be over yet.
 
-        `names`: read only runs whose name matches one of these patterns, in which * stands for any text.
+        `names`: read only runs whose name, or whose group's name or id, matches one of these patterns, in
+        which * stands for any text.
         `also`: the directories of runs to read in any case.
 
         Raises:
@@ -60,7 +62,7 @@ class Overview:
         self.known = len(entries)
         """The number of runs in the index, including runs whose directories are gone."""
         if names:
-            entries = [entry for entry in entries if any(fnmatchcase(entry.name, name) for name in names)]
+            entries = [entry for entry in entries if any(map(entry.matches, names))]
         self._entries = entries
         to_look = [entry for entry in entries if entry.ended is None or entry.path in also]
         self.doubtful = self._look(filter(self._is_trusted, to_look))
@@ -176,7 +178,7 @@ def adopt_unlisted(environ: Mapping[str, str], runs: Iterable[RunDirectory]) -> 
         known = {entry.path for entry in index.entries()}
         new = [run for run in runs if str(run.path) not in known]
         if new:
-            index.adopt((run, *_name_and_time(run)) for run in new)
+            index.adopt((run, *_facts_for_index(run)) for run in new)
 
     record_runs(environ, add, "runs in this folder that were not submitted by castoff are not listed")
 
@@ -198,18 +200,62 @@ def rebuild(index: Index, folder: Path) -> Rebuilt:
     """
     directories, refused = find_run_directories(folder)
     known = {entry.path for entry in index.entries()}
-    index.adopt((RunDirectory(path), *_name_and_time(RunDirectory(path))) for path in directories)
+    runs = [RunDirectory(path) for path in directories]
+    index.adopt((run, *_facts_for_index(run)) for run in runs)
+    _restore_groups(index, runs)
     return Rebuilt(len(directories), sum(str(path) not in known for path in directories), refused)
 
 
-def _name_and_time(run: RunDirectory) -> tuple[str, float]:
-    """Return a run's name and the time of its submission, or else of its start; the id and 0 if the run
-    cannot be read.
+def _restore_groups(index: Index, runs: Iterable[RunDirectory]) -> None:
+    """Write the journals of groups that are lost, and the places of runs that were moved."""
+    found: dict[str, list[tuple[RunDirectory, Submission]]] = {}
+    for run in runs:
+        with contextlib.suppress(CastoffError):  # it cannot be read
+            record = run.submission()
+            if record and record.group and is_group_id(record.group):
+                found.setdefault(record.group, []).append((run, record))
+    groups = index.groups
+    for group_id, members in found.items():
+        members.sort(key=lambda member: _first_time(member[1]))
+        names = {run.id: run.facts().name for run, _ in members}
+        jobs = [_group_job(run, record, names) for run, record in members]
+        if (group := groups.read(group_id)) is None:
+            groups.begin(
+                group_id, {"name": name_of_group(group_id), "directory": members[0][1].directory}, jobs
+            )
+            continue
+        for job in jobs:
+            known = group.jobs.get(job.job)
+            if known and known.run != job.run and known.directory is None:
+                group.put(GroupJob(job.job, job.run, known.after, known.fields))
+                group.mark_sent(group.jobs[job.job])
+
+
+def _first_time(record: Submission) -> float:
+    """When a run was submitted for the first time."""
+    return (record.earlier or [record])[0].time or 0.0
+
+
+def _group_job(run: RunDirectory, record: Submission, names: Mapping[str, str]) -> GroupJob:
+    """A job of a group from its run. `names`: the names of the group's jobs by the ids of their runs."""
+    first = (record.earlier or [record])[0]
+    after = {
+        condition: [names[Path(path).name] for path in paths if Path(path).name in names]
+        for condition, paths in first.after.items()
+    }
+    edges = {condition: others for condition, others in after.items() if others}
+    return GroupJob(names[run.id], str(run.path), edges, sent=True)
+
+
+def _facts_for_index(run: RunDirectory) -> tuple[str, float, str | None]:
+    """Return a run's name, the time of its submission, or else of its start, and its group; the id and 0 if
+    the run cannot be read.
     """
     try:
         records = RunRecords(run)
     except CastoffError:
-        return run.id, 0.0
+        return run.id, 0.0, None
     began = (one.start.time for found in records.attempts.values() for one in found if one.start)
     submitted = records.submission.time if records.submission else None
-    return records.plan.name or run.id, submitted or min(filter(None, began), default=0.0)
+    group = records.submission.group if records.submission else None
+    return records.plan.name or run.id, submitted or min(filter(None, began), default=0.0), group

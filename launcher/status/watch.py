@@ -17,6 +17,7 @@ from castoff.launcher.runs.secrets import remove_secrets
 from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.schedulers.local.control import marked
 from castoff.launcher.status import local_view
+from castoff.launcher.status.hopeless import hopeless
 from castoff.launcher.status.poller import Poller
 from castoff.launcher.status.survey import RunRecords
 from castoff.launcher.status.verdict import assembled, needs_no_secrets
@@ -65,7 +66,7 @@ def judge(runs: list[RunRecords], poller: Poller | None = None) -> list[RunStatu
     for records, now in zip(runs, found, strict=True):
         if needs_no_secrets(now):
             remove_secrets(records.run, now.submitted)
-    return found
+    return hopeless(found)
 
 
 def _local_status(records: RunRecords, marks: Callable[[], Container[str]]) -> RunStatus:
@@ -94,6 +95,7 @@ def poll(runs: list[RunDirectory], timeout: float | None = None) -> Iterator[lis
             pause = min(pause, timeout - waited)
         clock.sleep(pause)
         now.update(zip(left, statuses([runs[place] for place in left], poller), strict=True))
+        now = dict(enumerate(hopeless([*now.values()])))
         yield [*now.values()]
 
 

@@ -45,6 +45,7 @@ def resubmit(
     members: Collection[int] = (),
     include_done: bool = False,
     all_hosts: bool = False,
+    after: Mapping[str, list[str]] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> dict[int, int]:
     """Start the members of a run that are not done; return the number of the next attempt by member.
@@ -52,7 +53,8 @@ def resubmit(
     `members`: start only these members. `include_done`: also start members that are done. `all_hosts`: also
     use hosts that earlier jobs of the run have set aside; otherwise the scheduler excludes those hosts, if it
     can. `environ` is the submitter's environment (default: this process's). The script in the run directory
-    is used, whatever castoff would render now. A dependency that was met once does not count again.
+    is used, whatever castoff would render now. A dependency that was met once does not count again; `after`
+    replaces it by the directories of runs, by condition.
 
     Raises:
         CastoffError: the run is still running, there is nothing to start, or this host cannot submit it.
@@ -78,7 +80,7 @@ def resubmit(
             _check_over(run, scheduler, environ)
             begin = _next_attempts(run, plan, members, include_done)
             # `_check_over` may have changed the record
-            record = _renewed(run, run.submission() or before, begin)
+            record = _renewed(run, run.submission() or before, begin, after)
             # Build the commands first: their errors must come before anything has changed.
             submit_commands: list[SubmitCommand] = []
             if scheduler is not None:
@@ -182,8 +184,8 @@ def _submit_commands(
     """Return the commands that start members again, in arrays no larger than the scheduler allows."""
     dependency = None  # the directive in the script applies
     if record.after:
-        _, dependency = resolve(record.after, scheduler, environ)
-    elif _has_begun(run):
+        dependency = resolve(record.after, scheduler, environ).dependency
+    elif has_begun(run):
         dependency = ""  # the dependency was met once, and the scheduler may have forgotten its jobs
     scheduler.check_run_dir(str(run.path))
     request = SubmitRequest.of(plan, head_of(script), str(run.path), dependency, record.begin)
@@ -235,14 +237,21 @@ def _renew_secrets(run: RunDirectory, names: list[str], environ: Mapping[str, st
             raise CastoffError(f"{error}; castoff deletes these values when a run is over") from None
 
 
-def _renewed(run: RunDirectory, before: Submission, begin: dict[int, int]) -> Submission:
+def _renewed(
+    run: RunDirectory,
+    before: Submission,
+    begin: dict[int, int],
+    after: Mapping[str, list[str]] | None,
+) -> Submission:
     """Return the record of the new submission, with the previous submission in its history."""
+    if after is None:
+        after = {} if has_begun(run) else before.after  # the dependency was met once
     return msgspec.structs.replace(
         before,
         time=time.time(),
         job=None,
         error=None,
-        after={} if _has_begun(run) else before.after,  # the dependency was met once
+        after=dict(after),
         begin=begin,
         excluded=[],
         sends=[],
@@ -250,7 +259,8 @@ def _renewed(run: RunDirectory, before: Submission, begin: dict[int, int]) -> Su
     )
 
 
-def _has_begun(run: RunDirectory) -> bool:
+def has_begun(run: RunDirectory) -> bool:
+    """Whether an attempt of a run has begun."""
     return any((folder / "start.json").exists() for _, _, folder in run.attempts())
 
 

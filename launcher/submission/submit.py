@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -38,7 +39,7 @@ from castoff.launcher.schedulers.base_queue import Configuration
 from castoff.launcher.schedulers.dialect import dependency_words, own_dependency
 from castoff.launcher.schedulers.local import control as local
 from castoff.launcher.schedulers.submit_request import SubmitRequest
-from castoff.launcher.submission.dependencies import resolve
+from castoff.launcher.submission.dependencies import check_pairs, resolve
 from castoff.launcher.submission.send import send, unrecorded
 from castoff.launcher.text.quoting import visible_word
 
@@ -46,6 +47,15 @@ _PLACEHOLDER = f"/{os.urandom(16).hex()}"
 """A stand-in for the run directory, which exists only after a real submission. It is random, so that no
 text of a job can contain it; output always shows `$CASTOFF_RUN_DIR` in its place.
 """
+
+
+class Within(NamedTuple):
+    """The group with which a run is submitted."""
+
+    group: str
+    """The group's id."""
+    runs: Mapping[str, Path]
+    """The directories of the group's runs, by the names of their jobs."""
 
 
 class DryRun(NamedTuple):
@@ -112,13 +122,15 @@ def submit(
     prepare: Callable[[Path], None] | None = None,
     run_id: str | None = None,
     is_code: bool = False,
+    within: Within | None = None,
 ) -> RunDirectory:
     """Make the run directory, submit the script once, and return the run.
 
     `environ` is the submitter's environment (default: this process's). With `function`, the job runs a
     function that submitit has pickled: `prepare` is called with the run directory, to put the pickled
     function there before the submission. `run_id`: the run's id, if it is already chosen. `is_code`: every
-    file in the working directory has been chosen as code, so that a snapshot leaves no file out.
+    file in the working directory has been chosen as code, so that a snapshot leaves no file out. `within`:
+    the group to which the run belongs, whose runs `after` names first.
 
     Raises:
         RunExists: there is a run of that id.
@@ -128,16 +140,11 @@ def submit(
         CastoffError: this host cannot submit the job.
     """
     environ = os.environ if environ is None else environ
-    decided, site_scheduler = decide(spec, site, function=function)
-    script = rendered(decided, site_scheduler)
-    check_syntax(decided, script)
-    directory = working_directory()
-    check_present(spec, site, decided, Path(directory), environ)
-    scheduler = site_scheduler if isinstance(site_scheduler, QueuedScheduler) else None
-    if scheduler is not None:
-        scheduler.check_reachable(environ)
-        scheduler.check_run_dir(str((runs_dir or runs_folder(environ)).resolve()))
-    after, dependency = resolve(decided.after, scheduler, environ)
+    decided, scheduler, script, directory = checked(
+        spec, site, runs_dir=runs_dir, environ=environ, function=function
+    )
+    after, dependency, named = resolve(decided.after, scheduler, environ, within.runs if within else {})
+    check_pairs(decided, after)
     if (dependency or None) == own_dependency(decided.after):
         dependency = None  # the directive in the script says the same
     configuration = scheduler.queue(environ).configuration() if scheduler is not None else Configuration()
@@ -146,6 +153,7 @@ def submit(
         directory=directory,
         time=time.time(),
         after=after,
+        group=within.group if within else None,
         node_hours=decided.node_hours,
         cluster=configuration.cluster,
     )
@@ -156,6 +164,7 @@ def submit(
         record,
         runs_dir=runs_dir,
         environ=environ,
+        referred={name: named[name] for name in decided.refers_to if name in named},
         prepare=prepare,
         run_id=run_id,
         is_code=is_code,
@@ -175,6 +184,43 @@ def submit(
     return run
 
 
+class Checked(NamedTuple):
+    """A job that this host could submit."""
+
+    plan: Plan
+    scheduler: QueuedScheduler | None
+    """None: castoff's own."""
+    script: Script
+    directory: str
+    """The working directory."""
+
+
+def checked(
+    spec: JobSpec,
+    site: Site,
+    *,
+    runs_dir: Path | None,
+    environ: Mapping[str, str],
+    function: bool = False,
+) -> Checked:
+    """Check all about a job that can be checked without submitting it. The arguments are those of `submit`.
+
+    Raises:
+        InvalidInput: the job cannot run at this site, or a file that the job names is missing.
+        CastoffError: this host cannot submit the job.
+    """
+    decided, site_scheduler = decide(spec, site, function=function)
+    script = rendered(decided, site_scheduler)
+    check_syntax(decided, script)
+    directory = working_directory()
+    check_present(spec, site, decided, Path(directory), environ)
+    scheduler = site_scheduler if isinstance(site_scheduler, QueuedScheduler) else None
+    if scheduler is not None:
+        scheduler.check_reachable(environ)
+        scheduler.check_run_dir(str((runs_dir or runs_folder(environ)).resolve()))
+    return Checked(decided, scheduler, script, directory)
+
+
 @contextlib.contextmanager
 def recorded(
     spec: JobSpec,
@@ -184,11 +230,13 @@ def recorded(
     *,
     runs_dir: Path | None,
     environ: Mapping[str, str],
+    referred: Mapping[str, Path] = MappingProxyType({}),
     prepare: Callable[[Path], None] | None = None,
     run_id: str | None = None,
     is_code: bool = False,
 ) -> Iterator[Draft]:
-    """Make the directory of a new run, with all of its files, and add the run to the index.
+    """Make the directory of a new run, with all of its files, and add the run to the index. `referred`: the
+    directories of the runs to which the job refers, by name.
 
     `prepare` is called with the directory before the directory gets its final name, which is `run_id` if
     given. The run's lock is held within the context. If anything fails before, no directory is left.
@@ -212,6 +260,10 @@ def recorded(
             for name, text in texts.items():
                 files.replace(draft.run.path / name, text)
             files.replace(draft.run.script, script, 0o700)
+            if referred:
+                (draft.run.path / "after").mkdir(mode=0o700)
+            for name, path in referred.items():
+                (draft.run.path / "after" / name).symlink_to(path)
             provenance.record(
                 draft.run.path,
                 Path(record.directory or "."),
@@ -225,11 +277,11 @@ def recorded(
             draft.run.write_submission(record)
             if prepare:
                 prepare(draft.run.path)
-            path = visible_word(str(draft.final.path))
+            shown_path = visible_word(str(draft.final.path))
             record_runs(
                 environ,
-                lambda index: index.add(draft.final, decided.name, decided.scheduler),
-                f"`castoff list` will not show {draft.final.id}; use its path: castoff status {path}",
+                lambda index: index.add(draft.final, decided.name, decided.scheduler, record.group),
+                f"`castoff list` will not show {draft.final.id}; use its path: castoff status {shown_path}",
             )
             draft.publish()
         except OSError as error:
