@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from castoff import trainers as trainers
+    from castoff.launcher.api.group import RunGroup as RunGroup
+    from castoff.launcher.api.group import submit_all as submit_all
     from castoff.launcher.api.run import Run as Run
     from castoff.launcher.api.submit import submit as submit
     from castoff.launcher.config.job import JobSpec as JobSpec
@@ -38,6 +40,7 @@ _HOMES = {
     "Plan": "runs.plan",
     "RankEnv": "ranks",
     "Run": "api.run",
+    "RunGroup": "api.group",
     "RunStatus": "runs.states",
     "Site": "config.site",
     "StillRunning": "errors",
@@ -46,6 +49,7 @@ _HOMES = {
     "plan": "planning.planner",
     "render": "planning.render",
     "submit": "api.submit",
+    "submit_all": "api.group",
 }
 """The module in castoff.launcher that each name comes from."""
 

@@ -10,7 +10,7 @@ import click
 
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.output import ending_words, json_option, print_json
-from castoff.launcher.cli.run_options import run_options, runs_meant
+from castoff.launcher.cli.run_options import groups_meant, run_options, runs_meant
 from castoff.launcher.config.array_indices import indices, problem
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.runs.index import Entry, Index
@@ -26,7 +26,7 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> int
     """End runs, and wait until all their processes are gone. RUN:3,7-9 ends only these members of an array.
 
     Their scheduler is asked once to end all of them. If a run's directory was deleted, its jobs are found by
-    the path of their script.
+    the path of their script. Of a group, runs that wait for others end first.
     """
     from castoff.launcher.submission.cancel import end
 
@@ -35,6 +35,8 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> int
         _end_members(reference, numbers, as_json)
     if members and not (runs or names):
         return 0
+    for group in groups_meant(runs)[0]:
+        group.close()  # so that the command that submitted it does not continue it
     others, orphans = _without_directory(runs)
     requests = end(runs_meant(others, names)) if others or names or not orphans else []
     problems = _end_orphans(orphans, as_json)

@@ -11,6 +11,7 @@ import click
 from castoff.launcher.cli.offers import F, set_option, site_option
 from castoff.launcher.cli.output import report
 from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.job_group import JobGroup, load
 from castoff.launcher.config.site import Search, Site
 from castoff.launcher.errors import printable
 from castoff.launcher.schedulers.choice import NO_SCHEDULER, choose_site, site_named
@@ -65,6 +66,13 @@ def job_options(function: F) -> F:
     return job_argument(function)
 
 
+def only_option(function: F) -> F:
+    """Add --only."""
+    return click.option(
+        "--only", multiple=True, metavar="NAME", help="Only this job of a file with several; may be repeated."
+    )(function)
+
+
 job_argument = click.argument("job", required=False, type=click.Path(), metavar="[JOB] [-- COMMAND...]")
 """The argument for a job file, with a hint in its usage that a program follows --."""
 
@@ -85,18 +93,38 @@ def read_job(
     job: str | None, overrides: tuple[str, ...], flags: dict[str, Any], program: list[str] | None
 ) -> JobSpec:
     """The job from a file, flags and --set; `program` replaces its command."""
-    values: dict[str, Any] = {
-        name: _number(name, value) for name, value in flags.items() if value is not None
-    }
+    values = values_of(flags)
     if program:
         values["command"] = program
     return JobSpec.load(job, overrides=overrides, flags=values)
+
+
+def load_jobs(
+    job: str | None,
+    overrides: tuple[str, ...],
+    flags: dict[str, Any],
+    only: tuple[str, ...],
+    since: tuple[str, ...] = (),
+) -> JobSpec | JobGroup:
+    """The job or jobs from a file, flags and --set; see `load_job`."""
+    context = click.get_current_context()
+    if job is None or context.obj:
+        for option in (name for name, given in (("--only", only), ("--from", since)) if given):
+            context.fail(f"{option} selects jobs of a file with several")
+        return load_job(job, overrides, flags)
+    loaded = load(job, overrides=overrides, flags=values_of(flags), only=only, since=since)
+    return loaded.jobs[0] if isinstance(loaded, JobGroup) and len(loaded.jobs) == 1 else loaded
 
 
 def asked_fields(spec: JobSpec, fields: Iterable[str]) -> list[str]:
     """Return those of the named fields that a job sets."""
     plain = type(spec)()
     return [name for name in fields if getattr(spec, name) != getattr(plain, name)]
+
+
+def values_of(flags: dict[str, Any]) -> dict[str, Any]:
+    """The values of the fields that flags set."""
+    return {name: _number(name, value) for name, value in flags.items() if value is not None}
 
 
 def _number(name: str, value: str | int) -> str | int:
@@ -107,11 +135,12 @@ def _number(name: str, value: str | int) -> str | int:
     return int(text) if name in _NUMBERS and text.isdecimal() and len(text) < 19 else value
 
 
-def load_site(name: str | None, spec: JobSpec | None = None) -> Site:
+def load_site(name: str | None, *specs: JobSpec) -> Site:
     """The named site, or the one that `choose_site` chooses, with the reason reported on standard error.
+    `specs`: the jobs for it.
 
     Raises:
-        InvalidInput: the job needs a cluster, but no site is named, and this host has no scheduler.
+        InvalidInput: a job needs a cluster, but no site is named, and this host has no scheduler.
     """
     if name is not None:
         return site_named(name)
@@ -120,7 +149,7 @@ def load_site(name: str | None, spec: JobSpec | None = None) -> Site:
 
         return machine_site(other.machine, other.typed, name)
     site, why = choose_site()
-    if spec is not None and why == NO_SCHEDULER:
+    for spec in specs if why == NO_SCHEDULER else ():
         _refuse_a_clusters_job(spec)
     report(f"site {site.name}: {why}")
     return site

@@ -72,7 +72,9 @@ _WHY = 100
     metavar="WORD",
     help="Only runs in this state or with this ending, as running or failed; may be repeated.",
 )
-@click.option("--name", metavar="NAME", help="Only runs of this name; * matches anything.")
+@click.option(
+    "--name", metavar="NAME", help="Only runs of this name, or of such a group; * matches anything."
+)
 @click.option(
     "--since", callback=duration, metavar="AGE", help="Only runs submitted within the last AGE, as 7d."
 )
@@ -221,7 +223,8 @@ def _scan(index: Index, folder: Path) -> None:
 
 
 def _plain(row: Row) -> dict[str, Any]:
-    return {"id": row.entry.id, "directory": row.entry.path, **msgspec.structs.asdict(row.summary)}
+    group = {} if row.entry.group is None else {"group": row.entry.group}
+    return {"id": row.entry.id, "directory": row.entry.path, **group, **msgspec.structs.asdict(row.summary)}
 
 
 def _cells(row: Row, now: float) -> tuple[str, ...]:

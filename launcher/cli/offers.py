@@ -23,16 +23,20 @@ _PLAIN = re.compile(r"\w[\w.+%/-]*")
 
 
 def complete_runs(context: click.Context, parameter: click.Parameter, incomplete: str) -> _Items:
-    """Complete a run: names of the newest 50 runs, also ids if the word has begun, or folders if it is a
-    path.
+    """Complete a run: names of the newest 50 runs and of groups, ids if the word has begun, or folders if
+    it is a path.
     """
+    from castoff.launcher.runs.groups import name_of_group
     from castoff.launcher.runs.index import Index
 
     if "/" in incomplete or incomplete.startswith((".", "~")):
         return [_item(incomplete, type="dir")]
     seen = {*(context.params.get(parameter.name or "") or ())}
-    offered: list[str] = []
-    for entry in reversed(Index.of(os.environ).entries()):
+    index = Index.of(os.environ)
+    groups = dict.fromkeys(map(name_of_group, index.groups.ids()[:50]))
+    offered = [name for name in groups if name.startswith(incomplete) and name not in seen]
+    seen |= groups.keys()
+    for entry in reversed(index.entries()):
         for word in [entry.name, entry.id] if incomplete else [entry.name]:
             if word not in seen and word.startswith(incomplete) and _PLAIN.fullmatch(word):
                 seen.add(word)

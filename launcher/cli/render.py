@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from castoff.launcher.cli.help import examples
-from castoff.launcher.cli.job_options import job_options, load_job, load_site
+from castoff.launcher.cli.job_options import job_options, load_jobs, load_site, only_option
 from castoff.launcher.cli.output import (
     is_terminal,
     json_option,
@@ -18,6 +18,7 @@ from castoff.launcher.cli.output import (
     write_output,
 )
 from castoff.launcher.cli.program import TakesJob
+from castoff.launcher.config.job_group import JobGroup
 
 
 @click.command(
@@ -31,6 +32,7 @@ from castoff.launcher.cli.program import TakesJob
     ),
 )
 @job_options
+@only_option
 @click.option("--head", is_flag=True, help="Only the job's own part, which is above castoff's functions.")
 @click.option("-o", "--output", type=click.Path(), help="Write the script to a file; - prints it.")
 @click.option(
@@ -44,6 +46,7 @@ def command(
     job: str | None,
     site_name: str | None,
     overrides: tuple[str, ...],
+    only: tuple[str, ...],
     head: bool,
     output: str | None,
     picture: str | None,
@@ -53,7 +56,8 @@ def command(
 ) -> None:
     """Print the script that a scheduler gets, byte for byte. Asks no scheduler anything.
 
-    JOB is a job file; without one, flags and the program after -- make the job.
+    JOB is a job file, with --only NAME if it holds several; without one, flags and the program after -- make
+    the job.
     """
     # Imported late, since a shell that completes options waits for this module.
     import msgspec
@@ -64,7 +68,11 @@ def command(
     from castoff.launcher.preflight.syntax import check_syntax
     from castoff.launcher.runs.script import head_of
 
-    spec = load_job(job, overrides, flags)
+    spec = load_jobs(job, overrides, flags, only)
+    if isinstance(spec, JobGroup):
+        click.get_current_context().fail(
+            f"{job} holds several jobs; choose one by --only: {', '.join(spec.names)}"
+        )
     site = load_site(site_name, spec)
     decided, scheduler = decide(spec, site)
     whole = rendered(decided, scheduler)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -12,6 +14,7 @@ from castoff.launcher.cli.offers import complete_runs
 from castoff.launcher.cli.output import is_terminal, report, write_output
 from castoff.launcher.cli.results import ranking_options
 from castoff.launcher.cli.run_options import members_selected, part_meant, selectors_argument
+from castoff.launcher.runs.index import Index
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
 
 
@@ -33,19 +36,26 @@ def command(
     """Write a page about a run: one HTML file that needs no network and no other file.
 
     It shows the request, attempts and their phases, hosts, the first failure, curves of all metrics, what the
-    job used, and the code. For an array it compares the members, best first. RUN is an id, the beginning of
-    one, a name (its newest run), a scheduler's id or a directory; without it, the newest run is meant.
-    NAME=VALUE selects members by their parameters, as in lr=1e-3,seed=2.
+    job used, and the code. For an array it compares the members, best first; of a group it draws the jobs.
+    RUN is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory; without it,
+    the newest run is meant. NAME=VALUE selects members by their parameters, as in lr=1e-3,seed=2.
     """
     # Imported late, since a shell that completes options waits for this module.
     from castoff.launcher.report.gathering import Wish, gather
+    from castoff.launcher.report.group_page import group_page
     from castoff.launcher.report.page import page
+    from castoff.launcher.status.group_states import GroupStates
 
-    directory, words = part_meant(run, selectors)
-    members = members_selected(directory, words) if words else None
-    text = page(gather(directory, Wish(by, largest, members), Poller(AT_A_GLANCE)))
+    if run is not None and (group := Index.of(os.environ).group(run)):
+        name = group.id
+        text = group_page(GroupStates.of(group, Poller(AT_A_GLANCE)), time.time())
+    else:
+        directory, words = part_meant(run, selectors)
+        members = members_selected(directory, words) if words else None
+        name = directory.id
+        text = page(gather(directory, Wish(by, largest, members), Poller(AT_A_GLANCE)))
     if output is None and is_terminal(sys.stdout):
-        output = f"{directory.id}.html"
+        output = f"{name}.html"
     if output in (None, "-"):
         click.echo(text.encode(), nl=False)
     else:

@@ -18,11 +18,14 @@ from castoff.launcher.cli.output import (
     report,
 )
 from castoff.launcher.cli.run_options import members_selected, selectors_argument
+from castoff.launcher.errors import CastoffError
 from castoff.launcher.logs.sources import Selection
+from castoff.launcher.runs.groups import Group
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.records import set_aside_hosts
 from castoff.launcher.runs.states import attempt_words
 from castoff.launcher.schedulers.registry import title_of
+from castoff.launcher.submission.group import resubmit_group
 from castoff.launcher.submission.resubmit import resubmit
 
 
@@ -56,9 +59,22 @@ def command(
 
     Hosts that the run has set aside (`castoff status` lists them) are excluded if the scheduler can do that,
     as Slurm can.
+
+    Of a group, the runs that are not done start again, with those that wait for them, and jobs that were
+    never submitted are.
     """
     check_followed(follows, {"--json": as_json})
-    directory = Index.of(os.environ).find(run)
+    index = Index.of(os.environ)
+    if group := index.group(run):
+        for flag, given in (
+            ("--member", members or selectors),
+            ("--include-done", include_done),
+            ("--follow", follows),
+        ):
+            if given:
+                click.get_current_context().fail(f"{flag} takes one run, and {run} is a group of runs")
+        return _resubmit_group(group, as_json=as_json)
+    directory = index.find(run)
     chosen = members_selected(directory, selectors, members)
     begin = resubmit(directory, members=chosen, include_done=include_done, all_hosts=all_hosts)
     record = directory.submission()
@@ -96,3 +112,20 @@ def command(
         return 0
     since = Selection(frozenset(begin), tail=0, since=min(begin.values()))
     return follow_run(directory, since)
+
+
+def _resubmit_group(group: Group, *, as_json: bool) -> int:
+    """Restart what is not done of a group, print it, and return the exit code."""
+    again = resubmit_group(group)
+    if as_json:
+        jobs = [{"name": step.job, "id": step.run.id, "job": step.run.job} for step in again.steps]
+        print_json({"group": group.id, "jobs": jobs, "left": again.left})
+        return 0
+    for step in again.steps:
+        click.echo(f"{step.job}: {step.run.id}, job {step.run.job} ({step.run.facts().scheduler})")
+    left = ", ".join(f"{name} ({why})" for name, why in again.left.items())
+    if not again.steps:
+        raise CastoffError(f"{group.id}: there is nothing to start: {left}")
+    if left:
+        report(f"left as they are: {left}")
+    return 0

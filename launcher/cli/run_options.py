@@ -11,11 +11,13 @@ import msgspec
 
 from castoff.launcher.cli.offers import F, complete_parameters, complete_runs
 from castoff.launcher.errors import CastoffError, report
+from castoff.launcher.runs.groups import Group
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.parameters import is_selector, parameters_of
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.status.overview import Overview
+from castoff.launcher.text.words import listed
 
 
 def run_options(function: F) -> F:
@@ -25,7 +27,7 @@ def run_options(function: F) -> F:
         "names",
         multiple=True,
         metavar="NAME",
-        help="Also all runs of this name that are not over; * matches anything.",
+        help="Also all runs of this name, or of such a group, that are not over; * matches anything.",
     )(function)
     return click.argument("runs", nargs=-1, shell_complete=complete_runs)(function)
 
@@ -134,6 +136,23 @@ def part_meant(run: str | None, selectors: Sequence[str]) -> tuple[RunDirectory,
     return run_meant(run), selectors
 
 
+def groups_meant(references: Sequence[str]) -> tuple[list[Group], list[str]]:
+    """The groups among references of groups and runs, and the other references."""
+    index = Index.of(os.environ)
+    groups = {reference: index.group(reference) for reference in references}
+    found = {group.id: group for group in groups.values() if group is not None}
+    return [*found.values()], [reference for reference, group in groups.items() if group is None]
+
+
+def report_unsent(groups: Sequence[Group]) -> bool:
+    """Report the jobs of groups that were never submitted; return whether there are any."""
+    for group in groups:
+        if unsent := [job.job for job in group.jobs.values() if job.directory is None and not job.sent]:
+            names = listed(unsent, 8)
+            report(f"{group.id}: never submitted: {names}; `castoff resubmit {group.id}` submits the rest")
+    return any(job.directory is None and not job.sent for group in groups for job in group.jobs.values())
+
+
 def run_meant(run: str | None) -> RunDirectory:
     """The run with this reference; without one, the newest run, which is reported on standard error.
 
@@ -151,7 +170,7 @@ def run_meant(run: str | None) -> RunDirectory:
 
 
 def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = False) -> list[RunDirectory]:
-    """The runs with these references, and the runs whose names match; each once.
+    """The runs with these references, those of groups, and the runs whose names match; each once.
 
     Runs selected by name are active ones; with `newest_too`, also the newest run of each name if it is over.
 

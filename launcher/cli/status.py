@@ -11,9 +11,10 @@ from typing import Any
 import click
 import msgspec
 
+from castoff.launcher.cli.group_status import print_group
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.output import brief, json_option, moment, print_json, print_table, report
-from castoff.launcher.cli.run_options import run_options, selected
+from castoff.launcher.cli.run_options import groups_meant, run_options, selected
 from castoff.launcher.config.quantities import cpulist
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.history.attempts import early_ranks, early_words, hosts
@@ -67,8 +68,14 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> Non
 
     Each of RUNS is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory;
     without any, the newest run is meant. `castoff list` lists all. NAME=VALUE after a run selects its members
-    by their parameters, as in lr=1e-3,seed=2.
+    by their parameters, as in lr=1e-3,seed=2. Of a group, the jobs are drawn as a tree.
     """
+    groups, others = groups_meant(runs)
+    for group in groups:
+        print_group(group, _facts, as_json=as_json)
+    if groups and not (others or names):
+        return
+    runs = (*others,)
     _report_orphans(runs)
     meant = selected(runs, names, newest_too=True)
     runs_now = [*map(meant.of, statuses(meant.runs, Poller(AT_A_GLANCE)))]

@@ -1,25 +1,25 @@
-"""castoff submit: submit a job."""
+"""castoff submit: submit a job, or the jobs of a file."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from castoff.launcher.cli.help import examples
-from castoff.launcher.cli.job_options import job_options, load_job, load_site, target
+from castoff.launcher.cli.job_options import job_options, load_jobs, load_site, only_option, target
 from castoff.launcher.cli.output import (
     check_followed,
     follow_option,
     json_option,
     print_facts,
     print_json,
-    print_script,
     report,
 )
 from castoff.launcher.cli.program import TakesJob
+from castoff.launcher.cli.submit_words import print_dry_run, report_changes
+from castoff.launcher.config.job_group import JobGroup
 
 if TYPE_CHECKING:
     from castoff.launcher.config.job import JobSpec
@@ -33,9 +33,19 @@ if TYPE_CHECKING:
         "castoff submit job.yaml",
         "castoff submit job.yaml -N 4 -t 2h -A MyProject --set env.LR=0.1",
         "castoff submit -n 2 --site local -- python train.py --lr 0.1",
+        "castoff submit pipeline.yaml --from train --set train.nodes=4",
     ),
 )
 @job_options
+@only_option
+@click.option(
+    "--from",
+    "since",
+    multiple=True,
+    metavar="NAME",
+    help="Only this job of a file with several, and those that wait for it; may be repeated.",
+)
+@click.option("--new", is_flag=True, help="Begin anew, even if an earlier submission of the file stopped.")
 @follow_option
 @click.option("--dry-run", "dry", is_flag=True, help="Print script and command line; touch nothing.")
 @click.option("--runs-dir", type=click.Path(path_type=Path), help="Where run directories go.")
@@ -45,6 +55,9 @@ def command(
     job: str | None,
     site_name: str | None,
     overrides: tuple[str, ...],
+    only: tuple[str, ...],
+    since: tuple[str, ...],
+    new: bool,
     follows: bool,
     dry: bool,
     runs_dir: Path | None,
@@ -55,39 +68,50 @@ def command(
     """Submit a job: make its run directory, submit its script, print the run's id.
 
     With -f, its logs follow, and the exit code is the job's; Ctrl-C then leaves the job as it is.
+
+    The jobs of a file with several are submitted in the order of their `after`. If that stops half-way, the
+    same command submits the rest.
     """
     check_followed(follows, {"--json": as_json, "--dry-run": dry})
-    # Imported late, since a shell that completes options waits for this module.
-    import msgspec
+    spec = load_jobs(job, overrides, flags, only, since)
+    other = target.get()
+    if isinstance(spec, JobGroup):
+        from castoff.launcher.cli.submit_group import submit_jobs
 
-    from castoff.launcher.preflight.presence import check_present
-    from castoff.launcher.preflight.syntax import check_syntax
-    from castoff.launcher.runs.provenance import read, words
-    from castoff.launcher.schedulers.choice import not_described
-    from castoff.launcher.submission.submit import dry_run, submit, working_directory
-
-    spec = load_job(job, overrides, flags)
-    if (other := target.get()) is not None:
+        if follows or other is not None:
+            option = "--follow" if follows else "--on"
+            click.get_current_context().fail(f"{option} takes one job: select it by --only NAME")
+        selection = [
+            word
+            for option, names in (("--only", only), ("--from", since))
+            for name in names
+            for word in (option, name)
+        ]
+        site = load_site(site_name, *spec.jobs)
+        return submit_jobs(spec, site, tuple(selection), runs_dir=runs_dir, new=new, dry=dry, as_json=as_json)
+    if other is not None:
         from castoff.launcher.cli.submit_elsewhere import submit_elsewhere
 
         choices = {"follows": follows, "dry": dry, "as_json": as_json, "agrees": yes}
         return submit_elsewhere(other.machine, other.typed, spec, site_name, runs_dir=runs_dir, **choices)
     site = load_site(site_name, spec)
     if dry:
-        would = dry_run(spec, site)
-        check_syntax(would.plan, would.rendered)
-        check_present(spec, site, would.plan, Path(working_directory()), os.environ, refuses=False)
-        if as_json:
-            plan = msgspec.to_builtins(would.plan)
-            print_json({"plan": plan, "script": would.script, "command": would.command})
-        else:
-            print_script(would.script)
-            report("would make a run directory, CASTOFF_RUN_DIR, with this script as its job.sh, and run:")
-            click.echo(would.command, err=True)
+        print_dry_run(spec, site, as_json=as_json)
         return 0
+    return _submit(spec, site, runs_dir, follows=follows, as_json=as_json, is_named=site_name is not None)
+
+
+def _submit(
+    spec: JobSpec, site: Site, runs_dir: Path | None, *, follows: bool, as_json: bool, is_named: bool
+) -> int:
+    """Submit one job, and print its run. `is_named`: whether the user named the site."""
+    from castoff.launcher.runs.provenance import read, words
+    from castoff.launcher.schedulers.choice import not_described
+    from castoff.launcher.submission.submit import submit
+
     run = submit(spec, site, runs_dir=runs_dir)
-    _report_changes(spec, site)
-    if site_name is None and (note := not_described(site)):
+    report_changes(spec, site)
+    if not is_named and (note := not_described(site)):
         report(note)
     record = run.submission()
     hours = record.node_hours if record else None
@@ -108,20 +132,3 @@ def command(
     from castoff.launcher.cli.follow import follow_run
 
     return follow_run(run)
-
-
-def _report_changes(spec: JobSpec, site: Site) -> None:
-    """Report which fields have no effect on this site, and a name that the run's id spells differently."""
-    from castoff.launcher.config.references import references, texts
-    from castoff.launcher.planning.parameters import run_name
-    from castoff.launcher.runs.drafts import name_in_id
-    from castoff.launcher.schedulers.fields import ignored
-    from castoff.launcher.schedulers.registry import scheduler_of
-
-    if without := ignored(spec, site, scheduler_of(site.scheduler)):
-        report(f"no effect on site {site.name}: {', '.join(without)}")
-    if spec.array and (table := spec.array.table) and not any(map(references, texts(spec).values())):
-        names = " or ".join(f"{{{name}}}" for name in table.names)
-        report(f"the job does not use {names}: its program gets them in the file CASTOFF_PARAMETERS")
-    if spec.name and (in_id := name_in_id(name := run_name(spec))) != name:
-        report(f"the run's id spells the name {name} as {in_id}")

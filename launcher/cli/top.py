@@ -10,14 +10,18 @@ from pathlib import Path
 import click
 
 from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.offers import complete_runs
 from castoff.launcher.cli.output import interval_option, is_terminal
 from castoff.launcher.errors import CastoffError
 
 
-@click.command("top", epilog=examples("castoff top", "castoff top --interval 10s"))
+@click.command("top", epilog=examples("castoff top", "castoff top pipeline --interval 10s"))
+@click.argument("names", nargs=-1, shell_complete=complete_runs)
 @interval_option
-def command(interval: float) -> int:
+def command(names: tuple[str, ...], interval: float) -> int:
     """Watch your runs on one screen: their states, progress, metrics and logs; ? shows the keys.
+
+    NAMES are names of runs or groups, in which * matches anything; without any, all runs are shown.
 
     Files are read at every interval. A scheduler is asked about all runs at once, every 2 to 30 s, or less
     often if the poll_interval of a site is longer.
@@ -38,4 +42,4 @@ def command(interval: float) -> int:
     from castoff.launcher.status.overview import adopt_unlisted, alone_in
 
     adopt_unlisted(os.environ, alone_in(Path()))
-    return TopApp(Looker(Index.of(os.environ), interval)).run() or 0
+    return TopApp(Looker(Index.of(os.environ), interval, names=names)).run() or 0

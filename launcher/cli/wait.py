@@ -9,8 +9,10 @@ import msgspec
 
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.output import is_terminal, json_option, print_json, report
-from castoff.launcher.cli.run_options import run_meant, run_options, runs_meant
+from castoff.launcher.cli.run_options import groups_meant, report_unsent, run_meant, run_options, runs_meant
+from castoff.launcher.runs.groups import Group
 from castoff.launcher.runs.states import NOT_RESUMED, RunStatus
+from castoff.launcher.status.group_states import GroupStates
 from castoff.launcher.status.watch import check_over, poll
 
 
@@ -31,11 +33,15 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], timeout: float | None
 
     Without RUNS, the newest run is meant. A run whose ending is unknown counts as 1, and so does a run that
     can never begin because of its dependency. With --name, the newest run of each such name counts also if it
-    is over.
+    is over. A group is over when all of its runs are; those that wait for a failure that did not happen do
+    not count.
     """
     shown_last: dict[str, str] = {}  # the last line printed for each run
     meant = runs_meant(runs, names, newest_too=True) if runs or names else [run_meant(None)]
-    for states in poll(meant, timeout):
+    groups, _ = groups_meant(runs)
+    unsent = report_unsent(groups)
+    states: list[RunStatus] = []
+    for states in poll(meant, timeout) if meant else ():
         for run in states:
             words = f"{run.id}: {_words(run)}"
             if shown_last.get(run.directory) == words:
@@ -49,7 +55,18 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], timeout: float | None
             else:
                 click.echo(words)
     check_over(states, timeout)
-    return next((code for run in states if (code := 1 if run.code is None else run.code)), 0)
+    ignored = _not_needed(groups)
+    counted = [run for run in states if run.directory not in ignored]
+    return next((code for run in counted if (code := 1 if run.code is None else run.code)), int(unsent))
+
+
+def _not_needed(groups: list[Group]) -> set[str]:
+    """The directories of runs that waited for a failure that did not happen."""
+    directories = set[str]()
+    for states in map(GroupStates.of, groups):
+        found = (states.statuses[name] for name in states.not_needed)
+        directories.update(status.directory for status in found if status)
+    return directories
 
 
 def _words(run: RunStatus) -> str | None:

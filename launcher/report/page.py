@@ -26,11 +26,11 @@ def page(facts: RunFacts) -> str:
     files = ["page.css"], list[str]()
     if facts.plots:
         files = ["uplot/uPlot.min.css", "page.css"], ["uplot/uPlot.iife.min.js", "curves.js"]
-    styles, scripts = ([_inline(folder / name) for name in names] for names in files)
+    styles, scripts = ([inline(folder / name) for name in names] for names in files)
     moments = Moments(facts.at)
-    template = _environment(folder).get_template("page.html.j2")
+    template = environment(folder).get_template("page.html.j2")
     return template.render(
-        policy=_policy(styles, scripts),
+        policy=policy(styles, scripts),
         styles=styles,
         scripts=scripts,
         facts=facts,
@@ -42,7 +42,8 @@ def page(facts: RunFacts) -> str:
 
 
 @functools.cache
-def _environment(folder: Path) -> jinja2.Environment:
+def environment(folder: Path) -> jinja2.Environment:
+    """The templates of pages, which escape all that they insert."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
@@ -59,12 +60,12 @@ def _shown(value: Any) -> Any:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _inline(path: Path) -> Markup:
+def inline(path: Path) -> Markup:
     """A file's text, to be inserted in the page unescaped."""
     return Markup(path.read_text(encoding="utf-8"))  # trusted: castoff's file, not the run's
 
 
-def _policy(styles: list[Markup], scripts: list[Markup]) -> str:
+def policy(styles: list[Markup], scripts: list[Markup]) -> str:
     """A Content-Security-Policy that allows only these styles and scripts, whatever else the
     page contains.
     """

@@ -80,8 +80,17 @@ class _Answer(NamedTuple):
 class Looker:
     """Keeps `seen` up to date from `start` to `stop`."""
 
-    def __init__(self, index: Index, interval: float = LOOK_INTERVAL, poller: Poller | None = None):
-        """`interval`: seconds between two readings of files; `poller`: decides when a scheduler is asked."""
+    def __init__(
+        self,
+        index: Index,
+        interval: float = LOOK_INTERVAL,
+        poller: Poller | None = None,
+        names: Sequence[str] = (),
+    ):
+        """`interval`: seconds between two readings of files; `poller`: decides when a scheduler is asked;
+        `names`: read only runs whose name, or whose group's name, matches one of these patterns.
+        """
+        self._names = names
         self.seen = Seen()
         self.poller = poller or Poller()
         self._index = index
@@ -170,7 +179,7 @@ class Looker:
     def _look(self) -> Seen:
         opened = self._opened
         self._give_up, self._behind = time.monotonic() + _READS, False
-        overview = Overview(self._index, also=[opened.path] if opened else [])
+        overview = Overview(self._index, names=self._names, also=[opened.path] if opened else [])
         statuses = dict(overview.statuses)
         asking = {entry.path: self._last_known(entry.path, entry.begun) for entry, _ in overview.doubtful}
         rows = [row for row in overview.rows if row.entry.path not in asking]

@@ -1,0 +1,53 @@
+"""What `castoff submit` prints about one job."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from castoff.launcher.cli.output import print_json, print_script, report
+
+if TYPE_CHECKING:
+    from castoff.launcher.config.job import JobSpec
+    from castoff.launcher.config.site import Site
+
+
+def print_dry_run(spec: JobSpec, site: Site, *, as_json: bool) -> None:
+    """Print what a submission would do: the script, and the command line on standard error."""
+    # Imported late, since a shell that completes options waits for this module.
+    import msgspec
+
+    from castoff.launcher.preflight.presence import check_present
+    from castoff.launcher.preflight.syntax import check_syntax
+    from castoff.launcher.submission.submit import dry_run, working_directory
+
+    would = dry_run(spec, site)
+    check_syntax(would.plan, would.rendered)
+    check_present(spec, site, would.plan, Path(working_directory()), os.environ, refuses=False)
+    if as_json:
+        plan = msgspec.to_builtins(would.plan)
+        print_json({"plan": plan, "script": would.script, "command": would.command})
+        return
+    print_script(would.script)
+    report("would make a run directory, CASTOFF_RUN_DIR, with this script as its job.sh, and run:")
+    click.echo(would.command, err=True)
+
+
+def report_changes(spec: JobSpec, site: Site) -> None:
+    """Report which fields have no effect on this site, and a name that the run's id spells differently."""
+    from castoff.launcher.config.references import references, texts
+    from castoff.launcher.planning.parameters import run_name
+    from castoff.launcher.runs.drafts import name_in_id
+    from castoff.launcher.schedulers.fields import ignored
+    from castoff.launcher.schedulers.registry import scheduler_of
+
+    if without := ignored(spec, site, scheduler_of(site.scheduler)):
+        report(f"no effect on site {site.name}: {', '.join(without)}")
+    if spec.array and (table := spec.array.table) and not any(map(references, texts(spec).values())):
+        names = " or ".join(f"{{{name}}}" for name in table.names)
+        report(f"the job does not use {names}: its program gets them in the file CASTOFF_PARAMETERS")
+    if spec.name and (in_id := name_in_id(name := run_name(spec))) != name:
+        report(f"the run's id spells the name {name} as {in_id}")
