@@ -205,11 +205,18 @@ class TestDependencies:
         assert second.submission() == before and (second.path / "stop").exists()
 
     def test_on_a_run_that_may_start_again(self, desk: Desk) -> None:
-        again = desk.submit("--name", "again", "--set", "requeue.max=2", "--walltime", "10m", sh="sleep 600")
-        answer = desk.castoff("submit", "--site", "slurm", "--set", "after={afterok: [again]}", "--", "true")
-        assert answer.code == 1
-        assert f"Slurm cannot wait for {again.id}: it may be requeued (requeue.max 2)" in answer.errors
-        desk.slurm("scancel", str(again.job))
+        """Slurm requeues it under the same id, so that what depends on it waits for its end."""
+        again = desk.submit(
+            *("--name", "again", "--set", "requeue.max=2", "--walltime", "10m"),
+            sh='touch ran.$CASTOFF_ATTEMPT; [ -e ran.1 ] || { echo resume >"$CASTOFF_OUTCOME_FILE"; exit; }',
+        )
+        after = [
+            desk.submit("--set", f"after={{{condition}: [again]}}", sh="ls ran.1")
+            for condition in ("afterok", "afterany")
+        ]
+        for run in after:
+            assert json.loads(desk.castoff("wait", run.id, "--json").output)["ending"] == "done"
+        assert desk.record(again, "ending")["ending"] == "resume", "its first attempt"
 
 
 class TestResubmission:
