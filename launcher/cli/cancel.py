@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Collection
 
 import click
 
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.output import ending_words, json_option, print_json
-from castoff.launcher.cli.run_options import groups_meant, run_options, runs_meant
-from castoff.launcher.config.array_indices import indices, problem
+from castoff.launcher.cli.run_options import groups_meant, numbered, run_options, runs_meant, selected
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.runs.index import Entry, Index
+from castoff.launcher.runs.parameters import is_selector
+from castoff.launcher.runs.run import RunDirectory
 
 
 @click.command(
@@ -23,17 +23,20 @@ from castoff.launcher.runs.index import Entry, Index
 @run_options
 @json_option
 def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> int:
-    """End runs, and wait until all their processes are gone. RUN:3,7-9 ends only these members of an array.
+    """End runs, and wait until all their processes are gone. RUN:3,7-9 ends only these members of an array,
+    and `RUN lr=1e-3` those with this parameter.
 
     Their scheduler is asked once to end all of them. If a run's directory was deleted, its jobs are found by
     the path of their script. Of a group, runs that wait for others end first.
     """
     from castoff.launcher.submission.cancel import end
 
-    runs, members = _members_meant(runs)
-    for reference, numbers in members.items():
-        _end_members(reference, numbers, as_json)
-    if members and not (runs or names):
+    runs, parts = _parts(runs)
+    for words in parts:
+        chosen = selected(words, ())
+        for run in chosen.runs:
+            _end_members(run, chosen.members[str(run.path)], as_json)
+    if parts and not (runs or names):
         return 0
     for group in groups_meant(runs)[0]:
         group.close()  # so that the command that submitted it does not continue it
@@ -53,29 +56,24 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> int
     return 0
 
 
-def _members_meant(references: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, Sequence[int]]]:
-    """Return the references of whole runs, and of runs with the members that they name: `sweep:3`."""
-    whole: list[str] = []
-    members: dict[str, Sequence[int]] = {}
-    for reference in references:
-        run, colon, text = reference.rpartition(":")
-        if not colon or problem(text) is not None or _is_a_run(reference):
-            whole.append(reference)
+def _parts(references: tuple[str, ...]) -> tuple[tuple[str, ...], list[list[str]]]:
+    """Return the references of whole runs, and those that name members, each with its parameters."""
+    index = Index.of(os.environ)
+    runs: list[list[str]] = []
+    for word in references:
+        if runs and is_selector(word):
+            runs[-1].append(word)
         else:
-            members[run] = indices(text)
-    return tuple(whole), members
+            runs.append([word])
+    parts = [words for words in runs if len(words) > 1 or numbered(index, words[0])[1]]
+    return tuple(words[0] for words in runs if words not in parts), parts
 
 
-def _is_a_run(reference: str) -> bool:
-    entries = Index.of(os.environ).entries()
-    return Path(reference).is_dir() or any(reference in (entry.id, entry.name) for entry in entries)
-
-
-def _end_members(reference: str, members: Sequence[int], as_json: bool) -> None:
+def _end_members(run: RunDirectory, members: Collection[int], as_json: bool) -> None:
     """End members of a run, and print how each has ended."""
     from castoff.launcher.submission.cancel_members import end_members
 
-    now = end_members(Index.of(os.environ).find(reference), members)
+    now = end_members(run, members)
     for member in now.members:
         if member.member not in members:
             continue

@@ -11,7 +11,7 @@ from castoff.launcher.cli.follow import follow_run, write
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.offers import complete_runs
 from castoff.launcher.cli.output import has_colours, json_option, print_json, report
-from castoff.launcher.cli.run_options import members_selected, part_meant, selectors_argument
+from castoff.launcher.cli.run_options import part_meant, selectors_argument
 from castoff.launcher.logs.failures import failed_rank
 from castoff.launcher.logs.printing import write_logs
 from castoff.launcher.logs.show import failure_facts
@@ -57,17 +57,17 @@ def command(
     --rank and --member may be repeated. With -f, new lines are shown as they are written, and the exit code
     is the run's. With --json, the paths of the logs are printed; with -f too, each line.
     """
-    directory, words = part_meant(run, selectors)
-    selection = Selection(members_selected(directory, words, members), attempt, frozenset(ranks), tail)
+    directory, chosen = part_meant(run, selectors, members)
+    selection = Selection(chosen, attempt, frozenset(ranks), tail)
     if note := check_ranks(directory, selection):
         report(note)
     if follow:
         return follow_run(directory, selection, as_json=as_json)
-    chosen = attempts_of(directory, status(directory, Poller(AT_A_GLANCE)), selection)
+    attempts = attempts_of(directory, status(directory, Poller(AT_A_GLANCE)), selection)
     if as_json:
-        print_json(_places(directory, chosen))
+        print_json(_places(directory, attempts))
     else:
-        write_logs(directory, chosen, selection, write, terminal=sys.stdout.isatty(), colours=has_colours())
+        write_logs(directory, attempts, selection, write, terminal=sys.stdout.isatty(), colours=has_colours())
     return 0
 
 

@@ -13,7 +13,7 @@ from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.offers import complete_runs
 from castoff.launcher.cli.output import is_terminal, report, write_output
 from castoff.launcher.cli.results import ranking_options
-from castoff.launcher.cli.run_options import members_selected, part_meant, selectors_argument
+from castoff.launcher.cli.run_options import part_meant, selectors_argument
 from castoff.launcher.runs.index import Index
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
 
@@ -50,10 +50,9 @@ def command(
         name = group.id
         text = group_page(GroupStates.of(group, Poller(AT_A_GLANCE)), time.time())
     else:
-        directory, words = part_meant(run, selectors)
-        members = members_selected(directory, words) if words else None
+        directory, members = part_meant(run, selectors)
         name = directory.id
-        text = page(gather(directory, Wish(by, largest, members), Poller(AT_A_GLANCE)))
+        text = page(gather(directory, Wish(by, largest, members or None), Poller(AT_A_GLANCE)))
     if output is None and is_terminal(sys.stdout):
         output = f"{name}.html"
     if output in (None, "-"):

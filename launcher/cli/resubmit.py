@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from castoff.launcher.cli.follow import follow_run
@@ -17,7 +15,7 @@ from castoff.launcher.cli.output import (
     print_json,
     report,
 )
-from castoff.launcher.cli.run_options import members_selected, selectors_argument
+from castoff.launcher.cli.run_options import part_meant, selectors_argument
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.logs.sources import Selection
 from castoff.launcher.runs.groups import Group
@@ -64,8 +62,7 @@ def command(
     never submitted are.
     """
     check_followed(follows, {"--json": as_json})
-    index = Index.of(os.environ)
-    if group := index.group(run):
+    if group := Index.of(os.environ).group(run):
         for flag, given in (
             ("--member", members or selectors),
             ("--include-done", include_done),
@@ -74,8 +71,7 @@ def command(
             if given:
                 click.get_current_context().fail(f"{flag} takes one run, and {run} is a group of runs")
         return _resubmit_group(group, as_json=as_json)
-    directory = index.find(run)
-    chosen = members_selected(directory, selectors, members)
+    directory, chosen = part_meant(run, selectors, members)
     begin = resubmit(directory, members=chosen, include_done=include_done, all_hosts=all_hosts)
     record = directory.submission()
     excluded = record.excluded if record else []

@@ -10,6 +10,8 @@ import click
 import msgspec
 
 from castoff.launcher.cli.offers import F, complete_parameters, complete_runs
+from castoff.launcher.config.array_indices import indices, members_range
+from castoff.launcher.config.array_indices import problem as problem_of_indices
 from castoff.launcher.errors import CastoffError, report
 from castoff.launcher.runs.groups import Group
 from castoff.launcher.runs.index import Index
@@ -48,26 +50,40 @@ class Selected(NamedTuple):
 
 
 def selected(words: Sequence[str], names: Sequence[str], *, newest_too: bool = False) -> Selected:
-    """The runs with these references, each perhaps followed by parameters of its members, as in
-    `sweep lr=1e-3`; and the runs whose names match. Without a run, the newest is meant.
+    """The runs with these references, each perhaps with members' numbers, as in `sweep:3,7-9`, or followed
+    by their parameters, as in `sweep lr=1e-3`; and the runs whose names match. Without a run, the newest is
+    meant.
 
     Raises:
         CastoffError: no such run or member, or its directory may not be used.
     """
     index = Index.of(os.environ)
     references: list[str] = []
+    numbers: dict[str | None, list[int]] = {}
     selectors: dict[str | None, list[str]] = {}
     for number, word in enumerate(words):
         if is_selector(word) and (number or not _is_run(index, word)):
             selectors.setdefault(references[-1] if references else None, []).append(word)
         else:
-            references.append(word)
+            reference, of_run = numbered(index, word)
+            references.append(reference)
+            numbers |= {reference: of_run} if of_run else {}
     runs = runs_meant(references, names, newest_too=newest_too) if references or names else [index.newest()]
     members = {}
-    for reference, pairs in selectors.items():
+    for reference in {**numbers, **selectors}:
         run = index.newest() if reference is None else index.find(reference)
-        members[str(run.path)] = members_selected(run, pairs)
+        members[str(run.path)] = members_selected(
+            run, selectors.get(reference, ()), numbers.get(reference, ())
+        )
     return Selected(runs, members)
+
+
+def numbered(index: Index, reference: str) -> tuple[str, list[int]]:
+    """A run's reference and the numbers of members in it: `sweep:3,7-9`; none if all are meant."""
+    run, colon, text = reference.rpartition(":")
+    if not colon or problem_of_indices(text) is not None or _is_run(index, reference):
+        return reference, []
+    return run, indices(text)
 
 
 def _is_run(index: Index, word: str) -> bool:
@@ -100,8 +116,11 @@ def members_selected(
     """The members with these numbers or parameters; empty: all.
 
     Raises:
-        CastoffError: the run has no such parameter or value.
+        CastoffError: the run has no such member, parameter or value.
     """
+    known = run.facts().members
+    if unknown := sorted({*members} - {*known}):
+        raise CastoffError(f"{run.id}: no member {unknown[0]}; members are {members_range(known)}")
     chosen = parameters_of(run).selected(run.id, selectors) if selectors else ()
     return frozenset(members).union(chosen)
 
@@ -120,20 +139,22 @@ def only_member(run: RunDirectory, selectors: Sequence[str]) -> int:
     return first
 
 
-def part_meant(run: str | None, selectors: Sequence[str]) -> tuple[RunDirectory, Sequence[str]]:
-    """The run that a verb for reading is about, and the parameters that select its members.
+def part_meant(
+    run: str | None, selectors: Sequence[str], members: Sequence[int] = ()
+) -> tuple[RunDirectory, frozenset[int]]:
+    """The run that a verb for reading is about, and its members with these numbers or parameters; empty: all.
 
     Without a run, the first word may already be a parameter.
 
     Raises:
-        CastoffError: no such run, or its directory may not be used.
+        CastoffError: no such run or member, or its directory may not be used.
     """
-    if run is not None and is_selector(run):
-        try:
-            return Index.of(os.environ).find(run), selectors
-        except CastoffError:
-            return run_meant(None), [run, *selectors]
-    return run_meant(run), selectors
+    index = Index.of(os.environ)
+    if run is not None and is_selector(run) and not _is_run(index, run):
+        run, selectors = None, [run, *selectors]
+    reference, numbers = (None, []) if run is None else numbered(index, run)
+    directory = run_meant(reference)
+    return directory, members_selected(directory, selectors, [*numbers, *members])
 
 
 def groups_meant(references: Sequence[str]) -> tuple[list[Group], list[str]]:
@@ -183,7 +204,8 @@ def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = 
             "missing argument 'RUNS...', or --name NAME; `castoff list` shows your runs"
         )
     index = Index.of(os.environ)
-    if members := [word for word in runs[1:] if is_selector(word) and not _is_run(index, word)]:
+    words = [word for word in runs[1:] if is_selector(word) and not _is_run(index, word)]
+    if members := [*words, *(word for word in runs if numbered(index, word)[1])]:
         verb = click.get_current_context().command_path
         raise CastoffError(f"{members[0]}: selects members, but {verb} is for whole runs: leave it out")
     selected = {run.path: run for run in index.find_all(runs)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
 
 import click
 import pytest
@@ -193,9 +194,28 @@ class TestOtherVerbs:
         assert wrong.stderr == "castoff: lr: members are selected as in lr=1e-3,seed=2\n"
 
     def test_verbs_for_whole_runs(self, castoff: Castoff, sweep: RunDirectory) -> None:
-        answer = castoff("cancel", "sweep", "lr=0.1")
-        message = "castoff: lr=0.1: selects members, but castoff cancel is for whole runs: leave it out\n"
-        assert (answer.returncode, answer.stderr) == (1, message)
+        for words in (["sweep", "lr=0.1"], ["sweep:1"]):
+            answer = castoff("stop", *words)
+            which = f"{words[-1]}: selects members, but castoff stop is for whole runs: leave it out"
+            assert (answer.returncode, answer.stderr) == (1, f"castoff: {which}\n")
+
+    def test_numbers(self, castoff: Castoff, sweep: RunDirectory) -> None:
+        (some,) = objects(castoff("status", "sweep:0,2-3", "--json").stdout)
+        assert [member["member"] for member in some["members"]] == [0, 2, 3]
+        assert castoff("logs", "sweep:2", "--rank", "0").stdout == "loss 1e-2\nloss 0.00 acc 1e-2\n"
+        assert [row["member"] for row in objects(castoff("results", "sweep:1", "--json").stdout)] == [1]
+        for verb in ("status", "logs", "results", "report", "resubmit", "cancel"):
+            wrong = castoff(verb, "sweep:4")
+            message = f"castoff: {sweep.id}: no member 4; members are 0 to 3\n"
+            assert (wrong.returncode, wrong.stderr) == (1, message), verb
+
+    def test_cancel(self, castoff: Castoff, jobs: LocalJobs, until: Callable[..., None]) -> None:
+        words = ["--name", "two", "--set", "array.parameters.a=[0, 1]", "-n", "1"]
+        run = jobs.submit(*words, "--", "sh", "-c", '[ "$0" = 0 ] || exec sleep 600', "{a}")
+        until((run.path / "attempts" / "1.0" / "launched").exists)
+        answer = castoff("cancel", "two", "a=1")
+        assert answer.returncode == 0, answer.stderr
+        assert [member["ending"] for member in jobs.wait(run)["members"]] == ["done", "cancelled"]
 
     def test_top_shows_what_a_member_was_started_with(self, sweep: RunDirectory) -> None:
         detail = detail_of(status(sweep), None, lambda *_: Progress())
