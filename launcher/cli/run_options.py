@@ -70,11 +70,9 @@ def selected(words: Sequence[str], names: Sequence[str], *, newest_too: bool = F
             numbers |= {reference: of_run} if of_run else {}
     runs = runs_meant(references, names, newest_too=newest_too) if references or names else [index.newest()]
     members = {}
-    for reference in {**numbers, **selectors}:
-        run = index.newest() if reference is None else index.find(reference)
-        members[str(run.path)] = members_selected(
-            run, selectors.get(reference, ()), numbers.get(reference, ())
-        )
+    for named in {**numbers, **selectors}:
+        run = index.newest() if named is None else index.find(named)
+        members[str(run.path)] = members_selected(run, selectors.get(named, ()), numbers.get(named, ()))
     return Selected(runs, members)
 
 
@@ -152,8 +150,10 @@ def part_meant(
     index = Index.of(os.environ)
     if run is not None and is_selector(run) and not _is_run(index, run):
         run, selectors = None, [run, *selectors]
-    reference, numbers = (None, []) if run is None else numbered(index, run)
-    directory = run_meant(reference)
+    numbers: list[int] = []
+    if run is not None:
+        run, numbers = numbered(index, run)
+    directory = run_meant(run)
     return directory, members_selected(directory, selectors, [*numbers, *members])
 
 
