@@ -149,7 +149,8 @@ def part_meant(
     """
     index = Index.of(os.environ)
     if run is not None and is_selector(run) and not _is_run(index, run):
-        run, selectors = None, [run, *selectors]
+        selectors = [run, *selectors]
+        run = None
     numbers: list[int] = []
     if run is not None:
         run, numbers = numbered(index, run)
