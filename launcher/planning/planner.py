@@ -14,7 +14,7 @@ from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.job_fields import Directives, LauncherName, Snapshot
 from castoff.launcher.config.quantities import cpulist, seconds, signal_and_time
 from castoff.launcher.config.site import Site
-from castoff.launcher.errors import InvalidInput
+from castoff.launcher.errors import InvalidInput, Problem
 from castoff.launcher.launchers.base import Layout, Request
 from castoff.launcher.launchers.commands import LAUNCHERS
 from castoff.launcher.planning import (
@@ -161,6 +161,7 @@ class _Planner:
         launchers = (self.launcher, self.scheduler.launchers[0])
         share = together.sharing(self.spec, self.site, layout, per_rank, launchers, self.found)
         if share is None or self.found.problems:
+            self.found.problems += self._problems_alone(agreed, function=function)
             raise InvalidInput(self.found.problems)
         of_job = together.of_job(agreed.spec, share, layout, per_rank)
         of_job = msgspec.structs.replace(of_job, name=self.name)
@@ -170,9 +171,22 @@ class _Planner:
         try:
             plan, processes = job.decisions(function=function)
         except InvalidInput as error:
-            raise InvalidInput(together.explained(error.problems, self.spec)) from None
+            if own := self._problems_alone(agreed, function=function):
+                raise InvalidInput(own) from None
+            for message in together.too_large(error.problems, self.spec, share, of_job):
+                self.found.report("array.together", message)
+            raise InvalidInput(self.found.problems) from None
         plan = together.of_member(plan, processes, self.spec, job.site_args, share, layout)
         return msgspec.structs.replace(plan, **parameters.of_members(self.spec))
+
+    def _problems_alone(self, agreed: EffectiveJob, *, function: bool) -> list[Problem]:
+        """Return the problems of a member that shares its job with none: of fields that the user has set."""
+        alone = msgspec.structs.replace(agreed, spec=msgspec.structs.replace(agreed.spec, array=None))
+        try:
+            _Planner(alone, self.scheduler, self.whole).decisions(function=function)
+        except InvalidInput as error:
+            return error.problems
+        return []
 
     def _decided(self, asked: Request, placed: Placement, function: bool) -> Plan:
         """Return the plan, from decisions that have passed all checks."""

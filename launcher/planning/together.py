@@ -6,12 +6,12 @@ limits, the cores and the devices are checked for the whole job. `member` then m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
 from castoff.launcher.config.job import JobSpec
-from castoff.launcher.config.job_fields import Array, LauncherName
+from castoff.launcher.config.job_fields import Array, LauncherName, SharedNodes
 from castoff.launcher.config.quantities import size
 from castoff.launcher.config.site import Site
 from castoff.launcher.config.site_fields import Node
@@ -52,7 +52,8 @@ def sharing(
             "launcher.name", f"is {launcher}, but members that share a job start by {usual}: drop it"
         )
     if asked.nodes is not None and asked.nodes < layout.nodes:
-        found.report("array.together", f"gives {asked.nodes} nodes, but one member needs {layout.nodes}")
+        few = f"gives {counted(asked.nodes, 'node')}, but one member needs {layout.nodes}"
+        found.report("array.together", f"{few}: write nodes: {layout.nodes} or more")
         return None
     if array.together == "node" and layout.nodes > 1:
         fix = f"{setting('array.together', '16')} runs 16 members side by side"
@@ -122,6 +123,8 @@ def _per_node(spec: JobSpec, site: Site, layout: Layout, per_rank: int, found: F
         return None
     else:
         most = max(len(node.cores) // (ranks * spec.cores_per_rank), 1)
+    if spec.memory and node.memory:
+        most = min(most, max(size(node.memory) // size(spec.memory), 1))
     while most > 1 and not _fits(node, most * ranks, spec.cores_per_rank, per_rank):
         most -= 1
     return most or 1
@@ -141,7 +144,7 @@ def of_job(spec: JobSpec, share: Sharing, layout: Layout, per_rank: int) -> JobS
     array = spec.array or Array()
     jobs, most = share.jobs(array.size), array.max_concurrent
     at_once = most and most < array.size and max(most // share.members, 1)
-    memory = size(spec.memory) * share.per_node if spec.memory else None
+    memory = f"{int(spec.memory[:-1]) * share.per_node}{spec.memory[-1]}" if spec.memory else None
     return msgspec.structs.replace(
         spec,
         array=Array(count=jobs, max_concurrent=at_once or None) if jobs > 1 else None,
@@ -149,20 +152,22 @@ def of_job(spec: JobSpec, share: Sharing, layout: Layout, per_rank: int) -> JobS
         ranks=None,
         ranks_per_node=layout.max_per_node * share.per_node,
         devices_per_rank=per_rank,
-        memory=f"{memory // 1024}K" if memory else None,
+        memory=memory,
     )
 
 
-def explained(problems: Iterable[Problem], spec: JobSpec) -> list[Problem]:
-    """Return the problems of a job of several members, with what the user may not expect: its numbers are
-    those of all members on a node.
+def too_large(problems: list[Problem], spec: JobSpec, share: Sharing, job: JobSpec) -> Iterator[str]:
+    """Yield what is wrong with `array.together`, from the problems of the job that the members share.
+
+    These name the job's size, which the user has not set.
     """
-    asked = spec.array.shared if spec.array else None
-    if asked is None or (asked.per_node or 1) == 1:
-        return [*problems]
-    why = f"array.together.per_node puts {asked.per_node} members on a node: lower it"
-    of_node = ("ranks_per_node", "cores_per_rank", "devices_per_rank", "memory")
-    return [one._replace(message=f"{one.message}; {why}") if one.path in of_node else one for one in problems]
+    array, ranks = spec.array or Array(), job.ranks_per_node or 1
+    size = f"{counted(share.nodes, 'node')} with {counted(ranks, 'rank')}{' on each' * (share.nodes > 1)}"
+    jobs = f"makes {'a job' if share.jobs(array.size) == 1 else 'jobs'} of {size}"
+    fixes = {int: "lower it", SharedNodes: "lower its nodes or per_node"}
+    fix = fixes.get(type(array.together), "write, say, {nodes: 1, per_node: 1}")
+    for problem in problems:
+        yield f"{jobs}: {fix} (the job's {problem.path} {problem.message})"
 
 
 def of_member(

@@ -183,7 +183,8 @@ def test_numbers_of_all_members_on_a_node_are_explained() -> None:
     site = msgspec.structs.replace(Site.load("pbs"), node=node)
     array = {"count": 8, "together": {"nodes": 1, "per_node": 3}}
     spec = JobSpec.of({"command": ["true"], "ranks_per_node": 6, "cores_per_rank": 1, "array": array})
-    with pytest.raises(InvalidInput, match=r"array\.together\.per_node puts 3 members on a node: lower it"):
+    job = r"makes a job of 1 node with 18 ranks: lower its nodes or per_node \(the job's ranks_per_node is 18"
+    with pytest.raises(InvalidInput, match=rf"array\.together: {job}"):
         plan(spec, site)
 
 
@@ -206,3 +207,44 @@ def test_parameters_of_members_that_share_jobs_are_checked() -> None:
     array = {"parameters": {"folder": ["/a", "b"]}, "together": 2}
     with pytest.raises(InvalidInput, match="let all members' be absolute, or all relative"):
         plan(with_parameters(command=["train"], workdir="{folder}", array=array), Site.load("slurm"))
+
+
+NODE = {"sockets": ["0-11"], "memory": "24000M", "source": "s", "date": "2026-11-20"}
+QUEUES = {"main": {"ranges": [{"max_nodes": 4}], "source": "s", "date": "2026-11-20"}}
+LAB = Site.load("slurm").changed(node=NODE, queues=QUEUES, default_queue="main")
+
+
+@pytest.mark.parametrize(
+    ("together", "fields", "path", "message"),
+    [
+        (
+            40,
+            {"cores_per_rank": 12},
+            "array.together",
+            "makes a job of 40 nodes with 1 rank on each: lower it (the job's queue",
+        ),
+        (
+            {"nodes": 2, "per_node": 20},
+            {},
+            "array.together",
+            "makes a job of 2 nodes with 20 ranks on each: ",
+        ),
+        ({"nodes": 1}, {"nodes": 2}, "array.together", "needs 2: write nodes: 2 or more"),
+        (4, {"ranks_per_node": 13}, "ranks_per_node", "is 13, but a node has 12 cores"),
+        (4, {"nodes": 5}, "queue", "does not take 5 nodes"),
+    ],
+)
+def test_what_does_not_fit(together: Any, fields: dict[str, Any], path: str, message: str) -> None:
+    """Each problem names what the user has set, not the size of the job that castoff makes of it."""
+    with pytest.raises(InvalidInput) as error:
+        plan(with_parameters(array={"count": 40, "together": together}, command=["train"], **fields), LAB)
+    (problem,) = error.value.problems
+    assert problem.path == path and message in problem.message, error.value
+
+
+def test_members_share_a_nodes_memory() -> None:
+    made = plan(
+        with_parameters(array={"count": 40, "together": "node"}, command=["train"], memory="10G"), LAB
+    )
+    assert made.sharing and made.sharing.per_node == 2
+    assert ("mem", "20G") in made.directives
