@@ -81,7 +81,8 @@ def _end_members(run: RunDirectory, members: Collection[int], as_json: bool) -> 
             facts = {"id": now.id, "member": member.member, "state": member.state, "ending": member.ending}
             print_json(facts)
         else:
-            click.echo(f"{now.id}:{member.member}: {member.ending}")
+            words = member.ending if member.ending == "cancelled" else f"ended already, {member.ending}"
+            click.echo(f"{now.id}:{member.member}: {words}")
 
 
 def _without_directory(runs: tuple[str, ...]) -> tuple[list[str], list[Entry]]:

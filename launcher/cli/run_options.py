@@ -208,7 +208,9 @@ def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = 
     words = [word for word in runs[1:] if is_selector(word) and not _is_run(index, word)]
     if members := [*words, *(word for word in runs if numbered(index, word)[1])]:
         verb = click.get_current_context().command_path
-        raise CastoffError(f"{members[0]}: selects members, but {verb} is for whole runs: leave it out")
+        raise CastoffError(
+            f"{members[0]}: selects members, but {verb} is for whole runs; `castoff cancel` ends members"
+        )
     selected = {run.path: run for run in index.find_all(runs)}
     if names:
         overview = Overview.asked(index, names=names)

@@ -340,6 +340,12 @@ def _find(reference: str, known: Callable[[], list[Entry]]) -> str:
                 return entry.path
         except CastoffError as error:  # one run that cannot be read must not hide the others
             refusals.append(str(error))
+    run, colon, _ = reference.rpartition(":")
+    if colon and _called(run, newest):
+        raise CastoffError(
+            f"{reference}: no such run; only `castoff cancel` takes members after a colon: write {run}, "
+            "with --member or NAME=VALUE where a command takes it"
+        )
     near = did_you_mean(reference, [entry.name for entry in newest[:_RECENT]])
     # Run directories are only searched for schedulers' ids, which all contain a digit.
     unread = f"\nnot searched: {refusals[0]}" if refusals and re.search("[0-9]", reference) else ""
