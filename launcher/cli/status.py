@@ -184,14 +184,21 @@ def _print_attempt(run: RunStatus, member: MemberStatus, attempt: AttemptStatus,
 
 def _place(run: RunDirectory, member: int, attempt: AttemptStatus) -> str:
     """The host of an attempt's script, and the hosts of its ranks if they differ."""
+    if elsewhere := _elsewhere(run, member, attempt):
+        return f"{elsewhere} (its script on {attempt.host})"
+    return attempt.host or "an unknown host"
+
+
+def _elsewhere(run: RunDirectory, member: int, attempt: AttemptStatus) -> str:
+    """The hosts of an attempt's ranks, if its script is on none of them, as in a job that members share."""
     try:
         ranks_on = [host.host for host in hosts(run, member, attempt.attempt)]
     except CastoffError:  # its records are damaged; show the script's host and the rest of the status
-        ranks_on = []
-    if not attempt.host or not ranks_on or _short_name(attempt.host) in map(_short_name, ranks_on):
-        return attempt.host or "an unknown host"
+        return ""
+    if not attempt.host or _short_name(attempt.host) in map(_short_name, ranks_on):
+        return ""
     more = f" and {len(ranks_on) - _HOSTS} more hosts" if len(ranks_on) > _HOSTS else ""
-    return f"{', '.join(ranks_on[:_HOSTS])}{more} (its script on {attempt.host})"
+    return f"{', '.join(ranks_on[:_HOSTS])}{more}"
 
 
 def _short_name(host: str) -> str:
@@ -226,12 +233,16 @@ def _print_members(run: RunStatus, parameters: RunParameters, now: float) -> Non
         names = parameters.varying[:_COLUMNS]
         named = ["name"] if parameters.member_name else []
         headings = ("member", *named, *names, "state", "code", "attempts", "began", "took", "host")
-        rows = [_cells(member, parameters, names, now) for member in run.members]
+        directory = RunDirectory(Path(run.directory))
+        rows = [_cells(directory, member, parameters, names, now) for member in run.members]
         print_table(headings, rows, dispensable=("attempts", "took", "code", "began", *reversed(names)))
     else:
         print_table(("state", "code", "count", "members"), _groups(run.members))
     newest = [(member, member.attempts[-1]) for member in run.members if member.attempts]
-    bad = [(member, attempt) for member, attempt in newest if attempt.failure or attempt.reason]
+    begun = [
+        (member, attempt) for member, attempt in newest if attempt.started or attempt.word != "cancelled"
+    ]
+    bad = [(member, attempt) for member, attempt in begun if attempt.failure or attempt.reason]
     if bad:
         click.echo()
     for member, attempt in bad[:_DETAILS]:
@@ -241,7 +252,9 @@ def _print_members(run: RunStatus, parameters: RunParameters, now: float) -> Non
         report(f"{len(bad) - _DETAILS} more failures are not shown; --json lists all of them")
 
 
-def _cells(member: MemberStatus, parameters: RunParameters, names: list[str], now: float) -> tuple[str, ...]:
+def _cells(
+    run: RunDirectory, member: MemberStatus, parameters: RunParameters, names: list[str], now: float
+) -> tuple[str, ...]:
     name, values = parameters.name(member.member), parameters.values(member.member)
     which = (str(member.member), *([] if name is None else [name]), *(values.get(one, "") for one in names))
     always = (*which, *_state_and_code(member), str(len(member.attempts)))
@@ -250,7 +263,8 @@ def _cells(member: MemberStatus, parameters: RunParameters, names: list[str], no
     last = member.attempts[-1]
     took = last.seconds(now)
     began = moment(last.started) if last.started else ""
-    return (*always, began, "" if took is None else brief(took), last.host or "")
+    host = _elsewhere(run, member.member, last) or last.host or ""
+    return (*always, began, "" if took is None else brief(took), host)
 
 
 def _groups(members: list[MemberStatus]) -> list[tuple[str, ...]]:

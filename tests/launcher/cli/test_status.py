@@ -56,6 +56,19 @@ class TestStatus:
             assert lines[6].endswith(" failed first: exit code 3")
             assert lines[7:] == [f"           logs in {run.path}/logs/0.0"]
 
+    def test_members_whose_script_is_elsewhere(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        """As in a job that they share. A member that was cancelled before it began is not shown as failed."""
+        run = jobs.submit("--set", "array.count=3", sh="true")
+        jobs.wait(run)
+        (run.path / "attempts" / "1.0" / "hosts").write_text("far\n")
+        shutil.rmtree(run.path / "attempts" / "2.0")
+        (run.path / "attempts" / "2.0").mkdir(mode=0o700)
+        why = {"ending": "cancelled", "code": 143, "time": 1, "reason": "cancelled before it began"}
+        (run.path / "attempts" / "2.0" / "ending.json").write_text(json.dumps(why))
+        _, _, table = castoff("status", run.id).stdout.partition("\n\n")
+        hosts = [line.split()[-1] for line in table.splitlines()[1:]]
+        assert hosts == [os.uname().nodename, "far", "-"]
+
     def test_a_program_that_is_not_found(self, castoff: Castoff, jobs: LocalJobs) -> None:
         run = jobs.submit(sh="exec no-such-program")
         jobs.wait(run)
