@@ -14,6 +14,7 @@ from typing import Any
 
 from castoff.launcher.config.parameters import NAME, is_number
 from castoff.launcher.errors import Problem, printable, shown
+from castoff.launcher.text.words import counted
 from castoff.launcher.trust.decision import check_named
 from castoff.launcher.typed.composing import at_line
 from castoff.launcher.typed.document import Document, FieldPath
@@ -117,8 +118,10 @@ def _table(file: _File) -> list[dict[str, str]]:
                 names = _names(file, [cell.strip() for cell in cells], delimiter, first)
                 continue
             if len(cells) != len(names):
-                counts = f"has {len(cells)} values for {len(names)} columns ({', '.join(names)})"
-                raise file.wrong(f"{counts}: quote a value that holds a comma", first)
+                values, few = counted(len(cells), "value"), len(cells) < len(names)
+                fix = "add the missing ones, empty or not" if few else "quote a value that holds a comma"
+                counts = f"has {values} for {len(names)} columns ({', '.join(names)})"
+                raise file.wrong(f"{counts}: {fix}", first)
             rows.append(
                 {name: _cell(file, name, cell, first) for name, cell in zip(names, cells, strict=True)}
             )

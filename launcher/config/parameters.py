@@ -147,7 +147,10 @@ def same(one: str, other: str) -> bool:
 def problems(parameters: Any) -> Iterator[tuple[FieldPath, str]]:
     """The problems of a field `array.parameters` whose values are valid alone."""
     if isinstance(parameters, str):
-        what = "a file that ends in .csv or .tsv, which only a job file can name"
+        if parameters.lower().endswith((".xlsx", ".xls", ".ods")):
+            yield (), f"is {shown(parameters)}, a spreadsheet: save it as CSV (UTF-8), and name the .csv file"
+            return
+        what = "a file that ends in .csv or .tsv, which a job file or --set can name"
         yield (), f"is {shown(parameters)}, but takes lists of values by name, or {what}"
     elif not parameters:
         yield (), "is empty: give names and their values, as in {lr: [1e-3, 1e-4], seed: [0, 1]}"

@@ -232,6 +232,11 @@ class TestJobFiles:
                 "is 'runs.txt', but takes lists of values by name, or a file that",
             ),
             (
+                "array: {parameters: runs.XLSX}",
+                "array.parameters",
+                "is 'runs.XLSX', a spreadsheet: save it as CSV (UTF-8)",
+            ),
+            (
                 "array: {parameters: {lr: [1], seed: [1]}, count: 4}",
                 "array.count",
                 "excludes array.parameters",
@@ -325,6 +330,7 @@ class TestTables:
             ),
             (",lr,seed\n0,1,2\n", "has no name for column 1: name it (pandas"),
             ("lr,seed\n1,2,3\n", "has 3 values for 2 columns (lr, seed): quote a value that holds a comma"),
+            ("lr,seed\n1\n", "has 1 value for 2 columns (lr, seed): add the missing ones, empty or not"),
             ("lr,lr\n1,2\n", "has two columns lr: rename one"),
             ("lr,seed\n", "names "),
             ("", "names "),
