@@ -113,7 +113,8 @@ def command(
     else:
         _print_table(ordered, chosen, singles)
     if chosen is None and search is None:
-        report('no metrics: programs append lines like {"step": 10, "loss": 0.3} to $CASTOFF_METRICS_FILE')
+        append = 'no metrics: programs append lines like {"step": 10, "loss": 0.3} to $CASTOFF_METRICS_FILE'
+        report(f"{append}; --pattern 'loss=(?P<loss>[0-9.e-]+)' finds what they print")
     elif chosen is not None and not (as_csv or as_json):
         report(f"ordered {chosen.words}")
 

@@ -69,9 +69,10 @@ class Search:
             return {}
         texts: dict[str, bytes | None] = match.groupdict() or {UNNAMED: match[min(1, len(match.groups()))]}
         numbers = {name: _number(text) for name, text in texts.items()}
+        fix = "" if match.re.groups else ": put parentheses around the number in --pattern"
         for name in (name for name, value in numbers.items() if value is None):
             text = shown((texts[name] or b"").decode(errors="replace"))
-            self.missing[member.member] = f"has {text} as {name}, which is not a number"
+            self.missing[member.member] = f"has {text} as {name}, which is not a number{fix}"
         return {name: _of(value) for name, value in numbers.items() if value is not None}
 
     def _last(self, line: bytes) -> re.Match[bytes] | None:

@@ -174,6 +174,10 @@ class TestOtherVerbs:
             (["--from", "x"], "--from needs --pattern REGEX"),
             (["--pattern", "("], "--pattern (: is not a regular expression: missing )"),
             (["--pattern", "l(o)ss"], f"{lacks} 'o' as value, which is not a number"),
+            (
+                ["--pattern", "loss"],
+                f"{lacks} 'loss' as value, which is not a number: put parentheses around",
+            ),
             (["--pattern", "none"], f"{lacks} no such line in "),
         ):
             assert f"castoff: {message}" in castoff("results", "sweep", *words).stderr
