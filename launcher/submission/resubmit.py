@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from castoff.launcher import clock
-from castoff.launcher.config.array_indices import members_range
+from castoff.launcher.config.array_indices import index_list, members_range
 from castoff.launcher.errors import CastoffError, report
 from castoff.launcher.process import files
 from castoff.launcher.runs.directory import check_folder
@@ -50,7 +50,7 @@ def resubmit(
 ) -> dict[int, int]:
     """Start the members of a run that are not done; return the number of the next attempt by member.
 
-    `members`: start only these members. `include_done`: also start members that are done. `all_hosts`: also
+    `members`: start only those of these. `include_done`: also start members that are done. `all_hosts`: also
     use hosts that earlier jobs of the run have set aside; otherwise the scheduler excludes those hosts, if it
     can. `environ` is the submitter's environment (default: this process's). The script in the run directory
     is used, whatever castoff would render now. A dependency that was met once does not count again; `after`
@@ -215,10 +215,11 @@ def _next_attempts(
             raise CastoffError(f"{run.id}: its scheduler runs, or ran, on {host}: resubmit it there")
         if record is None or record.ending != "done" or include_done:
             begin[member] = attempt + 1
-        elif members:
-            raise CastoffError(f"{run.id}: member {member} is done; --include-done restarts it")
     if not begin:
-        raise CastoffError(f"{run.id}: it is done; --include-done restarts it")
+        several = len(members) > 1
+        which = f"member{'s'[:several]} {index_list(sorted(members))}" if members else "it"
+        what, them = f"{which} {'are' if several else 'is'}", "them" if several else "it"
+        raise CastoffError(f"{run.id}: {what} done; --include-done restarts {them}")
     return begin
 
 

@@ -132,7 +132,9 @@ class TestOtherVerbs:
         assert newest.stdout == "loss 1e-2\nloss 0.11 acc 1e-2\n"
 
     def test_resubmit(self, castoff: Castoff, jobs: LocalJobs, sweep: RunDirectory) -> None:
-        answer = castoff("resubmit", "sweep", "seed=1", "lr=0.1", "--json")
+        done = castoff("resubmit", "sweep", "lr=0.01").stderr
+        assert done == f"castoff: {sweep.id}: members 2-3 are done; --include-done restarts them\n"
+        answer = castoff("resubmit", "sweep", "seed=1", "--json")  # of these two, one is done
         assert json.loads(answer.stdout)["attempts"] == {"1": 1}
         jobs.wait(sweep)
         first, second = (sweep.path / "attempts" / f"1.{number}" / "parameters.json" for number in (0, 1))
