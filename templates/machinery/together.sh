@@ -196,6 +196,12 @@ castoff_look() { # for requests
       fi
     done
   done
+#ifdef castoff_job_hosts_due
+  if castoff_job_hosts_due; then castoff_lose_hosts; fi
+  for castoff_slot in "${!castoff_lost_slots[@]}"; do
+    if [[ -n ${castoff_running[castoff_slot]-} ]]; then castoff_end_member "$castoff_slot"; fi
+  done
+#endif
 }
 castoff_end_member() { # SLOT: by TERM, and by KILL if it has not ended 20 s later
   local castoff_attempt castoff_ended castoff_line=${castoff_in_slot[$1]}

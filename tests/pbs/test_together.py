@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -176,7 +177,8 @@ def test_a_killed_dispatcher_loses_no_member_and_runs_none_twice(desk: TogetherD
         until((run.path / f"attempts/{done}.0").exists, "the start of the next one")
     before = records(run)
     for process in dispatchers(run):
-        os.kill(process, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has just looked at something
+            os.kill(process, signal.SIGKILL)
     desk.until(run, state="ended")
     (desk.folder / "go").touch()
     assert [*before.values()] == [records(run)[name] for name in before] and len(before) == done
@@ -186,6 +188,33 @@ def test_a_killed_dispatcher_loses_no_member_and_runs_none_twice(desk: TogetherD
     assert len(found) == 8 and all(one[-1] == ("done", 0) for one in found), found
     assert all(("done", 0) not in one[:-1] for one in found), found
     assert all(len(one) == 1 for one in found[:done]), found
+
+
+_WAITS = """\
+[ $CASTOFF_ARRAY_INDEX -gt 2 ] || until [ -e go ]; do sleep 0.05; done
+[ $CASTOFF_ARRAY_INDEX != 1 ] || sleep 1000
+"""
+
+
+@pytest.mark.costly
+@pytest.mark.long
+def test_no_member_starts_on_a_lost_host(desk: TogetherDesk, pbs: PbsCluster) -> None:
+    """A mpiexec may wait for it; the dispatcher sees the loss within a minute."""
+    run = desk.submit("--walltime", "5m", "--set", "array={count: 30, together: {nodes: 3}}", sh=_WAITS)
+    hosts = [run.path / f"attempts/{member}.0/hosts" for member in range(3)]
+    until(lambda: all((run.path / f"attempts/{member}.0/rank.sh").exists() for member in range(3)), "starts")
+    until(lambda: all(path.exists() and path.read_text() for path in hosts), "hosts of the first three")
+    host = hosts[1].read_text().strip()
+    try:
+        pbs.kill_mom(host)
+        until(lambda: "down" in pbs.state(host), f"{host} down")
+        (desk.folder / "go").touch()
+        desk.until(run, state="ended")
+        found = desk.endings(run)
+    finally:
+        pbs.resume()
+    assert found.pop(1)[0][0] in ("node-failure", "failed") and found == [[("done", 0)]] * 29
+    assert f"castoff: the job has lost {host}, so no more" in (run.log_folder / "shared-0.log").read_text()
 
 
 _RESUMES = """\

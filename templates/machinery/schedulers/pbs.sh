@@ -40,6 +40,20 @@ castoff_scheduler_hosts() {
     for (name = $1; !address && sub(/\.[^.]*$/, "", name);) shorter[name]
   }' "$PBS_NODEFILE"
 }
+#if together nodes
+castoff_job_hosts_now() { # PBS keeps a host that it has lost in the job
+  local castoff_lost
+  castoff_lost=$(timeout -k 2 30 pbsnodes -l 2>/dev/null |
+    awk 'BEGIN { ORS = " " } $2 ~ /down|unknown/ { sub(/[.[].*/, "", $1); print $1 }') || return
+  castoff_job_hosts | awk -v lost="$castoff_lost" 'BEGIN { for (n = split(lost, names); n; n--) gone[names[n]] }
+    { name = $1; sub(/\..*/, "", name) } !(name in gone)'
+}
+castoff_job_hosts_due() { # a mpiexec may wait for a lost host for ever
+  if ((SECONDS < castoff_next_ask)); then return 1; fi
+  castoff_next_ask=$((SECONDS + 60))
+}
+castoff_next_ask=60
+#endif
 # qsub -v cannot pass ' and ": a path with one starts with %, and has %27 and %22 instead.
 castoff_read_run_dir() {
   if [[ ${CASTOFF_RUN_DIR:-} != %* ]]; then return 0; fi

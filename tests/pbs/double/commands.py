@@ -201,9 +201,10 @@ def qmgr(arguments: Sequence[str]) -> int:
 
 
 def pbsnodes(arguments: Sequence[str]) -> int:
-    """Say how the nodes are."""
-    _options("pbsnodes", arguments, "a")
-    print(machine.nodes(ask({"request": "nodes"})["nodes"]), end="")
+    """Say how the nodes are: -a all, or -l those that are down."""
+    options, _ = _options("pbsnodes", arguments, "al")
+    states = ask({"request": "nodes"})["nodes"]
+    print(machine.lost(states) if "-l" in options else machine.nodes(states), end="")
     return 0
 
 

@@ -55,3 +55,8 @@ def nodes(states: Mapping[str, str]) -> str:
         "     resv_enable = True\n     sharing = default_shared\n\n"
         for node, state in states.items()
     )
+
+
+def lost(states: Mapping[str, str]) -> str:
+    """pbsnodes -l."""
+    return "".join(f"{node:20} {state} \n" for node, state in states.items() if state == "down")
