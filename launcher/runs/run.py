@@ -22,6 +22,8 @@ castoff-runs/causets-20261120-231502-k3x9/   0700
   logs/job-M.log   the output of member M's script
   logs/M.N/        a log per rank
 
+Above 256 ranks, `ended` and `logs` have a few files for each host instead.
+
 `castoff.launcher.runs.drafts` makes it, under another name until it is complete.
 """
 
