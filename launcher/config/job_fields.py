@@ -233,7 +233,7 @@ class SharedNodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_
     ] = None
     per_node: Annotated[
         Count | None,
-        meaning("How many members a node runs at the same time; default: as many as its cores and devices."),
+        meaning("How many members a node runs at the same time; default: as many as fit it."),
     ] = None
 
 
@@ -265,13 +265,13 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_d
     """On one machine, never more than its cores and devices allow."""
     together: Annotated[
         Count | Literal["node", "job"] | SharedNodes | None,
-        takes("a number of members, node, job, or a mapping with nodes"),
+        takes("a number of members, node, job, or a mapping with nodes or members"),
         meaning("Members share the allocation of one job; default: each member has a job of its own."),
     ] = None
     """A number: so many members in each job, side by side. `node`: as many as fill a node. `job`, or
     `{nodes: N}`: one job, with the nodes of one member, or N, works through all members: when one ends, the
-    next begins on its hosts. Several members share a node if their cores and devices fit. The walltime is
-    the job's."""
+    next begins on its hosts. Several members share a node if their cores, devices and memory fit. The
+    walltime is the job's."""
 
     @property
     def shared(self) -> SharedNodes | None:

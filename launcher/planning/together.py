@@ -164,8 +164,10 @@ def too_large(problems: list[Problem], spec: JobSpec, share: Sharing, job: JobSp
     array, ranks = spec.array or Array(), job.ranks_per_node or 1
     size = f"{counted(share.nodes, 'node')} with {counted(ranks, 'rank')}{' on each' * (share.nodes > 1)}"
     jobs = f"makes {'a job' if share.jobs(array.size) == 1 else 'jobs'} of {size}"
-    fixes = {int: "lower it", SharedNodes: "lower its nodes or per_node"}
-    fix = fixes.get(type(array.together), "write, say, {nodes: 1, per_node: 1}")
+    if isinstance(array.together, SharedNodes):
+        fix = f"lower its {'members' if array.together.members else 'nodes'} or per_node"
+    else:
+        fix = "lower it" if isinstance(array.together, int) else "write, say, {nodes: 1, per_node: 1}"
     for problem in problems:
         yield f"{jobs}: {fix} (the job's {problem.path} {problem.message})"
 
