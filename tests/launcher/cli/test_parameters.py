@@ -202,8 +202,11 @@ class TestOtherVerbs:
     def test_verbs_for_whole_runs(self, castoff: Castoff, sweep: RunDirectory) -> None:
         for words in (["sweep", "lr=0.1"], ["sweep:1"]):
             answer = castoff("stop", *words)
-            which = f"{words[-1]}: selects members, but castoff stop is for whole runs; `castoff cancel` ends members"
-            assert (answer.returncode, answer.stderr) == (1, f"castoff: {which}\n")
+            which = f"{words[-1]}: selects members, but castoff stop is for whole runs"
+            assert (answer.returncode, answer.stderr) == (
+                1,
+                f"castoff: {which}; `castoff cancel` ends members\n",
+            )
 
     def test_numbers(self, castoff: Castoff, sweep: RunDirectory) -> None:
         (some,) = objects(castoff("status", "sweep:0,2-3", "--json").stdout)

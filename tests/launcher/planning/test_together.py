@@ -16,7 +16,7 @@ from castoff.launcher.errors import InvalidInput
 from castoff.launcher.runs.plan import Plan
 from castoff.launcher.runs.records import Facts, facts_of
 
-SOURCE = {"source": "lscpu", "date": "2026-11-26"}
+SOURCE: dict[str, Any] = {"source": "lscpu", "date": "2026-11-26"}
 
 
 @st.composite
