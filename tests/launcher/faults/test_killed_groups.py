@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,8 @@ jobs:
   prepare: {}
 """
 
+BOTH = ["prepare", "train"]
+
 QUEUES = (
     "for script; do :; done; job=$(($(wc -l <queue) + 7)); "
     'echo "$job|N/A|PENDING|Dependency|900|N/A|N/A|$script" >>queue; echo "$*" >>sent; echo $job'
@@ -29,8 +32,8 @@ QUEUES = (
 
 
 @pytest.fixture(autouse=True)
-def _slurm(tmp_path: object, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    slurm = FakeSlurm(request.getfixturevalue("tmp_path"), monkeypatch)
+def _slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = FakeSlurm(tmp_path, monkeypatch)
     slurm.program("sbatch", QUEUES)
     slurm.program("squeue", "cat queue")
     monkeypatch.setattr("castoff.launcher.status.settle.APART", 0.0)
@@ -52,27 +55,25 @@ def test_submit(workplace: Callable[[object], Workplace]) -> None:
         lines = (here.folder / "queue").read_text().splitlines()
         return [line.rsplit("|", 1)[1].split("/")[-2].rsplit("-", 3)[0] for line in lines]
 
+    def groups(here: Workplace) -> list[str]:
+        return Index.of({"XDG_STATE_HOME": str(here.folder / "state")}).groups.ids()
+
     here = made("count")
     count = len(here.killed(lambda: cli.main(words), 0))
-    assert jobs(here) == ["prepare", "train"]
+    assert jobs(here) == BOTH
     half = 0
     for number in range(1, count + 1):
         here = made(number)
         here.killed(lambda: cli.main(words), number)
-        last = here.effects()[-1]
-        before, groups = jobs(here), Index.of({"XDG_STATE_HOME": str(here.folder / "state")}).groups.ids()
+        killed = f"at effect {number} of {count}: {here.effects()[-1]}"
+        sent, begun = jobs(here), groups(here)
         answer = here.castoff(*words)
-        assert answer.code == 0, (number, last, answer.errors)
-        assert "pipeline-" in answer.output
-        (group,) = {*groups} or {*Index.of({"XDG_STATE_HOME": str(here.folder / "state")}).groups.ids()}
-        if before == ["prepare"]:
-            half += 1
-        if len(before) < 2:
-            assert jobs(here) == ["prepare", "train"], (number, last)
-            assert group in answer.output
-            assert "afterok:7" in (here.folder / "sent").read_text().splitlines()[1]
-        elif group in answer.output:  # it was killed before the last job was recorded as sent
-            assert jobs(here) == ["prepare", "train"], (number, last)
+        assert answer.code == 0, (killed, answer.errors)
+        half += sent == BOTH[:1]
+        if len(sent) < 2 or begun[0] in answer.output:
+            # The last: it was killed after the last job was sent, and before that was recorded.
+            assert jobs(here) == BOTH and len(groups(here)) == 1, killed
+            assert "afterok:7" in (here.folder / "sent").read_text().splitlines()[1], killed
         else:  # the whole group was submitted, so the same command begins another
-            assert jobs(here) == 2 * ["prepare", "train"], (number, last)
+            assert jobs(here) == 2 * BOTH and len(groups(here)) == 2, killed
     assert half > 10
