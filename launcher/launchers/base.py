@@ -110,7 +110,7 @@ class Request(msgspec.Struct, frozen=True):
     spare_nodes: int = 0
     """The number of additional nodes, which replace hosts that fail."""
     outlives_hosts: bool = False
-    """Whether the job is to go on when it loses a host."""
+    """Whether the job is to continue when it loses a host."""
     node_groups: Sequence[NodeGroup] = ()
     """The groups of `select`, if their chunks differ; each group has all of its values."""
     after: str | None = None

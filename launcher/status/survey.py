@@ -118,7 +118,7 @@ class RunRecords:
         self._chain = [send.job for send in self.sends if send.link is not None]
 
     def _hand_on(self, member: int, found: list[Attempt]) -> None:
-        """Let the last attempt of each shared job name the job that goes on with the member."""
+        """Let the last attempt of each shared job name the job that continues the member."""
         for place, one in enumerate(found):
             following = self.newest_job(member, one.job)
             if following != one.job and (place == len(found) - 1 or found[place + 1].job != one.job):
