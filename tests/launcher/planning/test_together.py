@@ -34,7 +34,8 @@ def nodes(draw: st.DrawFn) -> Node | None:
                     devices=devices if sum(devices) else [],
                     device_variable="CUDA_VISIBLE_DEVICES" if sum(devices) else None,
                     exclusive=draw(st.booleans()),
-                    **SOURCE,
+                    source="lscpu",
+                    date="2026-11-26",
                 ),
             ]
         )
