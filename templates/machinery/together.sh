@@ -2,7 +2,7 @@
 # This script runs first as the dispatcher, which starts it again for each member, in a slot: hosts, cores and devices
 # that no other member has. When a member ends, the next one begins in its slot.
 castoff_slots=() castoff_seats=() castoff_starts=() castoff_lost_slots=()
-castoff_running=() castoff_in_slot=() castoff_told=()
+castoff_running=() castoff_in_slot=() castoff_ended_since=()
 castoff_next=0 castoff_stopping='' castoff_terminated='' castoff_unwell='' castoff_late='' castoff_next_look=0
 castoff_dispatch() { # SHELL...: run this job's members, then exit; returns in a member's script
   castoff_unset_user_functions
@@ -52,7 +52,7 @@ castoff_make_slots() {
   done
 }
 #ifdef castoff_scheduler_guard
-castoff_guard_dispatcher() { # its host may be lost, and the job go on without it
+castoff_guard_dispatcher() { # its host may be lost, and the job continue without it
   export CASTOFF_ATTEMPT_DIR=$CASTOFF_RUN_DIR/attempts/.shared-$castoff_index.$castoff_restarts
   CASTOFF_LOG_DIR=$CASTOFF_RUN_DIR/logs
   mkdir -p -m 700 -- "$CASTOFF_ATTEMPT_DIR"
@@ -152,11 +152,11 @@ castoff_reap() { # free the slots of members that have ended
     if builtin kill -0 "${castoff_running[castoff_slot]}" 2>/dev/null; then continue; fi
     builtin wait "${castoff_running[castoff_slot]}" 2>/dev/null
     castoff_code=$? castoff_line=${castoff_in_slot[castoff_slot]}
-    unset -v castoff_{running,in_slot,told}"[castoff_slot]"
+    unset -v castoff_{running,in_slot,ended_since}"[castoff_slot]"
     castoff_newest "${castoff_line% *}" "${castoff_line#* }"
     if [[ -z $castoff_ended ]]; then castoff_clear_slot "$castoff_slot" "${castoff_line% *}"; fi
     if castoff_is_due "$castoff_line"; then
-      castoff_waiting+=("$castoff_line") # it goes on in this job while there is time, on another host if one was lost
+      castoff_waiting+=("$castoff_line") # it resumes in this job while there is time, on another host if one was lost
     elif [[ $castoff_ended == walltime ]]; then
       castoff_late=1
     elif [[ $castoff_ended != 'done' ]]; then
@@ -205,10 +205,10 @@ castoff_look() { # for requests
 }
 castoff_end_member() { # SLOT: by TERM, and by KILL if it has not ended 20 s later
   local castoff_attempt castoff_ended castoff_line=${castoff_in_slot[$1]}
-  if [[ -z ${castoff_told[$1]-} ]]; then
-    castoff_told[$1]=$SECONDS
+  if [[ -z ${castoff_ended_since[$1]-} ]]; then
+    castoff_ended_since[$1]=$SECONDS
     builtin kill -s TERM "${castoff_running[$1]}" 2>/dev/null
-  elif ((SECONDS >= castoff_told[$1] + 20)); then
+  elif ((SECONDS >= castoff_ended_since[$1] + 20)); then
     castoff_newest "${castoff_line% *}" "${castoff_line#* }"
     castoff_end_ranks "$CASTOFF_RUN_DIR/attempts/${castoff_line% *}.$castoff_attempt"
   fi
