@@ -21,7 +21,7 @@ def replacing(path: Path, mode: int = 0o600, *, durable: bool = True) -> Iterato
         OSError: the file cannot be written.
     """
     # The file's name is not part of the draft's, since it may have the maximum length already.
-    draft = path.with_name(f".castoff-{os.urandom(6).hex()}")
+    draft, replaced = path.with_name(f".castoff-{os.urandom(6).hex()}"), False
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "wb") as file:
@@ -30,9 +30,11 @@ def replacing(path: Path, mode: int = 0o600, *, durable: bool = True) -> Iterato
                 file.flush()
                 os.fsync(descriptor)
         draft.replace(path)
+        replaced = True
     finally:
-        with contextlib.suppress(OSError):  # already renamed, or never made
-            draft.unlink()
+        if not replaced:
+            with contextlib.suppress(OSError):  # never made
+                draft.unlink()
 
 
 def replace(path: Path, content: str | bytes, mode: int = 0o600, *, durable: bool = True) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,3 +46,20 @@ class TestReplace:
         with pytest.raises(UnicodeEncodeError):
             files.replace(tmp_path / "file", "no character: \ud800")
         assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("file", "old")]
+
+
+def test_a_draft_is_removed_only_if_it_did_not_replace_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed, real = list[str](), os.unlink
+
+    def unlink(path: Path, *args: Any, **kwargs: Any) -> None:
+        removed.append(Path(path).name)
+        real(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    files.replace(tmp_path / "record", "text")
+    assert removed == []
+    with pytest.raises(OSError):
+        files.replace(tmp_path, "text")  # a folder
+    assert len(removed) == 1 and [path.name for path in tmp_path.iterdir()] == ["record"]
