@@ -1,6 +1,6 @@
 """What one machine can show of ten thousand: `python -m bench.at_scale [PART ...]`.
 
-PART is hosts, together, array, runs, logs, files or slow; without one, all are measured. With
+PART is hosts, together, array, runs, group, logs, files or slow; without one, all are measured. With
 CASTOFF_BENCH_MEMBERS=100000 the largest array takes half a million files.
 
 Answers of hosts and schedulers are made up and fed through the real code. The growth is the exponent of the
@@ -20,6 +20,7 @@ from pathlib import Path
 from castoff import JobSpec, Site, plan, render
 from castoff.launcher.history.attempts import early_ranks
 from castoff.launcher.ranks.hostlist import expand
+from castoff.launcher.runs.groups import GroupJob
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import AttemptStatus
@@ -34,6 +35,7 @@ MILLISECONDS = 20
 
 TOP = """\
 import os, time
+from castoff.launcher.runs.groups import GroupJob
 from castoff.launcher.runs.index import Index
 from castoff.launcher.screen.looking import Looker
 looker = Looker(Index.of(os.environ))
@@ -162,6 +164,26 @@ def many() -> None:
         row(name, times, SIZES)
 
 
+def group() -> None:
+    """A group of many jobs that are over: all but the first and last wait for the first."""
+    took: dict[str, list[machinery.Time]] = {}
+    verbs = {name: [name, "pipeline"] for name in ("status", "results")} | {"list": ["list"]}
+    for size in SIZES:
+        with tempfile.TemporaryDirectory() as folder:
+            index = Index.of({"HOME": folder})
+            made = make_runs(Path(folder) / "castoff-runs", index, size)
+            jobs = [GroupJob(f"job-{at}", str(run.path), sent=True) for at, run in enumerate(made)]
+            for job in jobs[1:]:
+                job.after = {"afterok": [one.job for one in jobs[1:-1]] if job is jobs[-1] else ["job-0"]}
+            index.groups.begin("pipeline-20261120-000000-abcd", {"name": "pipeline"}, jobs)
+            for name, words in verbs.items():
+                cost = measuring.cost(words, runs.environment(Path(folder)))
+                took.setdefault(name, []).append(machinery.Time(cost.wall, cost.cpu))
+    header("Jobs of a group", SIZES)
+    for name, times in took.items():
+        row(name, times, SIZES)
+
+
 def logs() -> None:
     """A log of many gigabytes, of which commands read the end."""
     tail = ["--tail", "20"]
@@ -224,6 +246,7 @@ PARTS = {
     "together": together,
     "array": array,
     "runs": many,
+    "group": group,
     "logs": logs,
     "files": files,
     "slow": slow,
