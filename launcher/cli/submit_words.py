@@ -38,16 +38,14 @@ def print_dry_run(spec: JobSpec, site: Site, *, as_json: bool) -> None:
 
 def report_changes(spec: JobSpec, site: Site) -> None:
     """Report which fields have no effect on this site, and a name that the run's id spells differently."""
-    from castoff.launcher.config.references import references, texts
-    from castoff.launcher.planning.parameters import run_name
+    from castoff.launcher.planning import parameters
     from castoff.launcher.runs.drafts import name_in_id
     from castoff.launcher.schedulers.fields import ignored
     from castoff.launcher.schedulers.registry import scheduler_of
 
     if without := ignored(spec, site, scheduler_of(site.scheduler)):
         report(f"no effect on site {site.name}: {', '.join(without)}")
-    if spec.array and (table := spec.array.table) and not any(map(references, texts(spec).values())):
-        names = " or ".join(f"{{{name}}}" for name in table.names)
-        report(f"the job does not use {names}: its program gets them in the file CASTOFF_PARAMETERS")
-    if spec.name and (in_id := name_in_id(name := run_name(spec))) != name:
+    for note in parameters.notes(spec):
+        report(note)
+    if spec.name and (in_id := name_in_id(name := parameters.run_name(spec))) != name:
         report(f"the run's id spells the name {name} as {in_id}")

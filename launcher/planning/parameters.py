@@ -11,13 +11,19 @@ import msgspec
 
 from castoff.launcher.config.job import JobSpec, program_name
 from castoff.launcher.config.job_fields import LauncherName
+from castoff.launcher.config.parameter_files import BY_BASH
 from castoff.launcher.config.parameters import Table, json_scalar
-from castoff.launcher.config.references import filled, references, replaced, without_references
+from castoff.launcher.config.references import filled, references, replaced, texts, without_references
 from castoff.launcher.config.workdir import for_cd
 from castoff.launcher.errors import shown
 from castoff.launcher.launchers.commands import LAUNCHERS
 from castoff.launcher.runs.plan import Plan
 from castoff.launcher.text.quoting import parameter_mark
+
+_SHELL = re.compile(r"(?:.*/)?(?:ba|da|k|z)?sh")
+_READS_NEXT = re.compile("-[a-z]*c")
+_PLAIN = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
+"""Values that a shell reads as one word, as they are."""
 
 _LARGEST = 3_500_000
 """Limit of a table in a script, in bytes: Slurm takes scripts of 4 MiB unless max_script_size says otherwise
@@ -99,6 +105,31 @@ def _of_workdir(spec: JobSpec, table: Table) -> Iterator[tuple[str, str]]:
     elif len(kinds) > 1:
         both = ", and ".join(f"{kind} for member {member}" for kind, member in kinds.items())
         yield "workdir", f"is {both}: let all members' be absolute, or all relative"
+
+
+def notes(spec: JobSpec) -> Iterator[str]:
+    """Yield what a submitter may not expect of an array's parameters."""
+    table = spec.array.table if spec.array else None
+    if table is None:
+        return
+    found = texts(spec)
+    if not any(map(references, found.values())):
+        names = " or ".join(f"{{{name}}}" for name in table.names)
+        yield f"the job does not use {names}: its program gets them in the file CASTOFF_PARAMETERS"
+    for name in table.names:
+        if any(f"${{{name}}}" in text for text in found.values()):
+            yield f"${{{name}}} stays as it is: write {{{name}}}, without $, for the parameter"
+    yield from _read_by_shells(spec.command, table)
+
+
+def _read_by_shells(command: list[str], table: Table) -> Iterator[str]:
+    shell, option, text = [*command, "", "", ""][:3]
+    if not (_SHELL.fullmatch(shell) and _READS_NEXT.fullmatch(option)) or command == BY_BASH:
+        return
+    for name in references(text):
+        if odd := [value for value in table.values_of(name) if not _PLAIN.fullmatch(value)]:
+            how = f"""[{shell}, {option}, 'train "$1"', {shell}, "{{{name}}}"]"""
+            yield f"{shell} reads {{{name}}} as shell text, such as {shown(odd[0])}: {how} passes it unread"
 
 
 class Member(NamedTuple):

@@ -51,6 +51,8 @@ def sharing(
         found.report(
             "launcher.name", f"is {launcher}, but members that share a job start by {usual}: drop it"
         )
+    if found.problems:
+        return None
     if asked.nodes is not None and asked.nodes < layout.nodes:
         few = f"gives {counted(asked.nodes, 'node')}, but one member needs {layout.nodes}"
         found.report("array.together", f"{few}: write nodes: {layout.nodes} or more")

@@ -253,6 +253,16 @@ def test_a_job_that_uses_none_says_so(castoff: Castoff, jobs: LocalJobs) -> None
     assert jobs.log(run) == '[0] {"a": "x", "b": 1}'
 
 
+def test_what_shells_read_is_reported(castoff: Castoff, jobs: LocalJobs) -> None:
+    job = jobs.job("command: [sh, -c, 'true {a} ${b} {b}']\narray: {parameters: {a: [x, 'y z'], b: [1]}}")
+    said = castoff("submit", job, "--site", "local", cwd=jobs.folder).stderr
+    assert "castoff: ${b} stays as it is: write {b}, without $, for the parameter\n" in said
+    assert "castoff: sh reads {a} as shell text, such as 'y z': " in said
+    assert said.count("as shell text") == 1
+    (run,) = jobs.runs()
+    jobs.wait(run)
+
+
 def test_launch_runs_one_member(castoff: Castoff, jobs: LocalJobs) -> None:
     job = jobs.job(JOB)
     which = (
