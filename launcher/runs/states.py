@@ -104,7 +104,9 @@ class _Summary(msgspec.Struct, frozen=True, kw_only=True):
     ending: str | None = None
     """The worst of the members' endings; None while the run is active."""
     code: Code | None = None
-    """The first exit code of a member that is not 0, else 0; None while the run is active or unknown."""
+    """The first exit code that is not 0 of a member with the run's ending, else 0; None while the run is
+    active or unknown.
+    """
     reason: str | None = None
     """Why the run waits, failed, is unknown or was never submitted, or how it can be resumed."""
     stop_requested: bool = False
@@ -274,8 +276,11 @@ def aggregate_ending(endings: Iterable[str | None]) -> str | None:
 
 
 def code_of(members: list[MemberStatus]) -> int:
-    """The exit code of a run that has ended: the first of a member that is not 0, else 0."""
-    for member in members:
+    """The exit code of a run that has ended: the first that is not 0 of the members with its ending, as
+    others may have been cancelled, else of all; else 0.
+    """
+    worst = aggregate_ending(member.ending for member in members)
+    for member in sorted(members, key=lambda one: one.ending != worst):
         code = (member.attempts[-1].code or 0) if member.attempts else int(member.ending == "failed")
         if member.ending == "resume" and member.attempts:  # a member may exit with 0 before its work is done
             code = code or os.EX_TEMPFAIL

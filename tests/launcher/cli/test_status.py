@@ -69,6 +69,16 @@ class TestStatus:
         hosts = [line.split()[-1] for line in table.splitlines()[1:]]
         assert hosts == [os.uname().nodename, "far", "-"]
 
+    def test_the_code_is_that_of_a_member_with_the_runs_ending(
+        self, castoff: Castoff, jobs: LocalJobs
+    ) -> None:
+        """Not that of one that was cancelled."""
+        run = jobs.submit("--set", "array.count=2", sh='exit "$CASTOFF_ARRAY_INDEX"')
+        jobs.wait(run)
+        why = {"ending": "cancelled", "code": 143, "time": 1}
+        (run.path / "attempts" / "0.0" / "ending.json").write_text(json.dumps(why))
+        assert "state      ended, failed (code 1)\n" in castoff("status", run.id).stdout
+
     def test_a_program_that_is_not_found(self, castoff: Castoff, jobs: LocalJobs) -> None:
         run = jobs.submit(sh="exec no-such-program")
         jobs.wait(run)
