@@ -508,7 +508,8 @@ def _of_array(spec: JobSpec, array: Array) -> Iterator[tuple[FieldPath, str]]:
         if not wrong and (table := array.table):
             yield from references.problems(spec, table)
     elif array.count is None and array.indices is None:
-        yield ("array", "count"), 'is missing: write count: 8, or indices: "1,3-5" for numbers of your own'
+        other = 'or indices: "1,3-5" for numbers of your own, or parameters with their values'
+        yield ("array", "count"), f"is missing: write count: 8, {other}"
     elif array.indices is not None and array.count is not None:
         both = "excludes array.count: indices already determine the number of members"
         yield ("array", "indices"), f"{both}; drop one of the two (--set array.count=null clears it)"

@@ -268,6 +268,8 @@ def _meant(original: Any, value: Any, options: list[Any], path: FieldPath) -> st
     from castoff.launcher.typed.suggestion import did_you_mean, setting  # late: only a mistake needs it
 
     if value is None and any(_is_scalar(option) and converts("", option) for option in options):
+        if path and isinstance(path[-1], int):  # an item of a list is not set alone
+            return '; for an empty text write ""'
         return "; use " + setting(dotted(path), '""')
     if not isinstance(value, str):
         return ""

@@ -95,7 +95,13 @@ def test_members_in_words() -> None:
 @pytest.mark.parametrize(
     ("array", "said"),
     [
-        ({}, {"array.count": 'is missing: write count: 8, or indices: "1,3-5" for numbers of your own'}),
+        (
+            {},
+            {
+                "array.count": 'is missing: write count: 8, or indices: "1,3-5" for numbers of your own, '
+                "or parameters with their values"
+            },
+        ),
         ({"max_concurrent": 2}, {"array.count": 'is missing: write count: 8, or indices: "1,3-5"'}),
         ({"count": 3, "indices": "1-3"}, {"array.indices": "excludes array.count: indices already"}),
     ],

@@ -232,6 +232,11 @@ class TestJobFiles:
                 "is 'runs.txt', but takes lists of values by name, or a file that",
             ),
             (
+                "array: {parameters: {lr: [1, null], seed: [1]}}",
+                "array.parameters.lr.1",
+                'is empty, but takes one line of text, a number, true or false; for an empty text write ""',
+            ),
+            (
                 "array: {parameters: runs.XLSX}",
                 "array.parameters",
                 "is 'runs.XLSX', a spreadsheet: save it as CSV (UTF-8)",
