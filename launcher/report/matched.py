@@ -58,7 +58,8 @@ class Search:
         """
         path = next((path for path in self._places(run, member, parameters) if path.is_file()), None)
         if path is None:
-            self.missing[member.member] = f"has no file {printable(filled(self._source, parameters))}"
+            what = "log" if self._source == LOG else f"file {printable(filled(self._source, parameters))}"
+            self.missing[member.member] = f"has no {what}"
             return {}
         try:
             match = next((found for line in _last_lines(path) if (found := self._last(line))), None)

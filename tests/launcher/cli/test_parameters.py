@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from collections.abc import Callable
 
 import click
@@ -183,6 +184,11 @@ class TestOtherVerbs:
             (["--pattern", "none"], f"{lacks} no such line in "),
         ):
             assert f"castoff: {message}" in castoff("results", "sweep", *words).stderr
+
+    def test_a_member_without_a_log(self, castoff: Castoff, sweep: RunDirectory) -> None:
+        shutil.rmtree(sweep.log_folder)
+        said = castoff("results", "sweep:2", "--pattern", r"loss (\S+)").stderr
+        assert "castoff: 1 of 1 members have no number: member 2 has no log\n" in said
 
     def test_the_page(self, castoff: Castoff, sweep: RunDirectory) -> None:
         page = castoff("report", "sweep").stdout
