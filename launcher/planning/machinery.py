@@ -105,7 +105,7 @@ FEATURES = {
     "indices": "for each rank of a node, its device's index among those that the launcher shows is known",
     "binds_ranks": "the script binds each rank to its cores",
     "divided": "each rank binds itself to its share of the cores that it may use",
-    "taken": "each rank takes its share of the devices that it sees",
+    "taken": "each member takes its share of the devices that it sees",
     "near": "a rank checks whether its cores are beside its devices",
     "stage": "copies on each node's own disk",
     "many_nodes": f"more than {_FEW_NODES} nodes",

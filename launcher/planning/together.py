@@ -186,7 +186,11 @@ def of_member(
     start, cpu_lists, bound, given = [], job.cpu_lists, job.bound, job.devices
     if share.per_node > 1:
         asked = msgspec.structs.replace(asked, cpu_lists=[], by_list=False)
-        bound, given, site_args = True, _devices(job, site), without(launcher.bind_flags, site_args)
+        bound, given, site_args = (
+            True,
+            _devices(job, site, layout.max_per_node),
+            without(launcher.bind_flags, site_args),
+        )
         if launcher.divides:
             cpu_lists, asked = [], msgspec.structs.replace(asked, cores=processes.cores or 1)
         else:
@@ -213,8 +217,11 @@ def of_member(
     )
 
 
-def _devices(job: Plan, site: Site) -> Devices:
-    """Return which devices the local ranks of a node use, all members' ranks together."""
+def _devices(job: Plan, site: Site, ranks: int) -> Devices:
+    """Return which devices the local ranks of a node use, all members' ranks together.
+
+    The ranks of a member, so many on a node, see the same as they would in a job of their own.
+    """
     per_rank, given = job.devices_per_rank, job.devices
     if not per_rank:
         return Devices()
@@ -222,11 +229,11 @@ def _devices(job: Plan, site: Site) -> Devices:
         return Devices(step=0 if site.gpu_request == "gpus-per-task" else per_rank)
     if given.per_rank:
         return Devices(per_rank=given.per_rank, step=0)
-    if not given.visible:  # each rank takes its share of those that the job has on its host
+    if not given.visible:  # each member takes its share of those that the job has on its host
         return Devices(step=per_rank)
-    count, numbers = job.layout[0][0], given.visible.split(",")
-    masks = [",".join(numbers[rank * per_rank : (rank + 1) * per_rank]) for rank in range(count)]
-    return Devices(per_rank=masks, step=0)
+    count, numbers, of_member = job.layout[0][0], given.visible.split(","), ranks * per_rank
+    firsts = [rank // ranks * of_member for rank in range(count)]
+    return Devices(per_rank=[",".join(numbers[one : one + of_member]) for one in firsts], step=per_rank)
 
 
 def _notes(share: Sharing, array: Array, layout: Layout) -> Iterator[str]:

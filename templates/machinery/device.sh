@@ -40,24 +40,25 @@ if ! castoff_show "$castoff_word"; then
 fi
 #endif
 #if taken
-# Members share this host: of the devices that the job has there, each rank shows itself its own.
-castoff_first=$(((castoff_seat + LOCAL_RANK) * castoff_device_step)) castoff_taken=''
-castoff_last=$((castoff_first + castoff_device_step))
+# Members share this host: of the devices that the job has there, each member's ranks see those of the member.
+castoff_first=$((castoff_seat * castoff_device_step)) castoff_taken=''
+castoff_last=$((castoff_first + castoff_ranks_per_node * castoff_device_step))
 for castoff_name in CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES ZE_AFFINITY_MASK; do
   eval "castoff_shows=\${$castoff_name-}"
   [ -n "$castoff_shows" ] || continue
   castoff_taken=$(echo "$castoff_shows," | cut -d , -f "$((castoff_first + 1))-$castoff_last")
+  [ -n "$(echo "$castoff_shows," | cut -d , -f "$castoff_last")" ] ||
+    castoff_refuse "its member needs devices $castoff_first to $((castoff_last - 1))" \
+      "of its host, but $castoff_name=$castoff_shows shows the job fewer"
   export "$castoff_name=$castoff_taken"
-  [ -n "$castoff_taken" ] || castoff_refuse "rank $RANK needs devices $castoff_first to $((castoff_last - 1))" \
-    "of its host, but $castoff_name=$castoff_shows shows the job fewer"
 done
 if [ -z "$castoff_taken" ]; then
   [ -n "$castoff_device_variable" ] || castoff_refuse "nothing names this host's devices (CUDA_VISIBLE_DEVICES," \
     "ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK), so its members cannot share them: set the profile's node.device_variable"
   export "$castoff_device_variable=$(seq -s , "$castoff_first" "$((castoff_last - 1))")"
 fi
-CASTOFF_DEVICE=0
-#elif indices
+#endif
+#if indices
 # shellcheck disable=SC2086 # words
 castoff_own_word $castoff_device_indices
 CASTOFF_DEVICE=$castoff_word

@@ -111,9 +111,13 @@ def test_no_two_ranks_on_a_node_have_a_core_or_a_device_in_common(site: Site, jo
     if share.per_node > 1 and places:
         assert len(places) == ranks and len(set().union(*places)) == sum(map(len, places))
         assert job.get("cores_per_rank") is None or min(map(len, places)) >= job["cores_per_rank"]
-    if share.per_node > 1 and found.devices.per_rank:
-        shown = [name for mask in found.devices.per_rank for name in mask.split(",")]
-        assert len(found.devices.per_rank) == ranks and len({*shown}) == len(shown)
+    if share.per_node > 1 and found.devices.per_rank:  # those of its member
+        assert len(found.devices.per_rank) == ranks
+        size = found.layout[0][0]
+        members = [{*found.devices.per_rank[first : first + size]} for first in range(0, ranks, size)]
+        assert {len(masks) for masks in members} == {1}
+        shown = [name for (mask,) in members for name in mask.split(",")]
+        assert len({*shown}) == len(shown) == ranks * found.devices_per_rank
     if site.node and site.node.devices and found.devices_per_rank and share.per_node > 1:
         assert ranks * found.devices_per_rank <= site.node.device_count
 

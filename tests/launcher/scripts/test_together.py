@@ -84,6 +84,19 @@ def test_each_member_has_its_own_parameters(bench: Benches) -> None:
     assert [path.read_text() for path in logs] == ["1e-1 of 1e-1\n", "it's of it's\n"]
 
 
+def test_each_members_ranks_see_its_devices(bench: Benches) -> None:
+    """Programs such as Lightning's expect to see the devices of all their ranks on the node."""
+    here = bench_of("hydra", bench)
+    says = 'echo "$CUDA_VISIBLE_DEVICES $CASTOFF_DEVICE"'
+    fields = array(2, per_node=2) | {"ranks_per_node": 2, "devices_per_rank": 1}
+    ended = here.run(
+        env={"CUDA_VISIBLE_DEVICES": "7,6,5,4"}, command=["sh", "-c", says], walltime="5m", **fields
+    )
+    assert endings(ended, 2) == [("done", 0)] * 2, ended.output
+    logs = sorted((ended.run_dir / "logs").glob("*.0/rank-*.log"))
+    assert [path.read_text() for path in logs] == ["7,6 0\n", "7,6 1\n", "5,4 0\n", "5,4 1\n"]
+
+
 _AGAIN = {"requeue": {"max": 1}, "walltime": "9m", **array(3)}
 
 
