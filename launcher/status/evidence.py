@@ -20,6 +20,9 @@ _CLOCKS = 3.0
 FILES_LAG = 60.0
 """Seconds until a network file system shows what another host wrote."""
 
+_ENDS = ("COMPLETING", "E")
+"""Slurm's and PBS's words for a job that is being ended, perhaps to be started again."""
+
 
 class Evidence(NamedTuple):
     """What is known of a member of a run."""
@@ -74,26 +77,36 @@ class Sources:
         info = self._reported(key)
         facts = Facts(_of_attempt(newest), self._of_job(member, newest, key, info))
         if self.records.plan.sharing:
-            facts = self._among_others(facts, newest, key, info)
+            facts = self._among_others(facts, member, newest, key, info)
         known = Evidence(facts, newest, key, info)
         if following := self._next(member, known):
             return following
         return self._over(known) if facts.job is Job.OVER and facts.records is not Records.CERTAIN else known
 
     def _among_others(
-        self, facts: Facts, newest: Attempt | None, key: Key | None, info: JobInfo | None
+        self, facts: Facts, member: int, newest: Attempt | None, key: Key | None, info: JobInfo | None
     ) -> Facts:
         """Return the facts about a member that shares its job: the job may run long after the member."""
         if facts.records is Records.NOT_BEGUN and facts.job is Job.RUNNING:
             return facts._replace(job=Job.PENDING)  # it waits for its turn
-        over = facts.records in Records.DOUBTFUL | Records.KILLED and newest and newest.end
-        if over and not self._cancelled(key) and not self._ended_with(newest, info):
-            facts = facts._replace(records=Records.CERTAIN)
+        if facts.records in Records.DOUBTFUL | Records.KILLED and newest and newest.end:
+            alone, ended = member in self.records.cancelled_members, newest.end.time
+            if not alone and self._has_been_restarted(ended, info):
+                return facts._replace(job=Job.PENDING_AGAIN)
+            if alone or (not self._cancelled(key) and not self._ended_with(ended, info)):
+                facts = facts._replace(records=Records.CERTAIN)
         return facts._replace(job=Job.OVER) if facts.records is Records.CERTAIN else facts
 
-    def _ended_with(self, newest: Attempt | None, info: JobInfo | None) -> bool:
+    def _has_been_restarted(self, ended: float | None, info: JobInfo | None) -> bool:
+        """Whether the scheduler has started a member's job again, or will, since the member has ended."""
+        if info is None or info.stage != "running":
+            return info is not None and info.stage == "pending"
+        return ended is not None and info.start is not None and info.start > ended
+
+    def _ended_with(self, ended: float | None, info: JobInfo | None) -> bool:
         """Whether the scheduler may have ended a member, with its job."""
-        ended = newest.end.time if newest and newest.end else None
+        if info is not None and info.word in _ENDS:
+            return True
         if info is None or info.stage != "ended" or info.ended_itself:
             return False
         return ended is None or info.end is None or abs(info.end - ended) < FILES_LAG

@@ -22,6 +22,7 @@ from castoff.launcher.runs.records import (
 from castoff.launcher.runs.run import STOP, RunDirectory
 from castoff.launcher.schedulers.base_queue import Key
 from castoff.launcher.schedulers.job_info import JobInfo
+from castoff.launcher.schedulers.local.control import cancelled_members
 from castoff.launcher.schedulers.registry import queued
 from castoff.launcher.status.attempt import Attempt, attempt_in, changed
 
@@ -83,6 +84,8 @@ class RunRecords:
         self.set_aside = set_aside_hosts(run.path) if SET_ASIDE in names else []
         """The names of the hosts that the run's jobs have set aside."""
         self.plan = run.facts()
+        self.cancelled_members = cancelled_members(run) if self.plan.sharing else set()
+        """The members that castoff has cancelled alone, if they share jobs."""
         self.scheduler = queued(self.plan.scheduler)
         """The scheduler that the run was submitted to; None: castoff's own, or an unknown one."""
         requeues = self.plan.requeue_how == "requeue" and self.scheduler is not None

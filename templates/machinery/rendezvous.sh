@@ -51,7 +51,11 @@ castoff_rendezvous() { # [SUFFIX of host names]
 #else
     timeout 5 bash -pc ': <>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null || break
 #endif
+#if together
+    MASTER_PORT=$((20000 + (MASTER_PORT + castoff_at_once) % 10000)) # nor that
+#else
     MASTER_PORT=$((20000 + (MASTER_PORT + 1) % 10000))
+#endif
   done
 }
 #if driver

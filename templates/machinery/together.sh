@@ -23,10 +23,13 @@ castoff_dispatch() { # SHELL...: run this job's members, then exit; returns in a
   castoff_end=$(castoff_job_end_time)
   castoff_make_slots
   mapfile -t castoff_waiting < <(castoff_members_of_job)
+  castoff_shared=$CASTOFF_RUN_DIR/attempts/.shared-$castoff_job.$castoff_index
 #ifdef castoff_scheduler_guard
   castoff_guard_dispatcher
 #endif
   set +e # an error in one member's records must not end the others
+  if [[ -e $castoff_shared/begun ]]; then castoff_take_up; fi
+  (umask 077 && mkdir -p -- "$castoff_shared" && : >"$castoff_shared/begun")
   while :; do
     castoff_reap
     castoff_fill "$@"
@@ -53,7 +56,7 @@ castoff_make_slots() {
 }
 #ifdef castoff_scheduler_guard
 castoff_guard_dispatcher() { # its host may be lost, and the job continue without it
-  export CASTOFF_ATTEMPT_DIR=$CASTOFF_RUN_DIR/attempts/.shared-$castoff_index.$castoff_restarts
+  export CASTOFF_ATTEMPT_DIR=$castoff_shared.$castoff_restarts
   CASTOFF_LOG_DIR=$CASTOFF_RUN_DIR/logs
   mkdir -p -m 700 -- "$CASTOFF_ATTEMPT_DIR"
   echo live >"$CASTOFF_ATTEMPT_DIR/fence"
@@ -88,6 +91,17 @@ castoff_members_of_job() { # prints the numbers of this job's members, each with
     castoff_members | sed 's/$/ 0/'
   fi | awk -v before="$castoff_before" -v count="$castoff_together" 'NR > before && NR <= before + count'
 }
+castoff_take_up() { # the scheduler has started this job again: members that ended with it go on
+  local castoff_place castoff_line castoff_attempt castoff_ended castoff_text
+  for castoff_place in "${!castoff_waiting[@]}"; do
+    castoff_line=${castoff_waiting[castoff_place]}
+    castoff_newest "${castoff_line% *}" "${castoff_line#* }"
+    if [[ ! -e $CASTOFF_RUN_DIR/cancel-${castoff_line% *} ]] &&
+      [[ $castoff_ended =~ ^(cancelled|walltime|node-failure)$ || $castoff_text =~ \"code\":\ 1(37|43), ]]; then
+      castoff_waiting[castoff_place]="${castoff_line% *} $((castoff_attempt + 1))"
+    fi
+  done
+}
 castoff_fill() { # SHELL...: start waiting members in free slots
   local castoff_slot castoff_line castoff_now
   if [[ -n $castoff_stopping ]] || ((${#castoff_running[@]} >= castoff_at_once)); then return; fi
@@ -95,8 +109,9 @@ castoff_fill() { # SHELL...: start waiting members in free slots
     if [[ -n ${castoff_running[castoff_slot]-}${castoff_lost_slots[castoff_slot]-} ]]; then continue; fi
     while ((castoff_next < ${#castoff_waiting[@]})); do
       printf -v castoff_now '%(%s)T' -1
-      if [[ -n $castoff_end ]] && ((castoff_now >= castoff_end - castoff_grace)); then
-        castoff_stopping='its turn did not come before the walltime'
+      if [[ -e $CASTOFF_RUN_DIR/stop ]] ||
+        [[ -n $castoff_end && $castoff_now -ge $((castoff_end - castoff_grace)) ]]; then
+        castoff_stopping=1
         return
       fi
       castoff_line=${castoff_waiting[castoff_next]}
@@ -109,8 +124,8 @@ castoff_start_member() { # SLOT "MEMBER FIRST_ATTEMPT" SHELL...: fails if the me
   local castoff_number=${2% *} castoff_first=${2#* } castoff_attempt castoff_ended
   castoff_newest "$castoff_number" "$castoff_first"
   if ! castoff_is_due "$2"; then return 1; fi
-  if [[ -e $CASTOFF_RUN_DIR/cancel-$castoff_number || -e $CASTOFF_RUN_DIR/stop ]]; then
-    castoff_record_unbegun "$castoff_number" cancelled 143 'stopped before it began'
+  if [[ -e $CASTOFF_RUN_DIR/cancel-$castoff_number ]]; then
+    castoff_record_unbegun "$castoff_number" cancelled 143 'cancelled before it began'
     return 1
   fi
   CASTOFF_SLOT_OF=$castoff_mark CASTOFF_SLOT_MEMBER=$castoff_number CASTOFF_SLOT_HOSTS=${castoff_slots[$1]} \
@@ -122,8 +137,8 @@ castoff_start_member() { # SLOT "MEMBER FIRST_ATTEMPT" SHELL...: fails if the me
   castoff_starts[$1]=$((castoff_starts[$1] + 1))
 }
 castoff_newest() { # MEMBER FIRST: sets the number and the ending of its newest attempt; no ending: it was cut off
-  local castoff_text='' castoff_folder=$CASTOFF_RUN_DIR/attempts/$1
-  castoff_attempt=$2 castoff_ended=''
+  local castoff_folder=$CASTOFF_RUN_DIR/attempts/$1
+  castoff_attempt=$2 castoff_ended='' castoff_text=''
   while [[ -e $castoff_folder.$((castoff_attempt + 1)) ]]; do castoff_attempt=$((castoff_attempt + 1)); done
   IFS= read -r -d '' castoff_text 2>/dev/null <"$castoff_folder.$castoff_attempt/ending.json"
   if [[ $castoff_text =~ \"ending\":\ *\"([a-z-]+)\" && $castoff_text != *\"restart\"* ]]; then
@@ -147,14 +162,16 @@ castoff_record_unbegun() { # MEMBER ENDING CODE REASON: of an attempt that has n
   )
 }
 castoff_reap() { # free the slots of members that have ended
-  local castoff_slot castoff_code castoff_line castoff_attempt castoff_ended
+  local castoff_slot castoff_code castoff_line castoff_attempt castoff_ended castoff_signals
   for castoff_slot in "${!castoff_running[@]}"; do
     if builtin kill -0 "${castoff_running[castoff_slot]}" 2>/dev/null; then continue; fi
     builtin wait "${castoff_running[castoff_slot]}" 2>/dev/null
-    castoff_code=$? castoff_line=${castoff_in_slot[castoff_slot]}
+    castoff_code=$? castoff_line=${castoff_in_slot[castoff_slot]} castoff_signals=''
+    # It was asked to stop before it listened: as if it had not begun.
+    if [[ -n $castoff_stopping${castoff_ended_since[castoff_slot]-} && $castoff_code =~ ^14[03]$ ]]; then castoff_signals=1; fi
     unset -v castoff_{running,in_slot,ended_since}"[castoff_slot]"
     castoff_newest "${castoff_line% *}" "${castoff_line#* }"
-    if [[ -z $castoff_ended ]]; then castoff_clear_slot "$castoff_slot" "${castoff_line% *}"; fi
+    if [[ -z $castoff_ended$castoff_signals ]]; then castoff_clear_slot "$castoff_slot" "${castoff_line% *}"; fi
     if castoff_is_due "$castoff_line"; then
       castoff_waiting+=("$castoff_line") # it resumes in this job while there is time, on another host if one was lost
     elif [[ $castoff_ended == walltime ]]; then
@@ -244,12 +261,14 @@ castoff_lose_hosts() { # start no more members on hosts that the job has lost
 #endif
 #if copy
 castoff_hand_on() { # a copy of this job is to run the members in castoff_left
-  local CASTOFF_DEADLINE=$castoff_end CASTOFF_ATTEMPT_DIR=$CASTOFF_RUN_DIR/attempts/.shared-$castoff_job.$castoff_index
-  (umask 077 && mkdir -p -- "$CASTOFF_ATTEMPT_DIR" && printf '%s\n' "${castoff_left[@]}" >"$CASTOFF_ATTEMPT_DIR/left") &&
-    castoff_job_requeue
+  local CASTOFF_DEADLINE=$castoff_end CASTOFF_ATTEMPT_DIR=$castoff_shared
+  (umask 077 && printf '%s\n' "${castoff_left[@]}" >"$castoff_shared/left") && castoff_job_requeue
 }
 #elif requeue
-castoff_hand_on() { castoff_job_requeue; }
+castoff_hand_on() { # the members that are to go on have no ending
+  rm -f -- "$castoff_shared/begun"
+  castoff_job_requeue
+}
 #endif
 castoff_end_dispatch() { # all members are over, or the rest has to wait for another job
   local castoff_line castoff_attempt castoff_ended castoff_ending=walltime castoff_code=75 castoff_left=()
@@ -274,6 +293,9 @@ castoff_end_dispatch() { # all members are over, or the rest has to wait for ano
   done
 #ifdef castoff_scheduler_finish
   castoff_scheduler_finish
+#endif
+#ifdef castoff_scheduler_guard
+  echo next 1<>"$CASTOFF_ATTEMPT_DIR/fence" # guards that are left end themselves
 #endif
 #if secrets
   CASTOFF_ARRAY_INDEX=-1 castoff_ending='done' castoff_remove_secrets

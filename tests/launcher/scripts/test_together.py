@@ -97,6 +97,33 @@ def test_each_members_ranks_see_its_devices(bench: Benches) -> None:
     assert [path.read_text() for path in logs] == ["7,6 0\n", "7,6 1\n", "5,4 0\n", "5,4 1\n"]
 
 
+class TestStartedAgain:
+    """By the scheduler, as after a preemption."""
+
+    def test_members_that_ended_with_the_job_go_on(self, bench: Benches) -> None:
+        here, fields = bench_of("hydra", bench), {"command": ["true"], "walltime": "5m", **array(5)}
+        first = here.run(**fields)
+        texts = {0: '"cancelled", "code": 143', 1: '"failed", "code": 143', 2: '"failed", "code": 5'}
+        texts[3] = texts[0]
+        for member, text in texts.items():
+            path = first.run_dir / "attempts" / f"{member}.0" / "ending.json"
+            path.write_text(f'{{"ending": {text}, "time": 1}}\n')
+        (first.run_dir / "cancel-3").touch()
+        again = here.run(env={"CASTOFF_RUN_DIR": str(first.run_dir), "PBS_JOBID": "7.head"}, **fields)
+        begun = sorted(path.name for path in first.run_dir.glob("attempts/[0-9]*.1"))
+        assert again.code == 0 and begun == ["0.1", "1.1"], again.output
+
+    def test_one_that_is_asked_to_stop_before_it_listens_has_not_begun(self, bench: Benches) -> None:
+        here = bench_of("hydra", bench)
+        here.stub(
+            "stat",
+            '#!/bin/sh\n[ -z "$CASTOFF_ATTEMPT" ] || { kill -TERM "$(ps -o ppid= -p $PPID | tr -d " ")"\n'
+            'while kill -0 $PPID; do sleep 0.01; done; } 2>/dev/null\nexec /usr/bin/stat "$@"\n',
+        )
+        ended = here.run(command=["true"], walltime="5m", **array(2))
+        assert ended.code == 143 and endings(ended, 2) == [("cancelled", 143)] * 2, ended.output
+
+
 _AGAIN = {"requeue": {"max": 1}, "walltime": "9m", **array(3)}
 
 

@@ -110,3 +110,17 @@ def test_damaged_records_are_no_loop(pbs: FakePbs, made: Shared) -> None:
     (made.run.path / "attempts" / ".shared-9.head.0").mkdir()
     pbs.tells({"8.head": RUNNING}, made.run)
     assert RunRecords(made.run).newest_job(0, "7.head") == "8.head"
+
+
+def test_a_job_that_is_started_again_takes_up_what_ended_with_it(pbs: FakePbs, made: Shared) -> None:
+    """One was cancelled with it, one alone; one has not begun."""
+    made.attempt("0.0", "cancelled")
+    made.attempt("1.0", "cancelled")
+    made.write("cancel-1", {})
+    pbs.tells({"7.head": {"job_state": "E"}}, made.run)
+    assert [one[0] for one in members(made)] == ["running", "ended", "pending"]
+    pbs.tells({"7.head": QUEUED}, made.run)
+    assert [one[0] for one in members(made)] == ["pending", "ended", "pending"]
+    pbs.tells({"7.head": RUNNING | {"stime": "Mon Nov 23 10:00:00 2026"}}, made.run)
+    waits = ("pending", None, "it waits for its turn in job 7.head")
+    assert members(made) == [waits, ("ended", "cancelled", None), waits]
