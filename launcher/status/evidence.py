@@ -90,17 +90,20 @@ class Sources:
         if facts.records is Records.NOT_BEGUN and facts.job is Job.RUNNING:
             return facts._replace(job=Job.PENDING)  # it waits for its turn
         if facts.records in Records.DOUBTFUL | Records.KILLED and newest and newest.end:
-            alone, ended = member in self.records.cancelled_members, newest.end.time
-            if not alone and self._has_been_restarted(ended, info):
+            alone = member in self.records.cancelled_members
+            if not alone and self._waits_again(newest, info):
                 return facts._replace(job=Job.PENDING_AGAIN)
-            if alone or (not self._cancelled(key) and not self._ended_with(ended, info)):
+            if alone or (not self._cancelled(key) and not self._ended_with(newest.end.time, info)):
                 facts = facts._replace(records=Records.CERTAIN)
         return facts._replace(job=Job.OVER) if facts.records is Records.CERTAIN else facts
 
-    def _has_been_restarted(self, ended: float | None, info: JobInfo | None) -> bool:
-        """Whether the scheduler has started a member's job again, or will, since the member has ended."""
+    def _waits_again(self, newest: Attempt, info: JobInfo | None) -> bool:
+        """Whether a member may go on, although it has ended: its job has been started again, or will be."""
         if info is None or info.stage != "running":
             return info is not None and info.stage == "pending"
+        if info.word in _ENDS:
+            return newest.start is None  # it never ran, and does not now
+        ended = newest.end.time if newest.end else None
         return ended is not None and info.start is not None and info.start > ended
 
     def _ended_with(self, ended: float | None, info: JobInfo | None) -> bool:

@@ -113,10 +113,12 @@ def test_damaged_records_are_no_loop(pbs: FakePbs, made: Shared) -> None:
 
 
 def test_a_job_that_is_started_again_takes_up_what_ended_with_it(pbs: FakePbs, made: Shared) -> None:
-    """One was cancelled with it, one alone; one has not begun."""
+    """One was cancelled with it, one alone, one before it began."""
     made.attempt("0.0", "cancelled")
     made.attempt("1.0", "cancelled")
     made.write("cancel-1", {})
+    made.attempt("2.0", "cancelled")
+    (made.run.path / "attempts" / "2.0" / "start.json").unlink()
     pbs.tells({"7.head": {"job_state": "E"}}, made.run)
     assert [one[0] for one in members(made)] == ["running", "ended", "pending"]
     pbs.tells({"7.head": QUEUED}, made.run)
