@@ -158,7 +158,7 @@ def _print_run(run: RunStatus, now: float) -> None:
 
 def _progress(run: RunStatus, now: float) -> str:
     """The progress of a running run; empty for an array, whose members are counted separately."""
-    if len(run.members) > 1 or any(one.state != "running" for one in (run, *run.members)):
+    if len(run.members) > 1 or {run.state, *(one.state for one in run.members)} != {"running"}:
         return ""
     reader = MetricsReader(_REPORTS)
     try:

@@ -98,7 +98,7 @@ class Sources:
         return facts._replace(job=Job.OVER) if facts.records is Records.CERTAIN else facts
 
     def _waits_again(self, newest: Attempt, info: JobInfo | None) -> bool:
-        """Whether a member may go on, although it has ended: its job has been started again, or will be."""
+        """Whether a member may continue, although it has ended: its job has started again, or will."""
         if info is None or info.stage != "running":
             return info is not None and info.stage == "pending"
         if info.word in _ENDS:

@@ -91,7 +91,7 @@ castoff_members_of_job() { # prints the numbers of this job's members, each with
     castoff_members | sed 's/$/ 0/'
   fi | awk -v before="$castoff_before" -v count="$castoff_together" 'NR > before && NR <= before + count'
 }
-castoff_take_up() { # the scheduler has started this job again: members that ended with it go on
+castoff_take_up() { # the scheduler has started this job again: members that ended with it continue
   local castoff_place castoff_line castoff_attempt castoff_ended castoff_text
   for castoff_place in "${!castoff_waiting[@]}"; do
     castoff_line=${castoff_waiting[castoff_place]}
@@ -168,7 +168,9 @@ castoff_reap() { # free the slots of members that have ended
     builtin wait "${castoff_running[castoff_slot]}" 2>/dev/null
     castoff_code=$? castoff_line=${castoff_in_slot[castoff_slot]} castoff_signals=''
     # It was asked to stop before it listened: as if it had not begun.
-    if [[ -n $castoff_stopping${castoff_ended_since[castoff_slot]-} && $castoff_code =~ ^14[03]$ ]]; then castoff_signals=1; fi
+    if [[ -n $castoff_stopping${castoff_ended_since[castoff_slot]-} && $castoff_code =~ ^14[03]$ ]]; then
+      castoff_signals=1
+    fi
     unset -v castoff_{running,in_slot,ended_since}"[castoff_slot]"
     castoff_newest "${castoff_line% *}" "${castoff_line#* }"
     if [[ -z $castoff_ended$castoff_signals ]]; then castoff_clear_slot "$castoff_slot" "${castoff_line% *}"; fi
@@ -265,7 +267,7 @@ castoff_hand_on() { # a copy of this job is to run the members in castoff_left
   (umask 077 && printf '%s\n' "${castoff_left[@]}" >"$castoff_shared/left") && castoff_job_requeue
 }
 #elif requeue
-castoff_hand_on() { # the members that are to go on have no ending
+castoff_hand_on() { # the members that are to continue have no ending
   rm -f -- "$castoff_shared/begun"
   castoff_job_requeue
 }
