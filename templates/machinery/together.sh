@@ -28,6 +28,9 @@ castoff_dispatch() { # SHELL...: run this job's members, then exit; returns in a
   castoff_guard_dispatcher
 #endif
   set +e # an error in one member's records must not end the others
+#if attempts fence
+  castoff_take_over
+#endif
   if [[ -e $castoff_shared/begun ]]; then castoff_take_up; fi
   (umask 077 && mkdir -p -- "$castoff_shared" && : >"$castoff_shared/begun")
   while :; do
@@ -39,6 +42,34 @@ castoff_dispatch() { # SHELL...: run this job's members, then exit; returns in a
   done 9<> <(:)
   castoff_end_dispatch
 }
+#if attempts fence
+castoff_take_over() { # the scheduler may start this job again while its dispatcher lives on a host that it has lost
+  local castoff_line castoff_attempt castoff_ended castoff_fence castoff_before=''
+  castoff_dispatcher=$CASTOFF_RUN_DIR/attempts/.dispatcher-$castoff_job.$castoff_index
+  castoff_this="$(hostname) $$ $RANDOM$RANDOM"
+  if [[ -e $castoff_dispatcher ]]; then castoff_before=1; fi
+  echo "$castoff_this" >"$castoff_dispatcher.new" && mv -- "$castoff_dispatcher.new" "$castoff_dispatcher"
+  if [[ -z $castoff_before ]]; then return; fi
+  castoff_before=''
+  for castoff_line in "${castoff_waiting[@]}"; do
+    castoff_newest "${castoff_line% *}" "${castoff_line#* }"
+    castoff_fence=$CASTOFF_RUN_DIR/attempts/${castoff_line% *}.$castoff_attempt/fence
+    if [[ -z $castoff_ended && $(cat "$castoff_fence" 2>/dev/null) == live ]]; then
+      echo next 1<>"$castoff_fence" && castoff_before=$((SECONDS + 2 * castoff_fence_every))
+    fi
+  done
+  if [[ -z $castoff_before ]]; then return; fi
+  echo "castoff: members of this job's last start may still run; in $((castoff_before - SECONDS)) s they have ended"
+  while ((SECONDS < castoff_before)); do read -r -t 1 -u 9 _; done 9<> <(:)
+}
+castoff_check_dispatcher() { # end this dispatcher if there is another: it must not judge that one's members
+  local castoff_now=''
+  IFS= read -r castoff_now 2>/dev/null <"$castoff_dispatcher"
+  if [[ $castoff_now == "$castoff_this" ]]; then return; fi
+  echo "castoff: this job has begun again, so its former dispatcher ends itself" >&2
+  builtin exit 1
+}
+#endif
 castoff_make_slots() {
   local castoff_slot castoff_place castoff_groups=$((castoff_job_nodes / castoff_nodes))
   mapfile -t castoff_hosts < <(castoff_job_hosts)
@@ -122,6 +153,9 @@ castoff_fill() { # SHELL...: start waiting members in free slots
 }
 castoff_start_member() { # SLOT "MEMBER FIRST_ATTEMPT" SHELL...: fails if the member is over already
   local castoff_number=${2% *} castoff_first=${2#* } castoff_attempt castoff_ended
+#if attempts fence
+  castoff_check_dispatcher
+#endif
   castoff_newest "$castoff_number" "$castoff_first"
   if ! castoff_is_due "$2"; then return 1; fi
   if [[ -e $CASTOFF_RUN_DIR/cancel-$castoff_number ]]; then
@@ -165,6 +199,9 @@ castoff_reap() { # free the slots of members that have ended
   local castoff_slot castoff_code castoff_line castoff_attempt castoff_ended castoff_signals
   for castoff_slot in "${!castoff_running[@]}"; do
     if builtin kill -0 "${castoff_running[castoff_slot]}" 2>/dev/null; then continue; fi
+#if attempts fence
+    castoff_check_dispatcher
+#endif
     builtin wait "${castoff_running[castoff_slot]}" 2>/dev/null
     castoff_code=$? castoff_line=${castoff_in_slot[castoff_slot]} castoff_signals=''
     # It was asked to stop before it listened: as if it had not begun.
@@ -243,14 +280,19 @@ castoff_tell() { # SIGNAL to all members
   if ((${#castoff_running[@]})); then builtin kill -s "$1" "${castoff_running[@]}" 2>/dev/null || true; fi
 }
 #ifdef castoff_job_hosts_now
-castoff_has_lost_host() { # whether a host of this member is not in the job any more
+castoff_has_lost_host() { # whether a host of this member, or its script's, is not in the job any more
   local castoff_hosts
   castoff_hosts=$(castoff_job_hosts_now) && [[ -n $castoff_hosts ]] &&
-    castoff_scheduler_hosts | grep -qvxF -f <(echo "$castoff_hosts")
+    { castoff_scheduler_hosts && castoff_job_hosts | sed -n 1p; } | grep -vxF -f <(echo "$castoff_hosts") >/dev/null
 }
 castoff_lose_hosts() { # start no more members on hosts that the job has lost
   local castoff_slot castoff_host castoff_hosts
   castoff_hosts=$(castoff_job_hosts_now) && [[ -n $castoff_hosts ]] || return 0
+  castoff_host=${castoff_slots[0]%% *}
+  if [[ $'\n'$castoff_hosts$'\n' != *$'\n'"$castoff_host"$'\n'* ]]; then # its own, so the job ends or begins again
+    echo "castoff: the job has lost $castoff_host, where its script runs, so no more members start" >&2
+    builtin exit 1
+  fi
   for castoff_slot in "${!castoff_slots[@]}"; do
     for castoff_host in ${castoff_slots[castoff_slot]}; do
       if [[ -z ${castoff_lost_slots[castoff_slot]-} && $'\n'$castoff_hosts$'\n' != *$'\n'"$castoff_host"$'\n'* ]]; then
@@ -275,6 +317,9 @@ castoff_hand_on() { # the members that are to continue have no ending
 castoff_end_dispatch() { # all members are over, or the rest has to wait for another job
   local castoff_line castoff_attempt castoff_ended castoff_ending=walltime castoff_code=75 castoff_left=()
   local castoff_why='its turn did not come before the job ended'
+#if attempts fence
+  castoff_check_dispatcher
+#endif
   for castoff_line in "${castoff_waiting[@]:castoff_next}"; do
     castoff_newest "${castoff_line% *}" "${castoff_line#* }"
     if castoff_is_due "$castoff_line"; then castoff_left+=("$castoff_line"); fi

@@ -217,6 +217,36 @@ def test_no_member_starts_on_a_lost_host(desk: TogetherDesk, pbs: PbsCluster) ->
     assert f"castoff: the job has lost {host}, so no more" in (run.log_folder / "shared-0.log").read_text()
 
 
+_BESIDE = """\
+folder=$PWD/seen; own=$folder/pid-$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
+echo $$ >$own
+for file in $folder/pid-$CASTOFF_ARRAY_INDEX.*; do
+  [ $file = $own ] || ! kill -0 $(cat $file) || echo "$file beside $own" >>$folder/beside
+done
+[ $CASTOFF_ATTEMPT -ge 1 ] || [ $CASTOFF_ARRAY_INDEX -gt 2 ] || exec sleep 1000
+"""
+
+
+@pytest.mark.costly
+def test_a_job_that_pbs_starts_again_has_one_dispatcher(desk: TogetherDesk, pbs: PbsCluster) -> None:
+    """The first one lives on a host that is lost, and knows nothing of the other."""
+    desk.seen.mkdir()
+    array = "array={count: 6, together: {nodes: 3}}"
+    requeue = "requeue={max: 2, on: [node-failure, preempted, stop, walltime]}"
+    run = desk.submit("--walltime", "5m", "--set", array, "--set", requeue, sh=_BESIDE)
+    until(lambda: len([*desk.seen.glob("pid-*")]) == 3, "the first three")
+    try:
+        pbs.kill_mom((run.path / "attempts/0.0/hosts").read_text().strip())
+        desk.until(run, state="ended")
+        found = desk.endings(run)
+    finally:
+        pbs.resume()
+    assert [one[-1] for one in found] == [("done", 0)] * 6, found
+    assert not (desk.seen / "beside").exists(), (desk.seen / "beside").read_text()
+    said = (run.log_folder / "shared-0.log").read_text()
+    assert "members of this job's last start may still run" in said
+
+
 _RESUMES = """\
 [ $CASTOFF_ARRAY_INDEX$CASTOFF_ATTEMPT != 00 ] || {
   until [ -e $CASTOFF_STOP_FILE ]; do sleep 0.05; done
