@@ -65,7 +65,7 @@ castoff_take_over() { # the scheduler may start this job again while its dispatc
 castoff_check_dispatcher() { # end this dispatcher if there is another: it must not judge that one's members
   local castoff_now=''
   IFS= read -r castoff_now 2>/dev/null <"$castoff_dispatcher"
-  if [[ $castoff_now == "$castoff_this" ]]; then return; fi
+  if [[ -z $castoff_now || $castoff_now == "$castoff_this" ]]; then return; fi # or no answer
   echo "castoff: this job has begun again, so its former dispatcher ends itself" >&2
   builtin exit 1
 }
