@@ -109,7 +109,7 @@ class Sources:
     def _ended_with(self, ended: float | None, info: JobInfo | None) -> bool:
         """Whether the scheduler may have ended a member, with its job."""
         if info is not None and info.word in _ENDS:
-            return True
+            return ended is None or info.end is None or ended >= info.end - _CLOCKS
         if info is None or info.stage != "ended" or info.ended_itself:
             return False
         return ended is None or info.end is None or abs(info.end - ended) < FILES_LAG

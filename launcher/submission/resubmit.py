@@ -87,6 +87,9 @@ def resubmit(
                 if scheduler.excludes_hosts and not all_hosts:
                     record.excluded = [host.host for host in set_aside_hosts(run.path)]
                 _check_none_left(run, scheduler, environ)
+                if plan.sharing and _end_dispatchers(run):  # they may have begun further attempts
+                    begin = _next_attempts(run, plan, members, include_done)
+                    record.begin = begin
                 configuration = scheduler.queue(environ).configuration()
                 record.cluster = configuration.cluster or record.cluster
                 submit_commands = _submit_commands(
@@ -159,6 +162,17 @@ def _check_none_left(run: RunDirectory, scheduler: QueuedScheduler, environ: Map
             f"{run.id}: {scheduler.title} still has a job of it: {', '.join(left)}; wait until it is over, "
             f"or end it: {shlex.join([*queue.cancel_command, *left])}"
         )
+
+
+def _end_dispatchers(run: RunDirectory) -> bool:
+    """Make sure that no job of the run starts members any more, though its host was lost; return whether one
+    may have until now.
+    """
+    (run.path / LOCK).touch()
+    now = (run.path / LOCK).stat().st_mtime
+    left = max((_raise(folder, now) for folder in run.path.glob("attempts/.shared-*")), default=0.0)
+    clock.sleep(left)
+    return left > 0
 
 
 def _end_earlier_attempts(run: RunDirectory, members: Collection[int]) -> None:

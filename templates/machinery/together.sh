@@ -2,7 +2,7 @@
 # This script runs first as the dispatcher, which starts it again for each member, in a slot: hosts, cores and devices
 # that no other member has. When a member ends, the next one begins in its slot.
 castoff_slots=() castoff_seats=() castoff_starts=() castoff_lost_slots=()
-castoff_running=() castoff_in_slot=() castoff_ended_since=()
+castoff_running=() castoff_in_slot=() castoff_ended_since=() castoff_cut_off=''
 castoff_next=0 castoff_stopping='' castoff_terminated='' castoff_unwell='' castoff_late='' castoff_next_look=0
 castoff_dispatch() { # SHELL...: run this job's members, then exit; returns in a member's script
   castoff_unset_user_functions
@@ -36,7 +36,7 @@ castoff_dispatch() { # SHELL...: run this job's members, then exit; returns in a
   while :; do
     castoff_reap
     castoff_fill "$@"
-    ((${#castoff_running[@]})) || break
+    ((${#castoff_running[@]})) || [[ -n $castoff_cut_off && -z $castoff_stopping ]] || break
     if ((SECONDS >= castoff_next_look)); then castoff_look; fi
     read -r -t 0.05 -u 9 _ # 9 never has input; traps run meanwhile
   done 9<> <(:)
@@ -108,6 +108,16 @@ castoff_follow() { # a copy runs what the job before it has left; a qsub without
   fi
 }
 #endif
+#ifdef castoff_scheduler_guard
+castoff_check_given_up() { # end this dispatcher if its job was given up, or resubmitted, while its host was cut off
+  local castoff_now=''
+  IFS= read -r castoff_now 2>/dev/null <"$CASTOFF_ATTEMPT_DIR/fence"
+  if [[ ! $castoff_now =~ ^(over|next)$ ]]; then return; fi
+  echo "castoff: job $castoff_job was given up, so its dispatcher ends itself" >&2
+  castoff_tell KILL
+  builtin exit 1
+}
+#endif
 castoff_members_of_job() { # prints the numbers of this job's members, each with the number of its first attempt
   local castoff_before=$(((${CASTOFF_ARRAY_OFFSET:-0} + castoff_index) * castoff_together))
 #if copy
@@ -135,10 +145,13 @@ castoff_take_up() { # the scheduler has started this job again: members that end
 }
 castoff_fill() { # SHELL...: start waiting members in free slots
   local castoff_slot castoff_line castoff_now
-  if [[ -n $castoff_stopping ]] || ((${#castoff_running[@]} >= castoff_at_once)); then return; fi
+  if [[ -n $castoff_stopping$castoff_cut_off ]] || ((${#castoff_running[@]} >= castoff_at_once)); then return; fi
   for castoff_slot in "${!castoff_slots[@]}"; do
     if [[ -n ${castoff_running[castoff_slot]-}${castoff_lost_slots[castoff_slot]-} ]]; then continue; fi
     while ((castoff_next < ${#castoff_waiting[@]})); do
+#ifdef castoff_scheduler_guard
+      castoff_check_given_up
+#endif
       printf -v castoff_now '%(%s)T' -1
       if [[ -e $CASTOFF_RUN_DIR/stop ]] ||
         [[ -n $castoff_end && $castoff_now -ge $((castoff_end - castoff_grace)) ]]; then
@@ -219,7 +232,9 @@ castoff_reap() { # free the slots of members that have ended
       castoff_unwell=1
     fi
 #ifdef castoff_job_hosts_now
-    if ((castoff_code)); then castoff_lose_hosts; fi
+    if ((castoff_code)) && ! castoff_lose_hosts; then
+      if [[ -e $CASTOFF_RUN_DIR/attempts/${castoff_line% *}.$castoff_attempt/starting ]]; then castoff_cut_off=1; fi
+    fi
 #endif
   done
 }
@@ -252,6 +267,9 @@ castoff_look() { # for requests
       fi
     done
   done
+#ifdef castoff_job_hosts_now
+  if [[ -n $castoff_cut_off ]] && castoff_lose_hosts; then castoff_cut_off=''; fi
+#endif
 #ifdef castoff_job_hosts_due
   if castoff_job_hosts_due; then castoff_lose_hosts; fi
   for castoff_slot in "${!castoff_lost_slots[@]}"; do
@@ -282,12 +300,15 @@ castoff_tell() { # SIGNAL to all members
 #ifdef castoff_job_hosts_now
 castoff_has_lost_host() { # whether a host of this member, or its script's, is not in the job any more
   local castoff_hosts
-  castoff_hosts=$(castoff_job_hosts_now) && [[ -n $castoff_hosts ]] &&
+  castoff_hosts=$(castoff_job_hosts_now) ||
+    if [[ -e $CASTOFF_ATTEMPT_DIR/starting ]]; then return 0; fi # cut off itself
+  [[ -n $castoff_hosts ]] &&
     { castoff_scheduler_hosts && castoff_job_hosts | sed -n 1p; } | grep -vxF -f <(echo "$castoff_hosts") >/dev/null
 }
 castoff_lose_hosts() { # start no more members on hosts that the job has lost
   local castoff_slot castoff_host castoff_hosts
-  castoff_hosts=$(castoff_job_hosts_now) && [[ -n $castoff_hosts ]] || return 0
+  castoff_hosts=$(castoff_job_hosts_now) || return
+  if [[ -z $castoff_hosts ]]; then return; fi
   castoff_host=${castoff_slots[0]%% *}
   if [[ $'\n'$castoff_hosts$'\n' != *$'\n'"$castoff_host"$'\n'* ]]; then # its own, so the job ends or begins again
     echo "castoff: the job has lost $castoff_host, where its script runs, so no more members start" >&2
@@ -320,6 +341,9 @@ castoff_end_dispatch() { # all members are over, or the rest has to wait for ano
 #if attempts fence
   castoff_check_dispatcher
 #endif
+#ifdef castoff_scheduler_guard
+  castoff_check_given_up
+#endif
   for castoff_line in "${castoff_waiting[@]:castoff_next}"; do
     castoff_newest "${castoff_line% *}" "${castoff_line#* }"
     if castoff_is_due "$castoff_line"; then castoff_left+=("$castoff_line"); fi
@@ -342,7 +366,7 @@ castoff_end_dispatch() { # all members are over, or the rest has to wait for ano
   castoff_scheduler_finish
 #endif
 #ifdef castoff_scheduler_guard
-  echo next 1<>"$CASTOFF_ATTEMPT_DIR/fence" # guards that are left end themselves
+  echo gone 1<>"$CASTOFF_ATTEMPT_DIR/fence" # guards that are left end themselves
 #endif
 #if secrets
   CASTOFF_ARRAY_INDEX=-1 castoff_ending='done' castoff_remove_secrets

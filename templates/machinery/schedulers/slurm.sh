@@ -47,8 +47,8 @@ castoff_scheduler_begin() { # srun would pass on the variables of sbatch --expor
 castoff_job_hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
 castoff_job_hosts_now() { # with --no-kill, Slurm takes a lost host out of the job
   local castoff_said
-  castoff_said=$(timeout -k 2 30 squeue --noheader --job "$castoff_member" --format '%T %N' 2>/dev/null)
-  [[ $castoff_said == RUNNING* ]] && scontrol show hostnames "${castoff_said#* }"
+  castoff_said=$(timeout -k 2 30 squeue --noheader --job "$castoff_member" --format '%T %N' 2>/dev/null) || return 1
+  if [[ $castoff_said == RUNNING* ]]; then scontrol show hostnames "${castoff_said#* }"; fi
 }
 castoff_job_end_time() { echo "${SLURM_JOB_END_TIME:-$(castoff_scheduler_end_now)}"; } # set since Slurm 23.02
 #else
@@ -132,15 +132,27 @@ castoff_scheduler_guard() { # start the guards of this attempt
 #elif requeue rerun
   if (($(castoff_count_requeues) < castoff_requeue_max)); then castoff_requeues=1; fi
 #endif
+#if together
+  local castoff_started_as # what the starts of this job's members have in common
+  printf -v castoff_started_as '"job": "%s"%s, "host": "%s"' "$castoff_job" \
+    "${castoff_cluster:+, \"cluster\": \"$castoff_cluster\"}" "$(hostname)"
+  castoff_write guard.sh castoff_member castoff_script_host castoff_output castoff_requeues castoff_started_as \
+    <<'CASTOFF_GUARD'
+#else
   castoff_write guard.sh castoff_member castoff_script_host castoff_output castoff_requeues <<'CASTOFF_GUARD'
+#endif
 castoff_working() { # whether the script's host is still in the job, or ranks run without it
   castoff_job_now=$(timeout -k 2 30 squeue --noheader --job "$castoff_member" --format '%T %N' 2>/dev/null) || return 0
   case $castoff_job_now in RUNNING*) ;; *) return 0 ;; esac
   castoff_hosts_now=$(scontrol show hostnames "${castoff_job_now#* }" 2>/dev/null) || return 0
   ! echo "$castoff_hosts_now" | grep -qxF "$castoff_script_host" || return 0
+#if together
+  return 1 # nobody could record how members end that run without it
+#else
   castoff_steps=$(timeout -k 2 30 squeue --noheader --steps --job "$castoff_member" --format '%i %j' 2>/dev/null) ||
     return 0
   echo "$castoff_steps" | grep -qvE '^ *$|^[^ ]*[.](batch|extern|interactive) |castoff-guard *$'
+#endif
 }
 castoff_idle=0 castoff_slept=0 castoff_looked=
 while sleep 1; do
@@ -152,6 +164,9 @@ while sleep 1; do
   fi
   castoff_word=$(cat "$CASTOFF_ATTEMPT_DIR/fence" 2>/dev/null)
   [ "$castoff_word" != next ] || exit 0 # another attempt has begun, perhaps in this requeued job
+#if together
+  [ "$castoff_word" != gone ] || exit 0
+#endif
   castoff_slept=$((castoff_slept + 1))
   [ "$castoff_slept" -ge 20 ] || continue # do not burden slurmctld
   castoff_slept=0 castoff_idle=$((castoff_idle + 1))
@@ -166,6 +181,9 @@ while sleep 1; do
   if [ -n "$castoff_requeues" ]; then
     echo "castoff: $castoff_why: the job is requeued" >>"$castoff_output"
     rm -f "$CASTOFF_ATTEMPT_DIR/ending.json" # or the run would count as over
+#if together
+    echo over 1<>"$CASTOFF_ATTEMPT_DIR/fence" # the dispatcher may still live
+#endif
     castoff_code=0
     timeout -k 2 30 scontrol requeue "$castoff_member" >>"$castoff_output" 2>&1 || castoff_code=$?
     case $castoff_code in
@@ -181,6 +199,14 @@ while sleep 1; do
         >"$CASTOFF_ATTEMPT_DIR/.guard.json" && mv "$CASTOFF_ATTEMPT_DIR/.guard.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
     }
     echo over 1<>"$CASTOFF_ATTEMPT_DIR/fence" # ranks still running on the lost host end themselves
+#if together
+    for castoff_folder in "${CASTOFF_ATTEMPT_DIR%/*}"/[0-9]*; do # of the members that ran
+      [ ! -e "$castoff_folder/ending.json" ] && grep -qF "$castoff_started_as" "$castoff_folder/start.json" || continue
+      printf '{"ending": "node-failure", "code": 1, "time": %s, "reason": "%s"}\n' "$(date +%s)" "$castoff_why" \
+        >"$castoff_folder/.guard.json" && mv "$castoff_folder/.guard.json" "$castoff_folder/ending.json"
+      echo over 1<>"$castoff_folder/fence"
+    done
+#endif
   )
   ! timeout -k 2 30 scancel "$castoff_member" 2>>"$castoff_output" || exit 0
 done

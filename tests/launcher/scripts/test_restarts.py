@@ -567,6 +567,22 @@ def test_a_host_that_slurm_has_taken_out_of_the_job_costs_no_other_host(bench: B
     assert [path.name for path in (ended.run_dir / "set-aside").iterdir()] == ["x1.json"]
 
 
+def test_no_shared_member_starts_while_slurm_does_not_answer(bench: Benches) -> None:
+    """Those that run are lost; the others do not follow them."""
+    here = three_hosts(bench)
+    lost, asked = here.folder / "lost", here.folder / "asked"
+    answers = f'[ ! -e "{lost}" ] || {{ echo >>"{asked}"; [ "$(grep -c "" "{asked}")" -gt 3 ]; }}'
+    here.stub("squeue", f"#!/bin/sh\n{answers} && echo RUNNING x0,x1,x2\n")
+    (here.bin / "real").mkdir()
+    (here.bin / "srun").rename(here.bin / "real" / "srun")  # it goes by its name
+    fails = f'*castoff-guard*) ;; *) [ -e "{lost}" ] || {{ : >"{lost}"; exit 1; }} ;;'
+    here.stub("srun", f'#!/bin/sh\ncase "$*" in {fails} esac\nexec {here.bin}/real/srun "$@"\n')
+    array = {"count": 3, "together": {"nodes": 3}}
+    ended = here.run(nodes=3, ranks_per_node=1, command=["true"], array=array, shell="/bin/bash")
+    found = [ended.record("ending", f"{member}.0")["ending"] for member in range(3)]
+    assert found == ["node-failure", "done", "done"], ended.output
+
+
 class TestGuard:
     """The program that other hosts of a job with spares run, should the script's host be lost."""
 
@@ -579,14 +595,18 @@ class TestGuard:
         fence: str = "live",
         ending: str = "",
         code: int = 0,
+        *,
+        shared: bool = False,
     ) -> tuple[Ended, str]:
         """What it does where Slurm says so of the job; it looks ten times."""
         here = three_hosts(bench)
         fields: dict[str, Any] = {"requeue": requeue} if requeue else {}
-        ended = here.run(nodes=2, ranks_per_node=1, restart=SPARE, env={"SLURMD_NODENAME": "x0"}, **fields)
-        assert endings(ended) == ["done"], ended.output
-        attempt = ended.run_dir / "attempts" / "0.0"
-        (attempt / "ending.json").unlink()
+        array: dict[str, Any] = {"array": {"count": 1, "together": {"nodes": 2}}, "shell": "/bin/bash"}
+        shape = array if shared else {"restart": SPARE}
+        ended = here.run(nodes=2, ranks_per_node=1, env={"SLURMD_NODENAME": "x0"}, **shape, **fields)
+        assert ended.record("ending")["ending"] == "done", ended.output
+        (ended.run_dir / "attempts" / "0.0" / "ending.json").unlink()
+        attempt = ended.run_dir / "attempts" / (".shared-12.0.0" if shared else "0.0")
         if ending:
             (attempt / "ending.json").write_text(f'{{"ending": "{ending}", "code": 1}}')
         (attempt / "fence").write_text(f"{fence}\n")
@@ -611,6 +631,13 @@ class TestGuard:
         assert said == "scancel 12\n"
         assert endings(ended) == ["node-failure"]
         assert reason(ended, 0) == "x0, the host of the job's script, was lost"
+        assert (ended.run_dir / "attempts" / "0.0" / "fence").read_text() == "over\n"
+
+    def test_members_that_run_without_a_dispatcher_are_ended(self, bench: Benches) -> None:
+        """Nobody would record how they end."""
+        ended, said = self.looks(bench, "x1,x2", "12.4 sh", shared=True)
+        assert said == "scancel 12\n"
+        assert ended.record("ending")["ending"] == "node-failure"
         assert (ended.run_dir / "attempts" / "0.0" / "fence").read_text() == "over\n"
 
     @pytest.mark.long
