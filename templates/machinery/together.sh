@@ -14,6 +14,7 @@ castoff_dispatch() { # SHELL...: run this job's members, then exit; returns in a
   fi
   castoff_find_run_dir
   export CASTOFF_RUN_DIR
+  shopt -u failglob # that nobody has asked for anything is no error
   trap 'castoff_stopping=1 castoff_terminated=1; castoff_tell TERM' TERM INT HUP
   trap 'castoff_stopping=1; castoff_tell USR2' USR2
   (umask 077 && mkdir -p -- "$CASTOFF_RUN_DIR"/{attempts,logs})

@@ -201,7 +201,8 @@ while sleep 1; do
     echo over 1<>"$CASTOFF_ATTEMPT_DIR/fence" # ranks still running on the lost host end themselves
 #if together
     for castoff_folder in "${CASTOFF_ATTEMPT_DIR%/*}"/[0-9]*; do # of the members that ran
-      [ ! -e "$castoff_folder/ending.json" ] && grep -qF "$castoff_started_as" "$castoff_folder/start.json" || continue
+      [ ! -e "$castoff_folder/ending.json" ] || continue
+      grep -qF "$castoff_started_as" "$castoff_folder/start.json" || continue
       printf '{"ending": "node-failure", "code": 1, "time": %s, "reason": "%s"}\n' "$(date +%s)" "$castoff_why" \
         >"$castoff_folder/.guard.json" && mv "$castoff_folder/.guard.json" "$castoff_folder/ending.json"
       echo over 1<>"$castoff_folder/fence"
