@@ -116,6 +116,7 @@ castoff_check_given_up() { # end this dispatcher if its job was given up, or res
   if [[ ! $castoff_now =~ ^(over|next)$ ]]; then return; fi
   echo "castoff: job $castoff_job was given up, so its dispatcher ends itself" >&2
   castoff_tell KILL
+  castoff_scheduler_finish
   builtin exit 1
 }
 #endif
