@@ -19,6 +19,7 @@ def _in(folder: str, names: Iterable[str]) -> str:
 PARTS = {
     "begin": "`castoff_begin` finds or makes the run directory, exports its paths, records start and ending; "
     "`castoff_write` writes the programs of the nodes",
+    "parameters": "`castoff_parameters` takes a member's row of the table, and writes its JSON file",
     _in("schedulers", NAMES): "what a scheduler reports to a job, and how the job is requeued",
     "stopping": "`castoff_listen` traps TERM, INT, HUP and USR2; `castoff_terminate` ends the ranks; "
     "`castoff_wait` waits for the launcher, asks for a stop before the walltime, and calls "
@@ -58,6 +59,7 @@ PARTS = {
     "device": "in `rank.sh`: CASTOFF_DEVICE, counted among the devices that the rank sees",
     "ending": "`castoff_end` reads how the job ended, requeues it or continues a chain if necessary, and "
     "sets the exit code",
+    "together": "`castoff_dispatch` runs the members that share the job, each by the same script in a slot",
 }
 """The files that scripts are made of, in their order, and what each does."""
 

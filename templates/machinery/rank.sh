@@ -167,7 +167,7 @@ castoff_bound=$(taskset -pc "$castoff_cpus" "$$" 2>&1) ||
 #endif
 #if divided
 # The cores that this host has for the job, by their first threads, are divided among the ranks of its members.
-castoff_cpus=$(awk -v place="$((castoff_seat + LOCAL_RANK))" -v ranks="$((castoff_per_node * castoff_ranks_per_node))" '
+castoff_cpus=$(awk -v "place=$((castoff_seat + LOCAL_RANK))" -v "ranks=$((castoff_per_node * castoff_ranks_per_node))" '
   /^Cpus_allowed_list:/ {
     for (n = split($2, parts, ","); ++i <= n;) {
       split(parts[i], ends, "-")

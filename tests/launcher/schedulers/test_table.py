@@ -16,7 +16,7 @@ from castoff.launcher.planning import planner
 from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, readers, scheduler_of
 from castoff.launcher.schedulers.table import Row, never, requests
 
-from .test_fields import jobs, submission
+from .test_fields import OF_FILES, jobs, submission
 
 
 def rows(scheduler: str) -> tuple[Row, ...]:
@@ -35,8 +35,8 @@ def asked(scheduler: str, fields: dict[str, Any]) -> Asked:
     return head.asked
 
 
-NOT_IN_SCRIPTS = {"restart.spare_nodes"}
-"""A spare node is a node to who reads the script."""
+NOT_IN_SCRIPTS = {"restart.spare_nodes", *OF_FILES}
+"""A spare node is a node to who reads the script, and a file's lines are members."""
 
 FIELDS = sorted(
     (scheduler, field)
