@@ -291,6 +291,7 @@ EXAMPLES: dict[str, Example] = {
         {
             "requeue": {"max": 3},
             "env_from": ["WANDB_API_KEY"],
+            "ranks_per_node": 1,
             "array": {"count": 64, "together": {"members": 16, "per_node": 4}},
         },
     ),
@@ -298,7 +299,7 @@ EXAMPLES: dict[str, Example] = {
         "perlmutter", {"ranks_per_node": 1, "array": {"indices": "1-9:2", "together": "node"}}
     ),
     "frontier-together": Example(
-        "frontier", {"nodes": 2, "restart": {"max": 2}, "array": {"count": 100, "together": {"nodes": 64}}}
+        "frontier", {"nodes": 2, "restart": {"max": 2}, "array": {"count": 100, "together": {"nodes": 4}}}
     ),
     "aurora-together": Example(
         "aurora",

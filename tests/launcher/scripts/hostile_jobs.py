@@ -236,6 +236,10 @@ EXEMPT: dict[str, str] = dict.fromkeys(
     "array.indices": "none of what it takes is hostile: test_array_indices",
     "array.parameters": "it excludes the count: test_parameters has its own hostile values",
     "array.commands": "reading the job turns it into parameters",
+    **dict.fromkeys(
+        ("array.together.nodes", "array.together.members", "array.together.per_node"),
+        "they are numbers, and test_together runs members that share jobs",
+    ),
     "launcher.preload": "it is for Python's commands alone; test_preload has its own",
     **dict.fromkeys(
         ("preflight", *(f"restart.{name}" for name in ("max", "spare_nodes", "hang", "never", "progress"))),

@@ -284,6 +284,7 @@ ELSEWHERE = {
         ),
         "tests/launcher/cli: words that a message shows",
     ),
+    "castoff.launcher.submission.group": "tests/launcher/submission: a command that a message shows",
     **dict.fromkeys(
         (f"castoff.launcher.remote.{name}" for name in ("entries", "login_shell", "machine", "ssh")),
         "tests/launcher/remote and tests/remote: what a login shell reads, and words that a message shows",
