@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -51,13 +50,13 @@ class TestReplace:
 def test_a_draft_is_removed_only_if_it_did_not_replace_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    removed, real = list[str](), os.unlink
+    removed, real = list[str](), Path.unlink
 
-    def unlink(path: Path, *args: Any, **kwargs: Any) -> None:
-        removed.append(Path(path).name)
-        real(path, *args, **kwargs)
+    def unlink(path: Path) -> None:
+        removed.append(path.name)
+        real(path)
 
-    monkeypatch.setattr(os, "unlink", unlink)
+    monkeypatch.setattr(Path, "unlink", unlink)
     files.replace(tmp_path / "record", "text")
     assert removed == []
     with pytest.raises(OSError):
