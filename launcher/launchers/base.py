@@ -201,8 +201,10 @@ class Launcher(ABC):
             argv = without(self.bind_flags, argv)
         return [*argv, *of_site, *of_job]
 
-    def share(self, request: Request) -> list[str]:
-        """Return further flags for a program that runs beside others in one job."""
+    def share(self, request: Request, *, nodes_too: bool) -> list[str]:
+        """Return further flags for a program that runs beside others in one job; `nodes_too`: also on its
+        nodes, where the script binds its ranks.
+        """
         return []
 
     def beside(self, request: Request, of_site: list[str]) -> list[str]:

@@ -51,12 +51,14 @@ class Srun(Launcher):
             argv.append(f"--cpus-per-task={request.site.cpus_of(request.cores)}")
         return [*argv, *_srun_devices(request), "--kill-on-bad-exit=1", "--wait=0", "--export=ALL"]
 
-    def share(self, request: Request) -> list[str]:
+    def share(self, request: Request, *, nodes_too: bool) -> list[str]:
         """See `Launcher.share`; the script binds the ranks.
 
         Not --exact: when a job loses a node, Slurm 22.05 takes the cores of steps that run then for used as
         long as the job lives (_step_dealloc_lps: "due to job resizing"), and further steps wait for them.
         """
+        if not nodes_too:
+            return ["--overlap", "--mem=0"]
         gpus = [f"--gpus-per-node={request.gpus(request.node_devices)}"] if request.node_devices else []
         return ["--overlap", "--mem=0", "--cpu-bind=none", *gpus]
 
@@ -215,9 +217,9 @@ class Pals(_Mpiexec):
     bound_by_list = True
     fills_nodes = True
 
-    def share(self, request: Request) -> list[str]:
+    def share(self, request: Request, *, nodes_too: bool) -> list[str]:
         """See `Launcher.share`; the script binds the ranks."""
-        return ["--cpu-bind", "none"]
+        return ["--cpu-bind", "none"] if nodes_too else []
 
     def argv(self, request: Request) -> list[str]:
         """See `Launcher.argv`."""
@@ -295,11 +297,11 @@ class IntelMpi(_Mpiexec):
             argv += ["-genv", "I_MPI_PIN_DOMAIN", f"[{','.join(_masks(request))}]"]
         return argv
 
-    def share(self, request: Request) -> list[str]:
+    def share(self, request: Request, *, nodes_too: bool) -> list[str]:
         """See `Launcher.share`; the script binds the ranks. By default each of several programs would pin its
         ranks as if it had the node for itself.
         """
-        return ["-genv", "I_MPI_PIN", "off"]
+        return ["-genv", "I_MPI_PIN", "off"] if nodes_too else []
 
 
 class OpenMpi(_Mpiexec):

@@ -21,7 +21,7 @@ from castoff.launcher.launchers.commands import LAUNCHERS
 from castoff.launcher.planning import binding, devices
 from castoff.launcher.planning.findings import Findings
 from castoff.launcher.runs.plan import Devices, Plan
-from castoff.launcher.runs.records import Sharing
+from castoff.launcher.runs.records import PER_RANK_FILES, Sharing
 from castoff.launcher.text.words import counted
 from castoff.launcher.typed.suggestion import setting
 
@@ -183,7 +183,12 @@ def of_member(
     """
     launcher, array, site = LAUNCHERS[job.launcher], spec.array or Array(), processes.site
     asked = msgspec.structs.replace(processes, layout=layout)
-    start, cpu_lists, bound, given = [], job.cpu_lists, job.bound, job.devices
+    start, cpu_lists, bound, given = (
+        launcher.share(asked, nodes_too=False),
+        job.cpu_lists,
+        job.bound,
+        job.devices,
+    )
     if share.per_node > 1:
         asked = msgspec.structs.replace(asked, cpu_lists=[], by_list=False)
         bound, given, site_args = (
@@ -195,7 +200,8 @@ def of_member(
             cpu_lists, asked = [], msgspec.structs.replace(asked, cores=processes.cores or 1)
         else:
             asked = msgspec.structs.replace(asked, cores=None, devices=0)
-            start, cpu_lists = launcher.share(asked), job.cpu_lists if processes.whole_nodes else []
+            start = launcher.share(asked, nodes_too=True)
+            cpu_lists = job.cpu_lists if processes.whole_nodes else []
     return msgspec.structs.replace(
         job,
         nodes=layout.nodes,
@@ -211,7 +217,7 @@ def of_member(
         array_count=array.size,
         array_indices=array.own_indices,
         array_max_concurrent=array.max_concurrent,
-        per_rank_logs=True,
+        per_rank_logs=layout.processes <= PER_RANK_FILES,
         sharing=share,
         notes=[*job.notes, *_notes(share, array, layout)],
     )

@@ -239,6 +239,16 @@ castoff_show_failure() {
   if [[ $castoff_log != "$castoff_first_log" ]]; then tail -n 40 "$CASTOFF_LOG_DIR/$castoff_log" >&2 || true; fi
 }
 castoff_check_success() { # srun also exits with 0 when it loses a node, so rank 0 must have recorded its success
+#if together per_rank_logs
+#ifdef castoff_job_hosts_now
+  local castoff_files=("$CASTOFF_ATTEMPT_DIR"/ended/[0-9]*) # other ranks may have been killed with their host
+  if ((${#castoff_files[@]} < castoff_ranks)) && castoff_has_lost_host; then
+    echo "castoff: $castoff_launcher_name exited with 0, but a host was lost before all ranks ended" >&2
+    castoff_terminated=1
+    return
+  fi
+#endif
+#endif
   for _ in {1..10}; do # it may have run on another host, so its file may appear late; the run may have been deleted
 #if torchrun
     if [[ -e $CASTOFF_ATTEMPT_DIR/ended/node-0 || ! -d $CASTOFF_ATTEMPT_DIR ]]; then return; fi

@@ -133,19 +133,24 @@ class TestTogether:
         assert len({line.partition("_")[0] for line in desk.over(run, members=5)}) == 1  # an array of five
         assert "rank 0" in desk.castoff("logs", run.id, "--member", "7").output
 
-    def test_every_ending_is_right_when_a_host_is_lost(self, desk: Desk, slurm: SlurmCluster) -> None:
+    @pytest.mark.parametrize("per_node", [1, 2])
+    def test_every_ending_is_right_when_a_host_is_lost(
+        self, per_node: int, desk: Desk, slurm: SlurmCluster
+    ) -> None:
         """Members fail, die and hang, one is cancelled, and a host goes: the others never notice."""
+        name = f"hard-{per_node}"
         try:
             run = submit(
                 desk,
-                "hard",
+                name,
                 48,
+                together={"nodes": 4, "per_node": per_node},
                 ranks_per_node=2,
                 env={"HANGS": "30"},
                 restart={"hang": "10s"},
                 requeue={"max": 2},
             )
-            until(lambda: len(events(desk, "hard")) > 40, "the first members")
+            until(lambda: len(events(desk, name)) > 40, "the first members")
             assert desk.castoff("cancel", f"{run.id}:45").output == f"{run.id}:45: cancelled\n"
             slurm.set_down("n3")
             found = endings(desk, run)
@@ -153,8 +158,11 @@ class TestTogether:
             slurm.resume()
         special = {30: "failed", 45: "cancelled"}
         assert found == {member: special.get(member, expected(member)) for member in range(48)}
-        ended = [event.member for event in events(desk, "hard") if event.event == "end" and event.rank == 0]
-        assert len(ended) == len({*ended}), "a member ran again after it was done"
+        ended = {(event.member, event.rank) for event in events(desk, name) if event.event == "end"}
+        good = [member for member, ending in found.items() if ending == "done"]
+        assert {(member, rank) for member in good for rank in (0, 1)} <= ended, (
+            "a rank was lost, and nobody saw"
+        )
         assert "has lost n3" in (run.log_folder / "shared-0.log").read_text()
 
     def test_members_that_run_side_by_side_share_nothing(self, desk: Desk) -> None:
