@@ -60,6 +60,7 @@ PARTS = {
     "ending": "`castoff_end` reads how the job ended, requeues it or continues a chain if necessary, and "
     "sets the exit code",
     "together": "`castoff_dispatch` runs the members that share the job, each by the same script in a slot",
+    "succession": "for such a job that loses hosts, or that another start or job takes over from",
 }
 """The files that scripts are made of, in their order, and what each does."""
 

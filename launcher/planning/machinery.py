@@ -219,6 +219,7 @@ def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
         "rank": not (here or script) or plan.torchrun,
         "ending": True,
         "together": "together" in features,
+        "succession": "together" in features,
     }
     return [name for name, applies in parts.items() if applies]
 
