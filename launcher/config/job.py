@@ -450,7 +450,7 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
         if not names:
             yield ("after", condition), "is empty: name the runs or job ids to wait for"
     if "aftercorr" in spec.after and spec.array is None:
-        pairs = "pairs the members of two arrays, but this job is no array: write afterok"
+        pairs = "pairs the members of two arrays, but this job is not an array: write afterok"
         yield ("after", "aftercorr"), pairs
 
 

@@ -26,6 +26,7 @@ from pathlib import Path
 
 import msgspec
 
+from castoff.launcher.config.array_indices import problem as problem_of_indices
 from castoff.launcher.errors import CastoffError, report
 from castoff.launcher.process.locks import is_locked
 from castoff.launcher.runs import journal
@@ -340,12 +341,11 @@ def _find(reference: str, known: Callable[[], list[Entry]]) -> str:
                 return entry.path
         except CastoffError as error:  # one run that cannot be read must not hide the others
             refusals.append(str(error))
-    run, colon, _ = reference.rpartition(":")
+    run, colon, members = reference.rpartition(":")
     if colon and _called(run, newest):
-        raise CastoffError(
-            f"{reference}: no such run; only `castoff cancel` takes members after a colon: write {run}, "
-            "with --member or NAME=VALUE where a command takes it"
-        )
+        if wrong := problem_of_indices(members):
+            raise CastoffError(f"{reference}: what follows the colon {wrong}")
+        raise CastoffError(f"{reference}: this command takes whole runs, not members of one: write {run}")
     near = did_you_mean(reference, [entry.name for entry in newest[:_RECENT]])
     # Run directories are only searched for schedulers' ids, which all contain a digit.
     unread = f"\nnot searched: {refusals[0]}" if refusals and re.search("[0-9]", reference) else ""

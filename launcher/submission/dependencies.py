@@ -131,7 +131,7 @@ def check_pairs(planned: Facts, after: Mapping[str, list[str]]) -> None:
 def unpaired(planned: Facts, other: Facts) -> str | None:
     """Why the members of another array cannot be paired with those of an array; None if they can."""
     if other.array_count is None:
-        return "is no array, so its members cannot be paired: write afterok"
+        return "is not an array, so its members cannot be paired: write afterok"
     if planned.sharing or other.sharing:
         return "or this job has array.together, and only members with jobs of their own are paired"
     if [*other.members] != [*planned.members]:

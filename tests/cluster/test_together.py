@@ -163,6 +163,9 @@ class TestTogether:
         assert {(member, rank) for member in good for rank in (0, 1)} <= ended, (
             "a rank was lost, and nobody saw"
         )
+        endings_of = [*run.path.glob("attempts/[0-9]*/ending.json")]
+        done = [path.parent.name.partition(".")[0] for path in endings_of if '"done"' in path.read_text()]
+        assert len(done) == len({*done}), "a member ran again after it was done"
         assert "has lost n3" in (run.log_folder / "shared-0.log").read_text()
 
     def test_members_that_run_side_by_side_share_nothing(self, desk: Desk) -> None:

@@ -224,6 +224,12 @@ class TestOtherVerbs:
             message = f"castoff: {sweep.id}: no member 4; members are 0 to 3\n"
             assert (wrong.returncode, wrong.stderr) == (1, message), verb
 
+    def test_what_is_wrong_with_numbers(self, castoff: Castoff, sweep: RunDirectory) -> None:
+        for verb in ("cancel", "logs", "status"):
+            wrong = castoff(verb, "sweep:3-")
+            assert wrong.returncode == 1, verb
+            assert wrong.stderr.startswith("castoff: sweep:3-: what follows the colon holds '3-', but takes ")
+
     def test_cancel(self, castoff: Castoff, jobs: LocalJobs, until: Callable[..., None]) -> None:
         words = ["--name", "two", "--set", "array.parameters.a=[0, 1]", "-n", "1"]
         run = jobs.submit(*words, "--", "sh", "-c", '[ "$0" = 0 ] || exec sleep 600', "{a}")
