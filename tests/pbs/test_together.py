@@ -30,6 +30,7 @@ member, rank, ranks, count = (
 )
 one = {"member": member, "rank": rank, "host": os.uname().nodename, "began": time.monotonic()}
 one |= {"cpus": sorted(os.sched_getaffinity(0)), "port": os.environ["MASTER_PORT"]}
+one |= {"job": os.environ["PBS_JOBID"]}
 (seen / f"began-{member}").touch()
 awaited = range(first) if member < first else [member + 1] if first > 1 and member + 1 < count else []
 while not all((seen / f"began-{other}").exists() for other in awaited):
@@ -91,12 +92,17 @@ def beside(found: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[s
 
 
 def check(desk: TogetherDesk, run: RunDirectory, count: int, ranks: int) -> list[dict[str, Any]]:
-    """Check the endings, and that no two members had a core or a port of a host at the same time."""
+    """Check the endings, and that no two members of a job had a core or a port of a host at the same time.
+
+    What PBS lets two jobs share of a host is between the two.
+    """
     assert desk.castoff("wait", run.path).code
     assert desk.endings(run) == expected(count)
     found = desk.ranks()
     assert len(found) == count * ranks
     for one, other in beside(found):
+        if one["job"] != other["job"]:
+            continue
         assert one["port"] != other["port"]
         assert one["host"] != other["host"] or not {*one["cpus"]} & {*other["cpus"]}
     return found
