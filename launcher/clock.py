@@ -14,6 +14,11 @@ def now() -> float:
     return time.monotonic()
 
 
+def spent() -> float:
+    """Seconds of CPU time that this process has taken."""
+    return time.process_time()
+
+
 def sleep(seconds: float) -> None:
     """Wait this many seconds."""
     time.sleep(seconds)

@@ -25,8 +25,10 @@ from castoff.launcher.status.verdict import assembled, needs_no_secrets
 _POLL = 0.2
 _SLOWEST_POLL = 2.0
 """The longest pause between two reads of a run's records, in seconds; the pause grows the longer the run
-takes.
+takes. It is longer only where reading takes long, as with thousands of members.
 """
+_PAUSE_TO_READING = 20
+"""The least ratio of the pause to the CPU time that reading took: a login node is shared."""
 
 
 def status(run: RunDirectory, poller: Poller | None = None) -> RunStatus:
@@ -85,17 +87,20 @@ def poll(runs: list[RunDirectory], timeout: float | None = None) -> Iterator[lis
     """Yield the statuses of runs repeatedly until all are over, or `timeout` seconds have passed."""
     begun, poller = clock.now(), Poller()
     now = dict(enumerate(statuses(runs, poller)))
+    reading = 0.0  # the first time it includes imports
     yield [*now.values()]
     while left := [place for place, one in now.items() if not one.over and not one.never_begins]:
         waited = clock.now() - begun
-        pause = min(_SLOWEST_POLL, max(_POLL, waited / 50))
+        pause = max(min(_SLOWEST_POLL, max(_POLL, waited / 50)), _PAUSE_TO_READING * reading)
         if timeout is not None:
             if waited >= timeout:
                 return
             pause = min(pause, timeout - waited)
         clock.sleep(pause)
+        before = clock.spent()
         now.update(zip(left, statuses([runs[place] for place in left], poller), strict=True))
         now = dict(enumerate(hopeless([*now.values()])))
+        reading = clock.spent() - before
         yield [*now.values()]
 
 

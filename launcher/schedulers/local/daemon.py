@@ -141,6 +141,11 @@ class _Scheduler:
         for member in self.running:
             if ends_all or member.number in cancelled:
                 member.end("cancelled")
+        for member in [member for member in self.running if member.step()]:
+            self.running.remove(member)
+            self._end_leftovers(member)
+            self.free.append(member.share)
+            self._finish(member)
         for start in [*self.waiting]:
             if ends_all or stops or start.member in cancelled:
                 self.waiting.remove(start)
@@ -152,11 +157,6 @@ class _Scheduler:
                 self._begin(start)
         while self.waiting and self.free and _PAIRED not in self.submission.after:
             self._begin(self.waiting.pop(0))
-        for member in [member for member in self.running if member.step()]:
-            self.running.remove(member)
-            self._end_leftovers(member)
-            self.free.append(member.share)
-            self._finish(member)
 
     def _begin(self, start: Start) -> None:
         share = self.free.pop(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -377,8 +378,10 @@ def test_looks_until_all_are_over(made: Made, tmp_path: Path) -> None:
     assert [[one.state for one in now] for now in looked] == [["ended", "ended"]]
 
 
-def test_looks_grow_rarer(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("cost", "longest"), [(0.0, 2.0), (0.5, 10.0)])
+def test_looks_grow_rarer(made: Made, monkeypatch: pytest.MonkeyPatch, cost: float, longest: float) -> None:
     clock = [0.0]
+    spent = itertools.count()
     pauses: list[float] = []
 
     def sleep(seconds: float) -> None:
@@ -387,9 +390,10 @@ def test_looks_grow_rarer(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(time, "process_time", lambda: next(spent) * cost)
     with made.alive():
         assert wait(made.run, timeout=1000).state == "pending"
-    assert pauses[0] == 0.2 and max(pauses) == 2.0 and sum(pauses) == pytest.approx(1000)
+    assert pauses[0] == 0.2 and max(pauses) == longest and sum(pauses) == pytest.approx(1000)
 
 
 def test_waiting_has_an_end(made: Made) -> None:
