@@ -76,19 +76,33 @@ def command(
     spec = load_jobs(job, overrides, flags, only, since)
     other = target.get()
     if isinstance(spec, JobGroup):
-        from castoff.launcher.cli.submit_group import submit_jobs
-
-        if follows or other is not None:
-            option = "--follow" if follows else "--on"
-            click.get_current_context().fail(f"{option} takes one job: select it by --only NAME")
-        selection = [
+        if follows:
+            click.get_current_context().fail("--follow takes one job: select it by --only NAME")
+        selection = tuple(
             word
             for option, names in (("--only", only), ("--from", since))
             for name in names
             for word in (option, name)
-        ]
+        )
+        if other is not None:
+            from castoff.launcher.cli.submit_elsewhere import submit_group_elsewhere
+
+            return submit_group_elsewhere(
+                other.machine,
+                other.typed,
+                spec,
+                site_name,
+                selection=selection,
+                new=new,
+                dry=dry,
+                runs_dir=runs_dir,
+                as_json=as_json,
+                agrees=yes,
+            )
+        from castoff.launcher.cli.submit_group import submit_jobs
+
         site = load_site(site_name, *spec.jobs)
-        return submit_jobs(spec, site, tuple(selection), runs_dir=runs_dir, new=new, dry=dry, as_json=as_json)
+        return submit_jobs(spec, site, selection, runs_dir=runs_dir, new=new, dry=dry, as_json=as_json)
     if other is not None:
         from castoff.launcher.cli.submit_elsewhere import submit_elsewhere
 

@@ -1,24 +1,31 @@
-"""castoff --on NAME submit: the options, the questions to the user, and the printed facts."""
+"""castoff --on NAME submit, of a job or several: the options, the questions to the user, and the printed
+facts.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import msgspec
 
 from castoff.launcher.cli.output import is_terminal, print_facts, print_json, print_script, report
+from castoff.launcher.cli.submit_words import bound_words
 from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.job_group import JobGroup
 from castoff.launcher.config.site import Site
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.preflight.syntax import check_syntax
 from castoff.launcher.remote import submission
 from castoff.launcher.remote.code import Travelling, needs_agreement, top_level_words
 from castoff.launcher.remote.entries import Entry
-from castoff.launcher.remote.machine import Machine
-from castoff.launcher.remote.messages import Submitted
+from castoff.launcher.remote.group_submission import submit_group_there
+from castoff.launcher.remote.machine import Machine, Session
+from castoff.launcher.remote.messages import Grouped, Submitted
 from castoff.launcher.remote.passing import Passed, run
 from castoff.launcher.remote.remembered import agreed_bytes, remember_agreement
 from castoff.launcher.schedulers.choice import site_named
@@ -45,42 +52,105 @@ def submit_elsewhere(
     Raises:
         CastoffError: the job cannot be submitted.
     """
-    entry, name = machine.entry, machine.entry.name
-    if runs_dir is not None and not runs_dir.is_absolute():
-        context = click.get_current_context()
-        context.fail(f"--runs-dir is {str(runs_dir)!r}, a folder on {name}: give its whole path there")
+    there = _runs_dir(machine, runs_dir)
     if dry:
-        return _dry_run(name, spec, machine_site(machine, typed, site_name), as_json=as_json)
+        return _dry_run(machine, [spec], machine_site(machine, typed, site_name), as_json=as_json)
+    with _ready(machine, typed, [spec], site_name, agrees=agrees) as ready:
+        (job,), (code,) = ready.jobs, ready.codes
+        result = submission.submit_there(
+            machine, job, code, ready.session, os.environ, report, runs_dir=there
+        )
+    _print(machine, result, ready.note, follows=follows, as_json=as_json)
+    return _follow(machine, result.run) if follows else 0
+
+
+def submit_group_elsewhere(
+    machine: Machine,
+    typed: list[str],
+    group: JobGroup,
+    site_name: str | None,
+    *,
+    selection: tuple[str, ...],
+    new: bool,
+    dry: bool,
+    runs_dir: Path | None,
+    as_json: bool,
+    agrees: bool,
+) -> int:
+    """Submit the jobs of a file on another machine, print their runs, and return the exit code. The options
+    are those of `submit_elsewhere` and of `submit_group`.
+
+    Raises:
+        CastoffError: the jobs cannot be submitted, or not all of them were.
+    """
+    there = _runs_dir(machine, runs_dir)
+    if dry:
+        return _dry_run(machine, group.jobs, machine_site(machine, typed, site_name), as_json=as_json)
+    with _ready(machine, typed, group.jobs, site_name, agrees=agrees) as ready:
+        result = submit_group_there(
+            machine,
+            group,
+            ready.jobs,
+            ready.codes,
+            ready.session,
+            os.environ,
+            report,
+            selection=selection,
+            new=new,
+            runs_dir=there,
+        )
+    _print_group(machine, result, ready.note, as_json=as_json)
+    return 0
+
+
+def _runs_dir(machine: Machine, runs_dir: Path | None) -> str | None:
+    if runs_dir is not None and not runs_dir.is_absolute():
+        where = f"a folder on {machine.entry.name}"
+        context = click.get_current_context()
+        context.fail(f"--runs-dir is {str(runs_dir)!r}, {where}: give its whole path there")
+    return None if runs_dir is None else str(runs_dir)
+
+
+class _Ready(NamedTuple):
+    """Jobs that can be sent."""
+
+    jobs: list[submission.Planned]
+    codes: list[Travelling]
+    """The code of each job, which the user agrees to send."""
+    session: Session
+    note: str | None
+    """A hint if the site's profile does not describe the machine."""
+
+
+@contextlib.contextmanager
+def _ready(
+    machine: Machine, typed: list[str], specs: Sequence[JobSpec], site_name: str | None, *, agrees: bool
+) -> Iterator[_Ready]:
+    """Plan jobs, with the user's agreement to send their code, and connect to the machine."""
+    entry = machine.entry
     site = _known_site(entry, site_name)
-    directory = Path(working_directory())
-    job = submission.planned(spec, site) if site else None
-    code = submission.code_of(job, directory, os.environ) if job else None
-    if job and code:
-        _check_agreed(entry, job, code, agrees=agrees)
+    jobs = submission.all_planned(specs, site) if site else []
+    codes = _agreed(entry, jobs, agrees=agrees)
     note = None
     with machine.session(typed, site=_asked_site(entry, site_name)) as session:
         if site_name is None and submission.site_here(entry) is None:
             note = session.hello.site_note
             reported = submission.reported_site(session, entry, os.environ)
             if reported != site:
-                job, code = submission.planned(spec, reported), None
-        assert job is not None
-        if code is None:
-            code = submission.code_of(job, directory, os.environ)
-            _check_agreed(entry, job, code, agrees=agrees)
-        for words in submission.paths_here(job.plan, code):
-            report(words)
-        result = submission.submit_there(
-            machine,
-            job,
-            code,
-            session,
-            os.environ,
-            report,
-            runs_dir=None if runs_dir is None else str(runs_dir),
-        )
-    _print(machine, result, note, follows=follows, as_json=as_json)
-    return _follow(machine, result.run) if follows else 0
+                jobs = submission.all_planned(specs, reported)
+                codes = _agreed(entry, jobs, agrees=agrees)
+        for job, code in zip(jobs, codes, strict=True):
+            for words in submission.paths_here(job.plan, code):
+                report(words)
+        yield _Ready(jobs, codes, session, note)
+
+
+def _agreed(entry: Entry, jobs: list[submission.Planned], *, agrees: bool) -> list[Travelling]:
+    """The code of each job, which the user agrees to send."""
+    codes = submission.codes_of(jobs, Path(working_directory()), os.environ)
+    for job, code in {id(code): (job, code) for job, code in zip(jobs, codes, strict=True)}.values():
+        _check_agreed(entry, job, code, agrees=agrees)
+    return codes
 
 
 def _check_agreed(entry: Entry, job: submission.Planned, code: Travelling, *, agrees: bool) -> None:
@@ -136,19 +206,22 @@ def _asked_site(entry: Entry, site_name: str | None) -> str | None:
     return entry.site if site_name is None and submission.site_here(entry) is None else None
 
 
-def _dry_run(name: str, spec: JobSpec, site: Site, *, as_json: bool) -> int:
-    would = dry_run(spec, site)
-    check_syntax(would.plan, would.rendered)
-    job = submission.Planned(spec, site, would.plan, would.rendered)
-    code = submission.code_of(job, Path(working_directory()), os.environ)
-    if as_json:
-        plan = msgspec.to_builtins(would.plan)
-        print_json({"plan": plan, "script": would.script, "command": would.command})
-        return 0
-    print_script(would.script)
-    report(f"would send the code to {name}, except files that are there: {code.words}{code.left_out_words}")
-    report("would make a run directory there, CASTOFF_RUN_DIR, with this script as its job.sh, and run:")
-    click.echo(would.command, err=True)
+def _dry_run(machine: Machine, specs: Sequence[JobSpec], site: Site, *, as_json: bool) -> int:
+    name, jobs = machine.entry.name, submission.all_planned(specs, site)
+    codes = submission.codes_of(jobs, Path(working_directory()), os.environ)
+    for job, code in zip(jobs, codes, strict=True):
+        would = dry_run(job.spec, site)
+        if len(jobs) > 1:
+            report(f"{job.spec.name}:")
+        if as_json:
+            plan = msgspec.to_builtins(would.plan)
+            print_json({"plan": plan, "script": would.script, "command": would.command})
+            continue
+        print_script(would.script)
+        size = f"{code.words}{code.left_out_words}"
+        report(f"would send the code to {name}, except files that are there: {size}")
+        report("would make a run directory there, CASTOFF_RUN_DIR, with this script as its job.sh, and run:")
+        click.echo(would.command, err=True)
     return 0
 
 
@@ -176,6 +249,27 @@ def _print(machine: Machine, result: Submitted, note: str | None, *, follows: bo
     if not follows:
         follow = " ".join(map(visible_word, machine.command("logs", "-f", result.run)))
         report(f"{name}: {result.run} submitted (job {result.job}); `{follow}` follows it")
+
+
+def _print_group(machine: Machine, result: Grouped, note: str | None, *, as_json: bool) -> None:
+    name, runs = machine.entry.name, result.jobs
+    if all(one.was_there for one in runs.values()):
+        report(f"{name}: {result.group} was submitted by an earlier command; nothing was submitted again")
+    for words in dict.fromkeys([*(one.note for one in runs.values()), note]):
+        if words:
+            report(f"{name}: {words}")
+    if as_json:
+        jobs = [
+            {"name": job, "id": one.run, "job": one.job, "directory": one.directory}
+            for job, one in runs.items()
+        ]
+        print_json({"group": result.group, "jobs": jobs, "on": name})
+        return
+    for job, one in runs.items():
+        before = ", submitted before" if one.was_there else ""
+        click.echo(f"{job}: {one.run}, job {one.job} ({one.scheduler}){before}")
+    hours = bound_words([one.node_hours for one in runs.values()])
+    print_facts(group=result.group, on=f"{name} ({machine.entry.host})", node_hours=hours)
 
 
 def _follow(machine: Machine, run_id: str) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from castoff.launcher.cli.output import print_facts, print_json, report
-from castoff.launcher.cli.submit_words import print_dry_run, report_changes
+from castoff.launcher.cli.submit_words import bound_words, print_dry_run, report_changes
 from castoff.launcher.config.job_group import JobGroup, name_of
 from castoff.launcher.config.site import Site
 from castoff.launcher.submission.group import Step, submit_group
@@ -50,11 +50,5 @@ def submit_jobs(
         print_json({"group": group.id, "jobs": runs})
         return 0
     hours = [record.node_hours if (record := step.run.submission()) else None for step in steps]
-    bounded = [one for one in hours if one is not None]
-    print_facts(
-        group=group.id,
-        node_hours=f"at most {sum(bounded):.2f}"
-        if len(bounded) == len(hours)
-        else "no walltime, so no bound",
-    )
+    print_facts(group=group.id, node_hours=bound_words(hours))
     return 0

@@ -36,6 +36,12 @@ def print_dry_run(spec: JobSpec, site: Site, *, as_json: bool) -> None:
     click.echo(would.command, err=True)
 
 
+def bound_words(hours: list[float | None]) -> str:
+    """The node-hours of several jobs together, at most."""
+    bounded = [one for one in hours if one is not None]
+    return f"at most {sum(bounded):.2f}" if len(bounded) == len(hours) else "no walltime, so no bound"
+
+
 def report_changes(spec: JobSpec, site: Site) -> None:
     """Report which fields have no effect on this site, and a name that the run's id spells differently."""
     from castoff.launcher.planning import parameters

@@ -274,13 +274,15 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
         return spec
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any], *, overrides: Iterable[str] = ()) -> "JobSpec":
-        """A JobSpec from plain data, checked like a job file.
+    def of(
+        cls, fields: Mapping[str, Any], *, overrides: Iterable[str] = (), origin: str = "job"
+    ) -> "JobSpec":
+        """A JobSpec from plain data, checked like a job file. `origin`: what errors call it.
 
         Raises:
             InvalidInput: with every problem.
         """
-        return _from_document(Document(dict(fields), "job"), {}, overrides)
+        return _from_document(Document(dict(fields), origin), {}, overrides)
 
     @property
     def source(self) -> Document | None:

@@ -1,5 +1,5 @@
-"""`castoff on serve`: do what a laptop's messages ask for: store code, submit a job once, list a run's
-variables.
+"""`castoff on serve`: do what a laptop's messages ask for: store code, submit a job or a group once, list a
+run's variables.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +18,7 @@ import msgspec
 
 from castoff.launcher import clock
 from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.job_group import made, name_of
 from castoff.launcher.config.site import Search, Site
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.process import files
@@ -29,22 +30,28 @@ from castoff.launcher.remote.messages import (
     PROTOCOL,
     Code,
     Failed,
+    Grouped,
     Hello,
     Lacking,
     Message,
     Names,
     NamesOf,
     Order,
+    OrderedGroup,
+    OrderedJob,
     Stored,
     Submitted,
 )
 from castoff.launcher.runs import provenance
 from castoff.launcher.runs.directory import draft_of, is_run_directory
 from castoff.launcher.runs.drafts import RunExists
+from castoff.launcher.runs.groups import is_group_id, name_of_group
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.records import decode, write
 from castoff.launcher.runs.run import LOCK, RUNS_FOLDER, RunDirectory
 from castoff.launcher.schedulers.choice import check_profile, choose_site, not_described, profile
+from castoff.launcher.submission.caller import Caller, Place
+from castoff.launcher.submission.group import Step, submit_group
 from castoff.launcher.submission.submit import dry_run, submit
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9._+-]*")
@@ -55,6 +62,14 @@ _PATIENCE = 120.0
 
 class StillUnderWay(CastoffError):
     """An earlier command has begun to submit the run, and still does."""
+
+
+class Unfinished(CastoffError):
+    """The group exists, so the laptop must ask for it by the same id again."""
+
+    def __init__(self, error: CastoffError | OSError):
+        self.exit_code = error.exit_code if isinstance(error, CastoffError) else 1
+        super().__init__(str(error))
 
 
 def serve(source: BinaryIO, sink: BinaryIO, rewrite: Callable[[str], str], site: str | None = None) -> int:
@@ -90,7 +105,7 @@ def serve(source: BinaryIO, sink: BinaryIO, rewrite: Callable[[str], str], site:
 
 def _failed(error: CastoffError, rewrite: Callable[[str], str]) -> Failed:
     text = rewrite(str(error)).encode(errors="replace").decode()  # a file's name may not be UTF-8
-    return Failed(text, error.exit_code, is_final=not isinstance(error, StillUnderWay))
+    return Failed(text, error.exit_code, is_final=not isinstance(error, StillUnderWay | Unfinished))
 
 
 def _hello(rewrite: Callable[[str], str], wanted: str | None) -> Hello:
@@ -119,25 +134,28 @@ def plain(site: Site) -> dict[str, Any]:
 
 
 class _Answers:
-    """Answers the messages of one session, and remembers the code that it received."""
+    """Answers the messages of one session, and remembers the codes that it received."""
 
     def __init__(self, source: BinaryIO, sink: BinaryIO, entry_folder: Path, held: ExitStack):
         self.entry_folder = entry_folder
         self._source = source
         self._sink = sink
         self._held = held
-        self._code: Path | None = None
+        self._codes: list[tuple[Code, Path]] = []
 
     def answer(self, message: Message) -> Message:
         if isinstance(message, Code):
             return self._store(message)
+        if isinstance(message, Order) and message.group is not None:
+            return self._submit_group(message, message.group)
         if isinstance(message, Order):
             submitted = self._submit(message)
             existing = [run for run in message.earlier if self._is_run(run)]
             submitted.earlier = {run: RunDirectory(self._runs(None) / run).job for run in existing}
             return submitted
         if isinstance(message, NamesOf):
-            return Names(list(Index.of(os.environ).find(message.run).facts().env_from))
+            runs = Index.of(os.environ).find_all([message.run])
+            return Names(list(dict.fromkeys(name for run in runs for name in run.facts().env_from)))
         raise CastoffError(f"castoff: {type(message).__name__} is not a request")
 
     def _store(self, code: Code) -> Stored:
@@ -147,7 +165,7 @@ class _Answers:
             messages.write(self._sink, Lacking(lacking))
             self._receive(store, code, lacking)
             store.finish()
-        self._code = store.folder
+        self._codes.append((code, store.folder))
         return Stored(str(store.folder), store.note)
 
     def _receive(self, store: Store, code: Code, lacking: list[int]) -> None:
@@ -165,38 +183,86 @@ class _Answers:
             raise problem
 
     def _submit(self, order: Order) -> Submitted:
-        if self._code is None or _RUN_ID.fullmatch(order.run) is None:
-            raise CastoffError("castoff: a job arrived without its code, or with an invalid run id")
+        if len(order.jobs) != 1 or _RUN_ID.fullmatch(order.run) is None:
+            raise CastoffError("castoff: not one job arrived, or with an invalid run id")
+        (job,) = order.jobs
         path = self._runs(order.runs_dir) / order.run
         _await_other_submission(path)
         if is_run_directory(path):
             return _result(RunDirectory(path), was_there=True)
-        spec, site = JobSpec.of(json.loads(order.job)), Site(**json.loads(order.site))
-        if order.templates is not None:
-            spec = spec.changed(templates=str(self._code / os.fsdecode(order.templates)))
-        check_profile(site)
-        variables = {name: os.fsdecode(value) for name, value in order.variables.items()}
-        os.chdir(self._code / os.fsdecode(order.folder))
-        environ = {**os.environ, **variables, "PWD": str(Path.cwd())}
-        note = _difference(spec, site, order.script)
-        try:
-            run = submit(
-                spec,
-                site,
-                runs_dir=path.parent,
-                environ=environ,
-                prepare=lambda draft: _describe_code(draft, order),
-                run_id=order.run,
-                is_code=True,
-            )
-        except RunExists:
-            _await_other_submission(path)
-            return _result(RunDirectory(path), was_there=True)
-        finally:
-            os.chdir(self.entry_folder)
+        site = _site(order)
+        with self._placed(job, JobSpec.of(json.loads(job.fields))) as placed:
+            note = _difference(placed.spec, site, job.script)
+            try:
+                run = submit(
+                    placed.spec,
+                    site,
+                    runs_dir=path.parent,
+                    environ=placed.environ,
+                    prepare=placed.prepare,
+                    run_id=order.run,
+                    is_code=placed.is_code,
+                )
+            except RunExists:
+                _await_other_submission(path)
+                return _result(RunDirectory(path), was_there=True)
         result = _result(run, was_there=False)
         result.note = note
         return result
+
+    def _submit_group(self, order: Order, about: OrderedGroup) -> Grouped:
+        if not is_group_id(order.run) or name_of_group(order.run) != about.name:
+            raise CastoffError("castoff: a group arrived with an invalid id")
+        site, specs = _site(order), list[JobSpec]()
+        for job in order.jobs:
+            fields = json.loads(job.fields)
+            specs.append(JobSpec.of(fields, origin=str(fields.get("name"))))
+        group_jobs = made(about.name, specs, Path(about.file))
+        jobs = {name_of(spec): (job, spec) for spec, job in zip(specs, order.jobs, strict=True)}
+
+        def place(spec: JobSpec) -> AbstractContextManager[Place]:
+            return self._placed(jobs[name_of(spec)][0], spec)
+
+        submitted: dict[str, Submitted] = {}
+
+        def answered(step: Step) -> None:
+            answer = submitted[step.job] = _result(step.run, was_there=step.was_there)
+            if not step.was_there:
+                job, spec = jobs[step.job]
+                with place(spec) as placed:
+                    answer.note = _difference(placed.spec, site, job.script)
+
+        try:
+            group = submit_group(
+                group_jobs,
+                site,
+                runs_dir=self._runs(order.runs_dir),
+                selection=tuple(about.selection),
+                on_step=answered,
+                caller=Caller(order.run, about.command, place, _PATIENCE),
+            )
+        except (CastoffError, OSError) as error:
+            begun = Index.of(os.environ).groups.read(order.run)
+            if begun is None or begun.closed:
+                raise
+            raise Unfinished(error) from error
+        return Grouped(group.id, submitted)
+
+    @contextlib.contextmanager
+    def _placed(self, job: OrderedJob, spec: JobSpec) -> Iterator[Place]:
+        """Change to the folder of a job's code for a while."""
+        if not 0 <= job.code < len(self._codes):
+            raise CastoffError("castoff: a job arrived without its code")
+        code, folder = self._codes[job.code]
+        if job.templates is not None:
+            spec = spec.changed(templates=str(folder / os.fsdecode(job.templates)))
+        variables = {name: os.fsdecode(value) for name, value in job.variables.items()}
+        os.chdir(folder / os.fsdecode(code.folder))
+        try:
+            environ = {**os.environ, **variables, "PWD": str(Path.cwd())}
+            yield Place(spec, environ, lambda draft: _describe_code(draft, code), is_code=True)
+        finally:
+            os.chdir(self.entry_folder)
 
     def _runs(self, runs_dir: str | None) -> Path:
         folder = runs_dir or os.environ.get("CASTOFF_RUNS_DIR") or RUNS_FOLDER
@@ -228,6 +294,12 @@ def _is_being_submitted(path: Path) -> bool:
     return record is not None and record.job is None and record.error is None
 
 
+def _site(order: Order) -> Site:
+    site = Site(**json.loads(order.site))
+    check_profile(site)
+    return site
+
+
 def _difference(spec: JobSpec, site: Site, digest: str) -> str | None:
     """Return a note if this castoff and the laptop's render different scripts for the job.
 
@@ -240,17 +312,17 @@ def _difference(spec: JobSpec, site: Site, digest: str) -> str | None:
     return "the script differs from that of `castoff render` here, as the two versions differ"
 
 
-def _describe_code(draft: Path, order: Order) -> None:
+def _describe_code(draft: Path, sent: Code) -> None:
     """Replace the run's record of its code by the laptop's, since the code's folder here is not a git
     repository.
     """
-    code = decode(order.about_code, provenance.Code) or provenance.Code()
+    code = decode(sent.about, provenance.Code) or provenance.Code()
     taken = provenance.read(RunDirectory(draft))
     code.snapshot = taken.snapshot if taken else None
     write(draft / "code.json", code)
     (draft / "code.diff").unlink(missing_ok=True)
-    if order.diff is not None:
-        files.replace(draft / "code.diff", order.diff.decode(errors="surrogateescape"))
+    if sent.diff is not None:
+        files.replace(draft / "code.diff", sent.diff.decode(errors="surrogateescape"))
 
 
 def _result(run: RunDirectory, *, was_there: bool) -> Submitted:

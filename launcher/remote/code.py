@@ -42,10 +42,6 @@ class Travelling(NamedTuple):
 
     tree: Tree
     code: Code
-    about: bytes
-    """The run's code.json: commit, branch, differences from the commit."""
-    diff: bytes | None
-    """The run's code.diff."""
 
     @property
     def words(self) -> str:
@@ -87,7 +83,8 @@ def travelling(
         has_diff = Path(folder, "code.diff").exists()
         diff = Path(folder, "code.diff").read_bytes() if has_diff else None
     project = _UNSAFE.sub("_", tree.top.name)[:60].lstrip(".-") or "code"
-    return Travelling(tree, Code(project, _name(about, files, asked), files), about, diff)
+    name, here = _name(about, files, asked), os.fsencode(tree.here)
+    return Travelling(tree, Code(project, name, files, here, about, diff))
 
 
 def _name(about: bytes, files: list[File], asked: Snapshot) -> str:

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 
-PROTOCOL = 2
+PROTOCOL = 3
 """The protocol's version; increase it with every change that makes old and new sides incompatible.
 """
 
@@ -58,12 +58,18 @@ class File(msgspec.Struct, array_like=True):
 
 
 class Code(msgspec.Struct, tag=True):
-    """From the laptop: the list of all files of the code that a job is submitted with."""
+    """From the laptop: the list of all files of the code that jobs are submitted with."""
 
     project: str
     name: str
     """The name of the code's folder, which identifies the code."""
     files: list[File]
+    folder: bytes = b"."
+    """The folder to submit jobs from, relative to the code's folder."""
+    about: bytes = b""
+    """The runs' code.json: commit, branch, differences from the commit."""
+    diff: bytes | None = None
+    """The runs' code.diff."""
 
 
 class Lacking(msgspec.Struct, tag=True):
@@ -79,26 +85,42 @@ class Stored(msgspec.Struct, tag=True):
     note: str | None = None
 
 
-class Order(msgspec.Struct, tag=True):
-    """From the laptop: a job to submit once, under a run id that the laptop has chosen."""
+class OrderedJob(msgspec.Struct):
+    """A job of an `Order`."""
 
-    run: str
-    job: bytes
+    fields: bytes
     """The job's fields, as JSON."""
-    site: bytes
-    """The profile's fields, as JSON."""
-    folder: bytes
-    """The folder to submit the job from, relative to the code's folder."""
     templates: bytes | None
     """The job's folder of templates, relative to the code's folder."""
     script: str
     """SHA-256 of the script that was rendered on the laptop."""
     variables: dict[str, bytes]
     """Values of the variables in `env_from`."""
-    about_code: bytes
-    """The run's code.json."""
-    diff: bytes | None
-    """The run's code.diff."""
+    code: int = 0
+    """The number of its code among those that were sent before."""
+
+
+class OrderedGroup(msgspec.Struct):
+    """What makes the jobs of an `Order` a group."""
+
+    name: str
+    file: str
+    """The path of its file, on the laptop."""
+    selection: list[str]
+    """The options that selected some of the file's jobs."""
+    command: str
+    """The command line that continues the submission."""
+
+
+class Order(msgspec.Struct, tag=True):
+    """From the laptop: a job, or the jobs of a group, each to submit once."""
+
+    run: str
+    """The run's id, or the group's, which the laptop has chosen."""
+    site: bytes
+    """The profile's fields, as JSON."""
+    jobs: list[OrderedJob]
+    group: OrderedGroup | None = None
     runs_dir: str | None = None
     earlier: list[str] = []
     """Ids of runs whose submission the machine did not confirm; the answer lists those that exist."""
@@ -121,6 +143,13 @@ class Submitted(msgspec.Struct, tag=True):
     """The runs of `Order.earlier` that exist, with the scheduler's job ids."""
 
 
+class Grouped(msgspec.Struct, tag=True):
+    """From the machine: the runs of a group, by the names of their jobs, in the order of submission."""
+
+    group: str
+    jobs: dict[str, Submitted]
+
+
 class Failed(msgspec.Struct, tag=True):
     """From the machine: an error in place of an answer."""
 
@@ -131,7 +160,9 @@ class Failed(msgspec.Struct, tag=True):
 
 
 class NamesOf(msgspec.Struct, tag=True):
-    """From the laptop: a question for the variables that a run takes from its submitter's environment."""
+    """From the laptop: a question for the variables that a run, or the runs of a group, take from their
+    submitter's environment.
+    """
 
     run: str
 
@@ -142,7 +173,7 @@ class Names(msgspec.Struct, tag=True):
     names: list[str]
 
 
-Message: TypeAlias = Hello | Code | Lacking | Stored | Order | Submitted | Failed | NamesOf | Names
+Message: TypeAlias = Hello | Code | Lacking | Stored | Order | Submitted | Grouped | Failed | NamesOf | Names
 
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 _encoder = msgspec.msgpack.Encoder()

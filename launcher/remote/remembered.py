@@ -1,13 +1,14 @@
 """Records on the laptop about other machines, in the user's state folder `on/`.
 
 pending/KEY.N.json   the id of a run whose submission has begun and has not been answered
+groups/KEY.N.json    the id of a group of which some jobs may not have been submitted
 sites/NAME.json      the profile that a machine's castoff has reported
 code.json            the folders of code that the user has agreed to send, and their bytes
 variables.json       the names of variables that were sent to a machine
 
 An id is recorded before the job is sent. Until an answer arrives, the same submission gets the same id, by
 which the machine recognizes a job that it already has. The file in `pending` is locked during the submission,
-so that a simultaneous submission of the same job is another run.
+so that a simultaneous submission of the same job is another run. The same applies to groups.
 """
 
 from __future__ import annotations
@@ -136,19 +137,29 @@ class Pending:
 
 
 @contextlib.contextmanager
-def pending(entry: Entry, submission: bytes, name: str, environ: Mapping[str, str]) -> Iterator[Pending]:
-    """Choose the run id for a submission; `submission` is the data that identifies it: job, script, code.
+def pending(
+    entry: Entry,
+    submission: bytes,
+    name: str,
+    environ: Mapping[str, str],
+    *,
+    kind: str = "pending",
+    new: bool = False,
+) -> Iterator[Pending]:
+    """Choose the id for a submission; `submission` is the data that identifies it: job, script, code.
+
+    `kind`: the folder of the record. `new`: choose a new id, even if an earlier command got no answer.
 
     Raises:
         CastoffError: the id cannot be recorded.
     """
     key = hashlib.sha256(f"{entry.host}\0{entry.dir}\0".encode() + submission).hexdigest()[:16]
-    folder = _folder(environ) / "pending"
+    folder = _folder(environ) / kind
     try:
         make_folders(folder)
         path, descriptor = _lock_free_file(folder, key)
         try:
-            chosen = _choose(path, descriptor, entry, name)
+            chosen = _choose(path, descriptor, entry, name, new=new)
         except BaseException:
             os.close(descriptor)
             raise
@@ -191,8 +202,8 @@ def _lock_free_file(folder: Path, key: str) -> tuple[Path, int]:
         number += 1
 
 
-def _choose(path: Path, descriptor: int, entry: Entry, name: str) -> Pending:
-    record = _decode(os.pread(descriptor, 1 << 16, 0))
+def _choose(path: Path, descriptor: int, entry: Entry, name: str, *, new: bool) -> Pending:
+    record = None if new else _decode(os.pread(descriptor, 1 << 16, 0))
     if record is not None:
         return Pending(record.run, True, path)
     run = new_id(name)

@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ from castoff.launcher.preflight.syntax import check_syntax
 from castoff.launcher.remote.code import Travelling, contents, to_send_words, travelling
 from castoff.launcher.remote.entries import Entry
 from castoff.launcher.remote.machine import Machine, RefusedByMachine, Session, remedy
-from castoff.launcher.remote.messages import Lacking, Order, Stored, Submitted, UnexpectedMessage
+from castoff.launcher.remote.messages import Lacking, Order, OrderedJob, Stored, Submitted, UnexpectedMessage
 from castoff.launcher.remote.remembered import (
     pending,
     remember_site,
@@ -68,6 +68,23 @@ def planned(spec: JobSpec, site: Site) -> Planned:
     script = rendered(plan, scheduler)
     check_syntax(plan, script)
     return Planned(spec, site, plan, script)
+
+
+def all_planned(specs: Iterable[JobSpec], site: Site) -> list[Planned]:
+    """Plan and render jobs for a site.
+
+    Raises:
+        InvalidInput: with every problem of the jobs.
+    """
+    jobs, problems = list[Planned](), list[Problem]()
+    for spec in specs:
+        try:
+            jobs.append(planned(spec, site))
+        except InvalidInput as error:
+            problems += error.problems
+    if problems:
+        raise InvalidInput(list(dict.fromkeys(problems)))
+    return jobs
 
 
 # The site
@@ -166,17 +183,31 @@ def _site_of(fields: dict[str, Any], entry: Entry) -> Site:
 # The code
 
 
-def code_of(job: Planned, directory: Path, environ: Mapping[str, str]) -> Travelling:
-    """The code that the job runs, ready to be sent.
+def codes_of(jobs: list[Planned], directory: Path, environ: Mapping[str, str]) -> list[Travelling]:
+    """The code that each job runs, ready to be sent; jobs with the same `snapshot` share it.
 
     Raises:
-        InvalidInput: the code does not contain the job's program or templates.
+        InvalidInput: the code does not contain a job's program or templates.
         CastoffError: the code cannot be read, or there is too much of it.
     """
-    code = travelling(directory, job.plan.snapshot or Snapshot(), environ, job.plan.env_from)
-    _check_program(job.plan, code, directory)
-    _templates(job.spec, code)
-    return code
+    hidden = [name for job in jobs for name in job.plan.env_from]
+    by_choice: dict[bytes, Travelling] = {}
+    codes, problems = list[Travelling](), list[Problem]()
+    for job in jobs:
+        asked = job.plan.snapshot or Snapshot()
+        choice = msgspec.json.encode(asked)
+        if choice not in by_choice:
+            by_choice[choice] = travelling(directory, asked, environ, hidden)
+        codes.append(by_choice[choice])
+        try:
+            _check_program(job.plan, codes[-1], directory)
+            _templates(job.spec, codes[-1])
+        except InvalidInput as error:
+            where = str(job.spec.name) if len(jobs) > 1 else ""
+            problems += [problem._replace(where=where) for problem in error.problems]
+    if problems:
+        raise InvalidInput(problems)
+    return codes
 
 
 def _check_program(plan: Plan, code: Travelling, directory: Path) -> None:
@@ -295,24 +326,17 @@ def submit_there(
     stored = send_code(session, code, say)
     if stored.note:
         say(stored.note)
-    script = hashlib.sha256(job.script.text.encode(errors="surrogateescape")).hexdigest()
-    templates = _templates(job.spec, code)
-    identity = [script, code.code.project, code.code.name, code.tree.here, runs_dir]
-    submission = json.dumps(identity).encode() + _json(job.spec)
+    sent = ordered(job, code, environ)
+    identity = [sent.script, code.code.project, code.code.name, code.tree.here, runs_dir]
+    submission = json.dumps(identity).encode() + sent.fields
     with pending(entry, submission, job.plan.name, environ) as chosen:
         if chosen.is_old:
             say(f"{chosen.run}: the machine did not confirm its submission; castoff asks for it now")
         others = unanswered(entry, environ)
         order = Order(
             run=chosen.run,
-            job=_json(job.spec),
-            site=_json(job.site),
-            folder=os.fsencode(code.tree.here),
-            templates=None if templates is None else os.fsencode(templates),
-            script=script,
-            variables={name: os.fsencode(environ[name]) for name in job.plan.env_from},
-            about_code=code.about,
-            diff=code.diff,
+            site=plain(job.site),
+            jobs=[sent],
             runs_dir=runs_dir,
             earlier=[other.run for other in others],
         )
@@ -334,5 +358,18 @@ def submit_there(
     return submitted
 
 
-def _json(fields: msgspec.Struct) -> bytes:
+def ordered(job: Planned, code: Travelling, environ: Mapping[str, str], number: int = 0) -> OrderedJob:
+    """A job as it is sent; `number`: that of its code."""
+    templates = _templates(job.spec, code)
+    return OrderedJob(
+        fields=plain(job.spec),
+        templates=None if templates is None else os.fsencode(templates),
+        script=hashlib.sha256(job.script.text.encode(errors="surrogateescape")).hexdigest(),
+        variables={name: os.fsencode(environ[name]) for name in job.plan.env_from},
+        code=number,
+    )
+
+
+def plain(fields: msgspec.Struct) -> bytes:
+    """A job or a profile as it is sent."""
     return json.dumps(msgspec.to_builtins(fields)).encode()

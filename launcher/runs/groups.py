@@ -4,7 +4,7 @@ Each group has a journal in the user's state folder, beside the index of runs. I
 first is submitted, each with the directory that its run gets, so that a submission that was interrupted
 continues without submitting a job twice. Lines of JSON:
 
-  {"group", "name", "time", "file", "directory", "site", "selection"}   the first line
+  {"group", "name", "time", "file", "directory", "site", "selection", "command"}   the first line
   {"job", "run", "after", "fields"}   a job; a later line about the same job replaces it
   {"dropped"}   the job was not submitted and is no longer part of the group
   {"sent"}      the run of this job was submitted
@@ -83,6 +83,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
     directory: str | None = None
     site: str = ""
     selection: list[str] = []
+    command: str | None = None
     job: str | None = None
     run: str = ""
     after: dict[str, list[str]] = {}
@@ -109,6 +110,10 @@ class Group:
         self.site = first.site
         self.selection = first.selection
         """The options that selected some of the file's jobs."""
+        self.command = first.command
+        """The command line that continues its submission from another machine, which has its file; None: it
+        was submitted on this machine.
+        """
         self.closed = False
         """Whether it was cancelled."""
         self.jobs: dict[str, GroupJob] = {}
@@ -177,7 +182,7 @@ class Groups:
         self._ids: list[str] | None = None
 
     def begin(self, group_id: str, first: dict[str, Any], jobs: Iterable[GroupJob]) -> Group:
-        """Record a new group with all of its jobs. `first`: name, file, directory, site and selection."""
+        """Record a new group with all of its jobs. `first`: what its first line holds."""
         path = self.folder / f"{group_id}.jsonl"
         jobs = list(jobs)
         head = _Line(group=group_id, time=time.time(), **first)

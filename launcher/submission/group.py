@@ -32,6 +32,7 @@ from castoff.launcher.schedulers.choice import site_named
 from castoff.launcher.schedulers.registry import queued
 from castoff.launcher.status.group_states import NOT_NEEDED, GroupStates
 from castoff.launcher.status.settle import settle
+from castoff.launcher.submission.caller import Caller, Place, here
 from castoff.launcher.submission.cancel import end
 from castoff.launcher.submission.dependencies import condition_holds
 from castoff.launcher.submission.group_checks import check_jobs
@@ -43,6 +44,9 @@ from castoff.launcher.text.words import counted
 
 _PATIENCE = 20.0
 """Seconds to find out whether an interrupted submission arrived."""
+
+_PATIENCE_HERE = 0.2
+"""Seconds to wait for another command of this user to end, who can see it."""
 
 _POLL = 0.05
 
@@ -75,12 +79,13 @@ def submit_group(
     new: bool = False,
     selection: tuple[str, ...] = (),
     on_step: Callable[[Step], None] = lambda _: None,
+    caller: Caller | None = None,
 ) -> Group:
     """Submit the jobs of a group, each once, and return the group.
 
     If an earlier submission of the same file was interrupted, this one continues it, unless `new`. Jobs that
     were submitted must be the same as then. `selection`: the options that chose some of the file's jobs.
-    `on_step` is called after each job.
+    `on_step` is called after each job. `caller`: the user on another machine who submits it.
 
     Raises:
         InvalidInput: a job cannot run at this site, or waits for a run that does not exist; nothing was sent.
@@ -89,13 +94,19 @@ def submit_group(
     """
     environ = os.environ if environ is None else environ
     index = Index.of(environ)
-    known = check_jobs(jobs, site, index, runs_dir, environ)
+    place = caller.place if caller else here(environ)
+    known = check_jobs(jobs, site, index, runs_dir, place)
     groups = index.groups
     file = str(jobs.file.absolute()) if jobs.file else None
     directory = working_directory()
     folder = (runs_dir or runs_folder(environ)).resolve()
-    with _alone(groups, jobs.name):
-        group = None if new or file is None else _unfinished(groups, jobs.name, file, directory, selection)
+    with _alone(groups, jobs.name, caller.patience if caller else _PATIENCE_HERE):
+        if caller:
+            group = _of_caller(groups, caller)
+        else:
+            group = (
+                None if new or file is None else _unfinished(groups, jobs.name, file, directory, selection)
+            )
         if group is None:
             first = {
                 "name": jobs.name,
@@ -103,8 +114,10 @@ def submit_group(
                 "directory": directory,
                 "site": site.name,
                 "selection": list(selection),
+                "command": caller.command if caller else None,
             }
-            group = groups.begin(new_id(jobs.name), first, (_job(spec, known, folder) for spec in jobs.jobs))
+            group_id = caller.group if caller else new_id(jobs.name)
+            group = groups.begin(group_id, first, (_job(spec, known, folder) for spec in jobs.jobs))
         else:
             _continue(group, site, known, folder, _command(group, selection))
         command = _command(group, selection)
@@ -112,7 +125,8 @@ def submit_group(
         for job in [*group.jobs.values()]:
             with _stopping(group, job, command):
                 _check_open(group, job, fresh)
-                step = _send(group, job, known[job.job], site, environ)
+                with place(known[job.job]) as placed:
+                    step = _send(group, job, placed, site)
             if not step.was_there:
                 fresh.add(job.job)
             on_step(step)
@@ -120,12 +134,12 @@ def submit_group(
 
 
 @contextlib.contextmanager
-def _alone(groups: Groups, name: str) -> Iterator[None]:
+def _alone(groups: Groups, name: str, patience: float) -> Iterator[None]:
     """Let one process at a time submit groups of a name."""
     with contextlib.ExitStack() as stack:
         try:
             make_folders(groups.folder)
-            stack.enter_context(locked(groups.folder / f".{name}.lock", patience=0.2))
+            stack.enter_context(locked(groups.folder / f".{name}.lock", patience=patience))
         except BlockingIOError:
             raise CastoffError(f"{name}: another castoff is submitting a group of this name now") from None
         except NoLocks:
@@ -135,12 +149,20 @@ def _alone(groups: Groups, name: str) -> Iterator[None]:
         yield
 
 
+def _of_caller(groups: Groups, caller: Caller) -> Group | None:
+    """The group that a caller has begun to submit, perhaps to its end, without getting an answer."""
+    group = groups.read(caller.group)
+    if group is not None and group.closed:
+        raise CastoffError(f"{group.id} was cancelled; now `{caller.command}` begins a new group")
+    return group
+
+
 def _unfinished(
     groups: Groups, name: str, file: str, directory: str, selection: tuple[str, ...]
 ) -> Group | None:
     """The newest group of this file, if its submission was interrupted."""
     group = groups.newest(name)
-    if group is None or group.closed or not group.unsent:
+    if group is None or group.closed or group.command or not group.unsent:
         return None
     same = (group.file, group.directory, group.selection) == (file, directory, list(selection))
     return group if same else None
@@ -197,25 +219,27 @@ def _is_sent(group: Group, job: GroupJob) -> bool:
     return job.sent or bool(record and record.group == group.id and (record.job or record.unclear))
 
 
-def _send(group: Group, job: GroupJob, spec: JobSpec, site: Site, environ: Mapping[str, str]) -> Step:
+def _send(group: Group, job: GroupJob, placed: Place, site: Site) -> Step:
     """Submit a job of a group, unless that has happened before."""
     if job.sent:
         return Step(job.job, RunDirectory(Path(job.run)), was_there=True)
     run = job.directory
-    if run is not None and _arrived(run, environ):
+    if run is not None and _arrived(run, placed.environ):
         group.mark_sent(job)
         return Step(job.job, run, was_there=True)
     if run is not None:
-        resubmit(run, environ=environ)
+        resubmit(run, environ=placed.environ)
     else:
         runs = {name: Path(group.jobs[name].run) for name in job.waits_for if name in group.jobs}
         path = Path(job.run)
         run = submit(
-            spec,
+            placed.spec,
             site,
             runs_dir=path.parent,
-            environ=environ,
+            environ=placed.environ,
+            prepare=placed.prepare,
             run_id=path.name,
+            is_code=placed.is_code,
             within=Within(group.id, runs),
         )
     group.mark_sent(job)
@@ -278,9 +302,14 @@ def _stopping(group: Group, job: GroupJob, command: str) -> Iterator[None]:
 
 def _command(group: Group, selection: tuple[str, ...]) -> str:
     """The command line that continues a submission."""
-    if group.file is None:
-        return f"castoff resubmit {group.id}"
-    return " ".join(["castoff", "submit", *map(visible_word, [os.path.relpath(group.file), *selection])])
+    if group.command is not None:
+        return group.command
+    return submit_command(group.file, selection) if group.file else f"castoff resubmit {group.id}"
+
+
+def submit_command(file: str, selection: tuple[str, ...]) -> str:
+    """The command line that submits a file of jobs from the working directory."""
+    return " ".join(["castoff", "submit", *map(visible_word, [os.path.relpath(file), *selection])])
 
 
 class Again(NamedTuple):
@@ -301,7 +330,7 @@ def resubmit_group(group: Group, *, environ: Mapping[str, str] | None = None) ->
     environ = os.environ if environ is None else environ
     steps, left = list[Step](), dict[str, str]()
     started: set[str] = set()
-    with _alone(Groups(group.path.parent), group.name):
+    with _alone(Groups(group.path.parent), group.name, _PATIENCE_HERE):
         states = GroupStates.of(group)
         for name, job in group.jobs.items():
             if why := _why_left(states, job, started):
@@ -359,9 +388,12 @@ def _first_time(group: Group, job: GroupJob, environ: Mapping[str, str]) -> Step
     """Submit a job that was never submitted, as the journal describes it."""
     if job.fields is None or not group.site:
         raise CastoffError(f"{job.job}: its fields are not known; submit its file")
+    if group.command is not None:
+        where = "from the machine that has its file and its code"
+        raise CastoffError(f"{job.job} was never submitted: `{group.command}` submits it, {where}")
     if group.directory and working_directory() != group.directory:
         folder = visible_word(group.directory)
         raise CastoffError(
             f"{job.job} was never submitted: cd {folder}, from where the group was submitted, and resubmit it"
         )
-    return _send(group, job, JobSpec.of(job.fields), site_named(group.site), environ)
+    return _send(group, job, Place(JobSpec.of(job.fields), environ), site_named(group.site))

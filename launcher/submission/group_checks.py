@@ -17,6 +17,7 @@ from castoff.launcher.runs.secrets import secrets
 from castoff.launcher.schedulers.base import QueuedScheduler, Scheduler
 from castoff.launcher.schedulers.dialect import is_job_id
 from castoff.launcher.schedulers.registry import scheduler_of
+from castoff.launcher.submission.caller import Placing
 from castoff.launcher.submission.dependencies import cannot_wait, condition_holds, unpaired
 from castoff.launcher.submission.submit import checked
 from castoff.launcher.typed.suggestion import did_you_mean
@@ -33,7 +34,7 @@ def check_plans(jobs: JobGroup, site: Site) -> None:
 
 
 def check_jobs(
-    jobs: JobGroup, site: Site, index: Index, runs_dir: Path | None, environ: Mapping[str, str]
+    jobs: JobGroup, site: Site, index: Index, runs_dir: Path | None, place: Placing
 ) -> dict[str, JobSpec]:
     """Check all that can be checked before the first job is sent; return the jobs by name.
 
@@ -43,8 +44,9 @@ def check_jobs(
     """
 
     def plan(spec: JobSpec) -> tuple[Plan, Scheduler]:
-        secrets(spec.env_from, environ)
-        found = checked(spec, site, runs_dir=runs_dir, environ=environ)
+        with place(spec) as placed:
+            secrets(placed.spec.env_from, placed.environ)
+            found = checked(placed.spec, site, runs_dir=runs_dir, environ=placed.environ)
         return found.plan, scheduler_of(site.scheduler)
 
     _collected(jobs, index, plan, asks=True)
