@@ -19,7 +19,7 @@ from castoff.launcher.cli.submit_words import bound_words
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.job_group import JobGroup
 from castoff.launcher.config.site import Site
-from castoff.launcher.errors import CastoffError
+from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.remote import submission
 from castoff.launcher.remote.code import Travelling, needs_agreement, top_level_words
 from castoff.launcher.remote.entries import Entry
@@ -267,7 +267,7 @@ def _print_group(machine: Machine, result: Grouped, note: str | None, *, as_json
         return
     for job, one in runs.items():
         before = ", submitted before" if one.was_there else ""
-        click.echo(f"{job}: {one.run}, job {one.job} ({one.scheduler}){before}")
+        click.echo(printable(f"{job}: {one.run}, job {one.job} ({one.scheduler}){before}"))
     hours = bound_words([one.node_hours for one in runs.values()])
     print_facts(group=result.group, on=f"{name} ({machine.entry.host})", node_hours=hours)
 

@@ -80,6 +80,7 @@ def test_jobs_and_their_code_travel(laptop: Laptop) -> None:
     assert again.returncode == 1 and "there is nothing to start: prepare (done)" in again.stderr
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_link_that_breaks_between_two_jobs(laptop: Laptop, dies: bool) -> None:
     flag, program = laptop.far / "breaks", laptop.far / "castoff"
