@@ -75,39 +75,26 @@ def command(
     check_followed(follows, {"--json": as_json, "--dry-run": dry})
     spec = load_jobs(job, overrides, flags, only, since)
     other = target.get()
-    if isinstance(spec, JobGroup):
-        if follows:
-            click.get_current_context().fail("--follow takes one job: select it by --only NAME")
-        selection = tuple(
-            word
-            for option, names in (("--only", only), ("--from", since))
-            for name in names
-            for word in (option, name)
-        )
-        if other is not None:
-            from castoff.launcher.cli.submit_elsewhere import submit_group_elsewhere
+    if follows and isinstance(spec, JobGroup):
+        click.get_current_context().fail("--follow takes one job: select it by --only NAME")
+    selection = tuple(
+        word
+        for option, names in (("--only", only), ("--from", since))
+        for name in names
+        for word in (option, name)
+    )
+    if other is not None:
+        from castoff.launcher.cli.submit_elsewhere import submit_elsewhere
 
-            return submit_group_elsewhere(
-                other.machine,
-                other.typed,
-                spec,
-                site_name,
-                selection=selection,
-                new=new,
-                dry=dry,
-                runs_dir=runs_dir,
-                as_json=as_json,
-                agrees=yes,
-            )
+        choices = {"new": new, "follows": follows, "dry": dry, "as_json": as_json, "agrees": yes}
+        return submit_elsewhere(
+            other.machine, other.typed, spec, site_name, selection=selection, runs_dir=runs_dir, **choices
+        )
+    if isinstance(spec, JobGroup):
         from castoff.launcher.cli.submit_group import submit_jobs
 
         site = load_site(site_name, *spec.jobs)
         return submit_jobs(spec, site, selection, runs_dir=runs_dir, new=new, dry=dry, as_json=as_json)
-    if other is not None:
-        from castoff.launcher.cli.submit_elsewhere import submit_elsewhere
-
-        choices = {"follows": follows, "dry": dry, "as_json": as_json, "agrees": yes}
-        return submit_elsewhere(other.machine, other.typed, spec, site_name, runs_dir=runs_dir, **choices)
     site = load_site(site_name, spec)
     if dry:
         print_dry_run(spec, site, as_json=as_json)

@@ -36,71 +36,41 @@ from castoff.launcher.text.quoting import visible_word
 def submit_elsewhere(
     machine: Machine,
     typed: list[str],
-    spec: JobSpec,
+    spec: JobSpec | JobGroup,
     site_name: str | None,
     *,
+    selection: tuple[str, ...],
+    new: bool,
     follows: bool,
     dry: bool,
     runs_dir: Path | None,
     as_json: bool,
     agrees: bool,
 ) -> int:
-    """Submit a job on another machine, print the run, and return the exit code.
+    """Submit a job or a group on another machine, print the runs, and return the exit code.
 
-    `agrees`: the user agrees to send any code.
+    `selection` and `new` are for a group, as in `submit_group`. `agrees`: the user agrees to send any code.
 
     Raises:
-        CastoffError: the job cannot be submitted.
+        CastoffError: the job, or one of the jobs, cannot be submitted.
     """
     there = _runs_dir(machine, runs_dir)
+    specs = spec.jobs if isinstance(spec, JobGroup) else [spec]
     if dry:
-        return _dry_run(machine, [spec], machine_site(machine, typed, site_name), as_json=as_json)
-    with _ready(machine, typed, [spec], site_name, agrees=agrees) as ready:
-        (job,), (code,) = ready.jobs, ready.codes
-        result = submission.submit_there(
-            machine, job, code, ready.session, os.environ, report, runs_dir=there
-        )
-    _print(machine, result, ready.note, follows=follows, as_json=as_json)
+        return _dry_run(machine, specs, machine_site(machine, typed, site_name), as_json=as_json)
+    with _ready(machine, typed, specs, site_name, agrees=agrees) as (jobs, codes, session, note):
+        about = (session, os.environ, report)
+        if isinstance(spec, JobGroup):
+            group = submit_group_there(
+                machine, spec, jobs, codes, *about, selection=selection, new=new, runs_dir=there
+            )
+        else:
+            result = submission.submit_there(machine, jobs[0], codes[0], *about, runs_dir=there)
+    if isinstance(spec, JobGroup):
+        _print_group(machine, group, note, as_json=as_json)
+        return 0
+    _print(machine, result, note, follows=follows, as_json=as_json)
     return _follow(machine, result.run) if follows else 0
-
-
-def submit_group_elsewhere(
-    machine: Machine,
-    typed: list[str],
-    group: JobGroup,
-    site_name: str | None,
-    *,
-    selection: tuple[str, ...],
-    new: bool,
-    dry: bool,
-    runs_dir: Path | None,
-    as_json: bool,
-    agrees: bool,
-) -> int:
-    """Submit the jobs of a file on another machine, print their runs, and return the exit code. The options
-    are those of `submit_elsewhere` and of `submit_group`.
-
-    Raises:
-        CastoffError: the jobs cannot be submitted, or not all of them were.
-    """
-    there = _runs_dir(machine, runs_dir)
-    if dry:
-        return _dry_run(machine, group.jobs, machine_site(machine, typed, site_name), as_json=as_json)
-    with _ready(machine, typed, group.jobs, site_name, agrees=agrees) as ready:
-        result = submit_group_there(
-            machine,
-            group,
-            ready.jobs,
-            ready.codes,
-            ready.session,
-            os.environ,
-            report,
-            selection=selection,
-            new=new,
-            runs_dir=there,
-        )
-    _print_group(machine, result, ready.note, as_json=as_json)
-    return 0
 
 
 def _runs_dir(machine: Machine, runs_dir: Path | None) -> str | None:

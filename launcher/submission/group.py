@@ -104,9 +104,7 @@ def submit_group(
         if caller:
             group = _of_caller(groups, caller)
         else:
-            group = (
-                None if new or file is None else _unfinished(groups, jobs.name, file, directory, selection)
-            )
+            group = None if new else _unfinished(groups, jobs.name, file, directory, selection)
         if group is None:
             first = {
                 "name": jobs.name,
@@ -158,10 +156,10 @@ def _of_caller(groups: Groups, caller: Caller) -> Group | None:
 
 
 def _unfinished(
-    groups: Groups, name: str, file: str, directory: str, selection: tuple[str, ...]
+    groups: Groups, name: str, file: str | None, directory: str, selection: tuple[str, ...]
 ) -> Group | None:
     """The newest group of this file, if its submission was interrupted."""
-    group = groups.newest(name)
+    group = groups.newest(name) if file else None
     if group is None or group.closed or group.command or not group.unsent:
         return None
     same = (group.file, group.directory, group.selection) == (file, directory, list(selection))
