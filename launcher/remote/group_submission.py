@@ -16,8 +16,9 @@ from castoff.launcher.remote.messages import Grouped, Order, OrderedGroup, Unexp
 from castoff.launcher.remote.remembered import pending, remember_variables
 from castoff.launcher.remote.submission import Planned, ordered, plain, send_code
 from castoff.launcher.runs.secrets import secrets
-from castoff.launcher.submission.group import submit_command
+from castoff.launcher.submission.group import submit_words
 from castoff.launcher.submission.submit import working_directory
+from castoff.launcher.text.quoting import visible_word
 
 
 def submit_group_there(
@@ -51,7 +52,8 @@ def submit_group_there(
             numbers[id(code)] = len(numbers)
             if note := send_code(session, code, say).note:
                 say(note)
-    identity = json.dumps([group.name, file, working_directory(), selection, runs_dir]).encode()
+    identity = json.dumps([group.name, file, working_directory(), selection]).encode()
+    command = " ".join(map(visible_word, machine.command(*submit_words(file, selection))))
     with pending(entry, identity, group.name, environ, kind="groups", new=new) as chosen:
         order = Order(
             run=chosen.run,
@@ -59,7 +61,7 @@ def submit_group_there(
             jobs=[
                 ordered(job, code, environ, numbers[id(code)]) for job, code in zip(jobs, codes, strict=True)
             ],
-            group=OrderedGroup(group.name, file, list(selection), submit_command(file, selection)),
+            group=OrderedGroup(group.name, file, list(selection), command),
             runs_dir=runs_dir,
         )
         try:

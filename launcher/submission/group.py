@@ -302,12 +302,13 @@ def _command(group: Group, selection: tuple[str, ...]) -> str:
     """The command line that continues a submission."""
     if group.command is not None:
         return group.command
-    return submit_command(group.file, selection) if group.file else f"castoff resubmit {group.id}"
+    words = submit_words(group.file, selection) if group.file else ["resubmit", group.id]
+    return " ".join(map(visible_word, ["castoff", *words]))
 
 
-def submit_command(file: str, selection: tuple[str, ...]) -> str:
-    """The command line that submits a file of jobs from the working directory."""
-    return " ".join(["castoff", "submit", *map(visible_word, [os.path.relpath(file), *selection])])
+def submit_words(file: str, selection: tuple[str, ...]) -> list[str]:
+    """The words after `castoff` that submit a file of jobs from the working directory."""
+    return ["submit", os.path.relpath(file), *selection]
 
 
 class Again(NamedTuple):

@@ -19,7 +19,7 @@ from castoff.launcher.remote import messages
 from castoff.launcher.remote.answering import _Answers, _failed
 from castoff.launcher.remote.entries import Entry
 from castoff.launcher.remote.group_submission import submit_group_there
-from castoff.launcher.remote.machine import RefusedByMachine
+from castoff.launcher.remote.machine import Machine, RefusedByMachine
 from castoff.launcher.remote.messages import ConnectionLost, Grouped, Message, Order, OrderedGroup
 from castoff.launcher.remote.submission import all_planned, codes_of, plain
 from castoff.launcher.runs.index import Index
@@ -44,7 +44,7 @@ echo "$job|N/A|PENDING|Dependency|900|N/A|N/A|$script" >>{folder}/queue
 echo $job
 """
 
-CONTINUES = "`castoff submit laptop/pipeline.yaml` submits the rest"
+CONTINUES = "`castoff --on far submit laptop/pipeline.yaml` submits the rest"
 
 
 class Far:
@@ -65,7 +65,7 @@ class Far:
         (self.project / "pipeline.yaml").write_text("")  # as the program is
         jobs = all_planned(group.jobs, Site.load("slurm"))
         codes = codes_of(jobs, self.project, os.environ)
-        machine: Any = SimpleNamespace(entry=Entry(name="far", host="h", dir="d"))
+        machine = Machine(Entry(name="far", host="h", dir="d"), os.environ, as_named=True)
         with ExitStack() as held:
             answers = _Answers(io.BytesIO(), io.BytesIO(), Path.cwd(), held)
             session: Any = SimpleNamespace(ask=lambda message, _: self._answer(answers, message))
@@ -147,8 +147,17 @@ def test_a_job_that_was_submitted_may_not_change(far: Far, new: bool) -> None:
     for _ in range(2):
         with pytest.raises(RefusedByMachine, match="after 2 jobs, which changed since: prepare") as refused:
             far.submit(changed)
-        assert "`castoff submit laptop/pipeline.yaml --new` begins anew" in str(refused.value)
+        assert "`castoff --on far submit laptop/pipeline.yaml --new` begins anew" in str(refused.value)
     assert far.sent() == ["prepare", "train"]
+
+
+def test_the_command_that_continues_needs_no_runs_dir(far: Far, tmp_path: Path) -> None:
+    far.refuses("evaluate-")
+    with pytest.raises(RefusedByMachine, match=CONTINUES):
+        far.submit(runs_dir=str(tmp_path / "runs"))
+    far.refuses("none")
+    assert [run.was_there for run in far.submit().jobs.values()] == [True, True, False]
+    assert far.sent() == ["prepare", "train", "evaluate"]
 
 
 def test_a_cancelled_group_is_not_continued(far: Far) -> None:
@@ -173,7 +182,7 @@ def test_resubmit_names_the_command_for_jobs_without_a_run(far: Far) -> None:
     group = Index.of(os.environ).groups.newest("pipeline")
     assert group is not None
     with pytest.raises(
-        CastoffError, match=r"train was never submitted: `castoff submit laptop/pipeline\.yaml`"
+        CastoffError, match=r"train was never submitted: `castoff --on far submit laptop/pipeline\.yaml`"
     ):
         resubmit_group(group)
 
