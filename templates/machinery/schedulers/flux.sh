@@ -19,6 +19,11 @@ castoff_scheduler_advice="submit with flux batch --env=NAME"
 #endif
 #if together
 castoff_job_hosts() { command flux hostlist -e -d $'\n' local; }
+castoff_job_hosts_now() { # Flux keeps a host that it has lost in the job
+  local castoff_up
+  castoff_up=$(timeout -k 2 30 flux resource list --no-header --states=up --format='{nodelist}' 2>/dev/null) || return
+  if [[ -n $castoff_up ]]; then command flux hostlist -e -d $'\n' "$castoff_up"; fi
+}
 #else
 castoff_scheduler_hosts() { cat "$CASTOFF_RUN_DIR/hosts-$castoff_job" 2>&- || command flux hostlist -e -d $'\n' local; }
 #endif

@@ -7,7 +7,7 @@ With STUB_FROZEN, a host, that one's broker does not answer: flux exec then show
 timeout has to kill it.
 
 With STUB_NODES, it has so many hosts. With a file `lost` beside its socket, the broker that started the
-script has gone: nobody answers for the parent instance.
+script has gone: nobody answers for the parent instance. With a file `down`, only its first host is up.
 """
 
 from __future__ import annotations
@@ -126,6 +126,10 @@ def main(words: list[str]) -> int:
         print((ANSWERS / "resource-R.json").read_text(), end="")
     elif words[:2] == ["hostlist", "-F"]:
         print(*[HOSTS.index(host) for host in words[2].split(",")])
+    elif words[:2] == ["resource", "list"]:
+        print(HOSTS[0] if Path(os.environ["FLUX_URI"]).with_name("down").exists() else ",".join(HOSTS))
+    elif words[0] == "hostlist" and words[-1] != "local":
+        print(*words[-1].split(","), sep="\n")
     elif words[0] == "hostlist":
         print(*HOSTS[: int(os.environ.get("STUB_NODES", "3"))], sep="\n")
     elif words[0] == "job":

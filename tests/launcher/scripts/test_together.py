@@ -74,6 +74,20 @@ def test_two_members_have_a_nodes_cores_each_its_own(kind: str, bench: Benches, 
         assert all(one[3].isdecimal() for one in said)
 
 
+@pytest.mark.costly
+def test_no_member_starts_on_a_host_that_flux_has_lost(bench: Benches, tmp_path: Path) -> None:
+    here, down = bench_of("flux", bench), tmp_path / "down"
+    lost = '[ "$CASTOFF_ARRAY_INDEX" != 1 ] || { : >"$1"; kill -9 $$; }'
+    loses = f'{lost}; until [ -e "$1" ]; do sleep 0.02; done'
+    fields = {"command": ["sh", "-c", loses, "sh", str(down)], "walltime": "5m", **array(3, nodes=2)}
+    with stub_flux.instance(tmp_path) as flux:
+        ended = here.run(env={**in_flux(here, flux), "STUB_NODES": "2"}, **fields)
+        places = [word for call in flux.calls for word in call if word.startswith("--requires")]
+    expected = ["done", "node-failure", "done"]
+    assert [ending for ending, _ in endings(ended, 3)] == expected, ended.output
+    assert sorted(places) == ["--requires=host:fx0"] * 2 + ["--requires=host:fx1"]
+
+
 def test_each_member_has_its_own_parameters(bench: Benches) -> None:
     here = bench_of("hydra", bench)
     shared = {"nodes": 1, "per_node": 1}
