@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -26,9 +28,13 @@ from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.history.listing import explained, run_words
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.parameters import pairs, parameters_of
-from castoff.launcher.runs.states import ENDINGS
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import ENDINGS, RunStatus, members_words
+from castoff.launcher.runs.sweep import may_have, sweep_words
 from castoff.launcher.status.overview import Overview, Row, adopt_unlisted, alone_in, rebuild
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
+from castoff.launcher.status.survey import RunRecords
+from castoff.launcher.status.watch import judge
 from castoff.launcher.text.layout import cut
 from castoff.launcher.text.words import counted
 
@@ -39,15 +45,20 @@ _STATES = ("pending", "running", "ended", *reversed(ENDINGS))
 
 _HEADINGS = ("run", "site", "state", "code", "attempts", "age", "took", "members", "why")
 
-_DISPENSABLE = ("why", "attempts", "site", "code", "took", "members", "age")
+_OPTIONAL = ("matching", "parameters")
+"""Columns before the last that a list has only if a run needs them."""
+
+_DISPENSABLE = ("why", "attempts", "site", "code", "took", "members", "parameters", "matching", "age")
 """Columns that a narrow terminal omits, because `castoff status` shows them."""
 
-
-_FLEXIBLE = {"why": 24}
+_FLEXIBLE = {"parameters": 16, "why": 24}
 """Columns that a narrow terminal shortens, and the number of characters that remain."""
 
-_WHY = 100
-"""Limit of characters for the reason why a run is waiting or failed."""
+_WHY, _PARAMETERS = 100, 40
+"""Limits of characters for the reason why a run is waiting or failed, and for parameters."""
+
+_READ = 100
+"""Limit of members up to which the records of a run that is over are read for its matching members."""
 
 
 @click.command(
@@ -83,7 +94,8 @@ _WHY = 100
     "parameters",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Only runs with a member that has this parameter, as lr=1e-3; may be repeated.",
+    help="Only runs with members that have this parameter, and these members' states, as lr=1e-3; may be "
+    "repeated.",
 )
 @click.option(
     "--scan",
@@ -121,7 +133,7 @@ def command(
         _watch(index, choice, poller, interval, as_json=as_json)
     found = choice.look(index, poller)
     if as_json:
-        print_json(*map(_plain, found.rows))
+        print_json(*found.plain())
     for line in [] if as_json else found.table():
         click.echo(line)
     for note in found.notes if found.rows or as_json else [found.why_none, *found.notes]:
@@ -132,6 +144,8 @@ class _Found(NamedTuple):
     """The selected runs at one moment, and messages about them."""
 
     rows: list[Row]
+    matching: list[Matching | None]
+    """The members of each run that were selected by their parameters; None: all."""
     why_none: str
     """The message if no run is selected."""
     notes: list[str]
@@ -140,10 +154,26 @@ class _Found(NamedTuple):
 
     def table(self) -> list[str]:
         """The runs as lines; empty if there are none."""
-        cells = [_cells(row, self.time) for row in self.rows]
-        if not cells:
+        if not self.rows:
             return []
-        return table_lines(_HEADINGS, cells, dispensable=_DISPENSABLE, flexible=_FLEXIBLE)
+        optional = {
+            "matching": [one.words if one else "" for one in self.matching],
+            "parameters": [cut(sweep_words(row.entry.parameters), _PARAMETERS) for row in self.rows],
+        }
+        columns = {heading: optional[heading] for heading in _OPTIONAL if any(optional[heading])}
+        cells = [
+            (*cells[:-1], *more, cells[-1])
+            for cells, *more in zip(
+                (_cells(row, self.time) for row in self.rows), *columns.values(), strict=True
+            )
+        ]
+        headings = (*_HEADINGS[:-1], *columns, _HEADINGS[-1])
+        dispensable = [heading for heading in _DISPENSABLE if heading in headings]
+        return table_lines(headings, cells, dispensable=dispensable, flexible=_FLEXIBLE)
+
+    def plain(self) -> list[dict[str, Any]]:
+        """The runs as plain data."""
+        return [_plain(row, matching) for row, matching in zip(self.rows, self.matching, strict=True)]
 
 
 class _Choice(NamedTuple):
@@ -166,7 +196,7 @@ class _Choice(NamedTuple):
             summary = row.summary
             return (not self.states or summary.state in self.states or summary.ending in self.states) and (
                 (self.since is None or now - row.submitted <= self.since)
-                and (not self.parameters or _has_member(row, self.parameters))
+                and (not self.parameters or bool(self._members(row)))
             )
 
         rows, left_out = overview.choose(wanted, self.newest)
@@ -177,7 +207,19 @@ class _Choice(NamedTuple):
             )
             for row in rows
         ]
-        return _Found(rows, self._why_none(overview.known), [*overview.notes, *older], now)
+        matching = [
+            Matching.among(row, self._members(row), overview.statuses.get(row.entry.path))
+            if self.parameters
+            else None
+            for row in rows
+        ]
+        return _Found(rows, matching, self._why_none(overview.known), [*overview.notes, *older], now)
+
+    def _members(self, row: Row) -> frozenset[int]:
+        """The members of a run that have the parameters."""
+        if not may_have(row.entry.parameters, pairs(self.parameters)):
+            return frozenset()
+        return _members(row.entry.path, self.parameters)
 
     def _why_none(self, count: int) -> str:
         if self.states or self.name is not None or self.since is not None or self.parameters:
@@ -187,12 +229,41 @@ class _Choice(NamedTuple):
         return "no runs yet; --scan FOLDER finds those in a folder"
 
 
-def _has_member(row: Row, parameters: tuple[str, ...]) -> bool:
-    """Whether a run has a member with these parameters."""
+@functools.cache
+def _members(path: str, parameters: tuple[str, ...]) -> frozenset[int]:
+    """The members of a run that have these parameters, which never change."""
     try:
-        return bool(parameters_of(row.entry.run).selected(row.entry.id, parameters))
+        run = RunDirectory(Path(path))
+        return frozenset(parameters_of(run).selected(run.id, parameters))
     except CastoffError:  # no such member; or the directory is gone or not trusted
-        return False
+        return frozenset()
+
+
+class Matching(NamedTuple):
+    """The members of a run that were selected by their parameters."""
+
+    members: int
+    counts: dict[str, int]
+    """How many of them have each ending or state; empty if finding that out would take long."""
+
+    @classmethod
+    def among(cls, row: Row, members: frozenset[int], status: RunStatus | None) -> Matching:
+        """The selected members of a run. `status`: the run's full status, if it was read already."""
+        summary = row.summary
+        if status is None and len(summary.counts) == 1:
+            return cls(len(members), dict.fromkeys(summary.counts, len(members)))
+        try:
+            if status is None and summary.members <= _READ:
+                (status,) = judge([RunRecords(row.entry.run)])
+        except CastoffError:  # the directory is no longer trusted, or its records were damaged since the end
+            return cls(len(members), {})
+        words = (one.word for one in status.members if one.member in members) if status else ()
+        return cls(len(members), dict(Counter(words)))
+
+    @property
+    def words(self) -> str:
+        """Their states, or else their number."""
+        return members_words(self.counts) if self.counts else counted(self.members, "member")
 
 
 def _watch(index: Index, choice: _Choice, poller: Poller, interval: float, *, as_json: bool) -> NoReturn:
@@ -204,7 +275,7 @@ def _watch(index: Index, choice: _Choice, poller: Poller, interval: float, *, as
     while True:
         found = choice.look(index, poller)
         if as_json:
-            facts = {row.entry.path: _plain(row) for row in found.rows}
+            facts = {fact["directory"]: fact for fact in found.plain()}
             print_json(*(fact for path, fact in facts.items() if printed.get(path) != fact))
             sys.stdout.flush()
             printed = facts
@@ -222,9 +293,18 @@ def _scan(index: Index, folder: Path) -> None:
     report(f"{folder}: {counted(rebuilt.found, 'run')} found, {rebuilt.new or 'none'} new")
 
 
-def _plain(row: Row) -> dict[str, Any]:
-    group = {} if row.entry.group is None else {"group": row.entry.group}
-    return {"id": row.entry.id, "directory": row.entry.path, **group, **msgspec.structs.asdict(row.summary)}
+def _plain(row: Row, matching: Matching | None) -> dict[str, Any]:
+    """A run as plain data; what does not apply is left out."""
+    facts: dict[str, Any] = {"id": row.entry.id, "directory": row.entry.path}
+    if row.entry.group is not None:
+        facts["group"] = row.entry.group
+    if sweep := row.entry.parameters:
+        facts["parameters"] = {
+            name: {"count": swept.count, "values": swept.typed} for name, swept in sweep.items()
+        }
+    if matching is not None:
+        facts["matching"] = matching._asdict()
+    return {**facts, **msgspec.structs.asdict(row.summary)}
 
 
 def _cells(row: Row, now: float) -> tuple[str, ...]:

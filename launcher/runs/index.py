@@ -2,8 +2,8 @@
 
 It is a journal of JSON lines, each about the run directory at `path`:
 
-  {"path", "name", "scheduler", "group", "time"}  the run was submitted
-  {"path", "name", "time", "found"}      a search found the run
+  {"path", "name", "scheduler", "group", "parameters", "time"}  the run was submitted
+  {"path", "name", "group", "parameters", "time", "found"}      a search found the run
   {"path", "ended", "of"}      the run is over for good; `ended` is the summary for lists
   {"path", "begun"}            the run was started again, so `ended` no longer holds
   {"path", "removed"}          the directory was removed
@@ -19,10 +19,11 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -35,6 +36,7 @@ from castoff.launcher.runs.groups import Group, Groups, name_of_group
 from castoff.launcher.runs.records import Seconds, decode
 from castoff.launcher.runs.run import LOCK, RunDirectory
 from castoff.launcher.runs.states import RunSummary
+from castoff.launcher.runs.sweep import Sweep, Swept
 from castoff.launcher.typed.suggestion import did_you_mean
 
 
@@ -54,6 +56,8 @@ class Entry:
     """The scheduler that has the run's jobs; None if a search found the run."""
     group: str | None = None
     """The id of the group with which the run was submitted; None: it was submitted alone."""
+    parameters: Sweep = field(default_factory=dict)
+    """What its members sweep."""
 
     def matches(self, pattern: str) -> bool:
         """Whether the run's name, or its group's name or id, matches a pattern, in which * stands for any
@@ -91,6 +95,7 @@ class _Event(msgspec.Struct, omit_defaults=True):
     name: str | None = None
     scheduler: str | None = None
     group: str | None = None
+    parameters: dict[str, Swept] = {}
     time: Seconds = 0.0
     found: bool = False
     ended: RunSummary | None = None
@@ -126,18 +131,23 @@ class Index:
         return cls(state / "castoff" / "runs.jsonl")
 
     def add(
-        self, run: RunDirectory, name: str, scheduler: str | None = None, group: str | None = None
+        self,
+        run: RunDirectory,
+        name: str,
+        scheduler: str | None = None,
+        group: str | None = None,
+        parameters: Sweep = MappingProxyType({}),
     ) -> None:
-        """Append a run. `group`: the id of its group."""
-        self._append([_Event(str(run.path), name, scheduler, group, time.time())])
+        """Append a run. `group`: the id of its group. `parameters`: what its members sweep."""
+        self._append([_Event(str(run.path), name, scheduler, group, {**parameters}, time.time())])
 
-    def adopt(self, runs: Iterable[tuple[RunDirectory, str, float, str | None]]) -> None:
-        """Append runs that a search found, with their names, the times of their submission, and their
-        groups.
+    def adopt(self, runs: Iterable[tuple[RunDirectory, str, float, str | None, Sweep]]) -> None:
+        """Append runs that a search found, with their names, the times of their submission, their groups, and
+        what their members sweep.
         """
         self._append(
-            _Event(str(run.path), name, group=group, time=submitted, found=True)
-            for run, name, submitted, group in runs
+            _Event(str(run.path), name, group=group, parameters={**sweep}, time=submitted, found=True)
+            for run, name, submitted, group, sweep in runs
         )
 
     def reopen(self, run: RunDirectory) -> None:
@@ -171,8 +181,9 @@ class Index:
                 begun = entry.begun + 1 if entry else 0
                 scheduler = event.scheduler or (entry.scheduler if entry else None)
                 group = event.group or (entry.group if entry else None)
+                sweep = event.parameters
                 entries[event.path] = Entry(
-                    event.path, event.name, added, begun, scheduler=scheduler, group=group
+                    event.path, event.name, added, begun, None, scheduler, group, sweep
                 )
             elif entry is not None and event.begun:
                 entry.begun += 1

@@ -12,9 +12,11 @@ from castoff.launcher.errors import CastoffError
 from castoff.launcher.runs.directory import find_run_directories, is_run_directory
 from castoff.launcher.runs.groups import GroupJob, is_group_id, name_of_group
 from castoff.launcher.runs.index import Entry, Index, record_runs
+from castoff.launcher.runs.parameters import parameters_of
 from castoff.launcher.runs.records import Submission
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import RunStatus, RunSummary, summary
+from castoff.launcher.runs.sweep import Sweep, sweep_of
 from castoff.launcher.status.poller import Poller
 from castoff.launcher.status.survey import RunRecords
 from castoff.launcher.status.watch import judge
@@ -247,15 +249,15 @@ def _group_job(run: RunDirectory, record: Submission, names: Mapping[str, str]) 
     return GroupJob(names[run.id], str(run.path), edges, sent=True)
 
 
-def _facts_for_index(run: RunDirectory) -> tuple[str, float, str | None]:
-    """Return a run's name, the time of its submission, or else of its start, and its group; the id and 0 if
-    the run cannot be read.
+def _facts_for_index(run: RunDirectory) -> tuple[str, float, str | None, Sweep]:
+    """Return a run's name, the time of its submission, or else of its start, its group, and what its members
+    sweep; the id and 0 if the run cannot be read.
     """
     try:
-        records = RunRecords(run)
+        records, sweep = RunRecords(run), sweep_of(parameters_of(run).parameters)
     except CastoffError:
-        return run.id, 0.0, None
+        return run.id, 0.0, None, {}
     began = (one.start.time for found in records.attempts.values() for one in found if one.start)
     submitted = records.submission.time if records.submission else None
     group = records.submission.group if records.submission else None
-    return records.plan.name or run.id, submitted or min(filter(None, began), default=0.0), group
+    return records.plan.name or run.id, submitted or min(filter(None, began), default=0.0), group, sweep

@@ -34,6 +34,7 @@ from castoff.launcher.runs.removal import sweep
 from castoff.launcher.runs.run import RunDirectory, runs_folder
 from castoff.launcher.runs.script import head_of
 from castoff.launcher.runs.secrets import SECRETS, secrets
+from castoff.launcher.runs.sweep import sweep_of
 from castoff.launcher.schedulers.base import QueuedScheduler
 from castoff.launcher.schedulers.base_queue import Configuration
 from castoff.launcher.schedulers.dialect import dependency_words, own_dependency
@@ -280,7 +281,9 @@ def recorded(
             shown_path = visible_word(str(draft.final.path))
             record_runs(
                 environ,
-                lambda index: index.add(draft.final, decided.name, decided.scheduler, record.group),
+                lambda index: index.add(
+                    draft.final, decided.name, decided.scheduler, record.group, sweep_of(decided.parameters)
+                ),
                 f"`castoff list` will not show {draft.final.id}; use its path: castoff status {shown_path}",
             )
             draft.publish()

@@ -153,7 +153,9 @@ class TestList:
         made = Made(tmp_path)
         (made.run.path / "job.sh").touch()
         made.write("submission.json", {"job": "local-1", "time": 1_780_000_000})
-        Index.of(os.environ).adopt([(made.run, "made", 1_780_000_000, None)])  # the oldest, and it goes on
+        Index.of(os.environ).adopt(
+            [(made.run, "made", 1_780_000_000, None, {})]
+        )  # the oldest, and it goes on
         with made.alive():
             answer = castoff("list")
             assert len(answer.stdout.splitlines()) == 22
@@ -168,7 +170,7 @@ class TestList:
         self, castoff: Castoff, tmp_path: Path, index: Index
     ) -> None:
         made = Made(tmp_path, job=None, error="sbatch: error: no such queue\nsbatch: error: failed")
-        index.adopt([(made.run, "made", 1_780_000_000, None)])
+        index.adopt([(made.run, "made", 1_780_000_000, None, {})])
         row = columns(castoff("list").stdout)[1]
         assert row[-1] == "it could not be submitted: sbatch: error: no such queue sbatch: error: failed"
 

@@ -5,21 +5,27 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import re
 import shutil
 from collections.abc import Callable
 
 import click
 import pytest
 
+from castoff.launcher.cli.list import Matching
 from castoff.launcher.cli.logs import command as logs
 from castoff.launcher.cli.offers import complete_parameters
 from castoff.launcher.history.progress import Progress
+from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.screen.detail import detail_of
 from castoff.launcher.screen.page import lines
+from castoff.launcher.status.overview import Overview
 from castoff.launcher.status.watch import status
 
 from ..conftest import Castoff, LocalJobs, objects
+from ..terminal import on_terminal
 
 JOB = """
 name: sweep-{lr}
@@ -202,8 +208,43 @@ class TestOtherVerbs:
             "sweep"
         ]
         assert castoff("list", "--with", "lr=0.01", "--with", "seed=4").stderr == "castoff: no such runs\n"
+        heading, *rows = [re.split("  +", line) for line in castoff("list").stdout.splitlines()]
+        assert heading[-3:] == ["members", "parameters", "why"]
+        assert [row[-2] for row in rows] == ["lr=0.1,1e-2 seed=0,1", "-"]
+        heading, row = [
+            re.split("  +", line) for line in castoff("list", "--with", "seed=1").stdout.splitlines()
+        ]
+        assert (heading[-3:-1], row[-3]) == (["matching", "parameters"], "1/2 done, 1 failed")
+        both, alone = objects(castoff("list", "--json").stdout)
+        assert "parameters" not in alone and "matching" not in both
+        found = {"lr": {"count": 2, "values": [0.1, 0.01]}, "seed": {"count": 2, "values": [0, 1]}}
+        assert both["parameters"] == found
+        (one,) = objects(castoff("list", "--with", "lr=0.01", "--json").stdout)
+        assert one["matching"] == {"members": 2, "counts": {"done": 2}}
         wrong = castoff("list", "--with", "lr")
         assert wrong.stderr == "castoff: lr: members are selected as in lr=1e-3,seed=2\n"
+
+    def test_lists_on_a_terminal(self, jobs: LocalJobs, sweep: RunDirectory) -> None:
+        for columns, shown in ((80, "lr=0.1,1e-2 "), (140, "lr=0.1,1e-2 seed=0,1")):
+            output = on_terminal("castoff", "list", cwd=jobs.folder, columns=columns).output
+            plain = re.sub(r"\x1b\[[0-9;]*m", "", output).splitlines()
+            assert shown in plain[1] and max(map(len, plain)) <= columns
+
+    def test_a_scan_finds_them_again(self, castoff: Castoff, jobs: LocalJobs, sweep: RunDirectory) -> None:
+        before = objects(castoff("list", "--json").stdout)
+        Index.of(os.environ).path.unlink()
+        castoff("list", "--scan", jobs.folder)
+        assert objects(castoff("list", "--json").stdout) == before
+
+    def test_lists_read_few_members(
+        self, castoff: Castoff, sweep: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Of a large run that is over, only the number of matching members is known."""
+        castoff("list")
+        (row,) = Overview(Index.of(os.environ)).rows
+        monkeypatch.setattr("castoff.launcher.cli.list._READ", 3)
+        assert Matching.among(row, frozenset({1, 3}), None) == Matching(2, {})
+        assert Matching(2, {}).words == "2 members"
 
     def test_verbs_for_whole_runs(self, castoff: Castoff, sweep: RunDirectory) -> None:
         for words in (["sweep", "lr=0.1"], ["sweep:1"]):

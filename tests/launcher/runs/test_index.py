@@ -211,7 +211,7 @@ class TestEndings:
 
     def test_seen_before_it_was_found_again(self, index: Index, made: Made) -> None:
         before = only(index)
-        index.adopt([(made.run, "made", before.added, None)])
+        index.adopt([(made.run, "made", before.added, None, {})])
         index.remember([(before, reported(made.run))])
         assert only(index).ended is None
 
@@ -221,7 +221,7 @@ class TestEndings:
         assert index.entries() == []
         index.remember([(Entry(str(made.run.path), "made", 0), reported(made.run))])
         assert index.entries() == []
-        index.adopt([(made.run, "made", 0.0, None)])
+        index.adopt([(made.run, "made", 0.0, None, {})])
         index.remember([(only(index), reported(made.run))])
         assert only(index).ended == reported(made.run)
         assert index.folders() == [made.run.path.parent]
@@ -242,7 +242,7 @@ class TestOrder:
         index.add(newer, "made")
         (tmp_path / "moved").mkdir()
         moved = RunDirectory(made.run.path.rename(tmp_path / "moved" / "run"))
-        index.adopt([(moved, "made", 0.0, None)])
+        index.adopt([(moved, "made", 0.0, None, {})])
         assert [entry.run.path for entry in index.entries() if entry.is_there] == [moved.path, newer.path]
         assert index.find("made").path == newer.path
         assert index.find("run").path == moved.path
