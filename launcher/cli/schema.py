@@ -13,5 +13,5 @@ from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES
 
 @click.command("schema", epilog=examples("castoff schema >castoff.schema.json"))
 def command() -> None:
-    """Print the JSON schema of job files, for editors and checkers."""
+    """Print the JSON schema of job files with one job or several, for editors and checkers."""
     click.echo(json.dumps(job_schema(HAVE_DIRECTIVES), indent=2))

@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 import re
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
 
 from castoff.launcher.config.job import JobSpec, variable_problem
+from castoff.launcher.config.job_group import JobGroup, load
 from castoff.launcher.config.schema import job_schema
 from castoff.launcher.errors import InvalidInput
 from castoff.launcher.typed.document import Document
 from tests.hostile import any_text
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 JOB = """\
 command: [python, train.py, --lr, 1e-3, --seed, 010, --amp, true, '']
 nodes: 2
@@ -169,6 +175,18 @@ def schema_refuses(root: dict[str, Any], value: Any) -> str | None:
     return refuses(top, value, "")
 
 
+def documents(text: str) -> list[Any]:
+    """The documents of a file as an editor reads them; a key that is a number is a text to a JSON schema."""
+    return [json.loads(json.dumps(document)) for document in yaml.safe_load_all(text)]
+
+
+def mistakes(document: Any) -> list[tuple[str, str]]:
+    """What editors and checkers mark in a document: the places, and the likeliest reasons."""
+    validator = Draft202012Validator(job_schema(["slurm", "pbs"]))
+    likeliest = (best_match([error]) for error in validator.iter_errors(document))
+    return [(".".join(map(str, error.absolute_path)), error.message) for error in likeliest]
+
+
 class TestSchema:
     def test_takes_what_we_take(self) -> None:
         # As an editor reads it: numbers and truth values stand where we take text as it is written.
@@ -217,6 +235,54 @@ class TestSchema:
         if line in names and tuple(map(int, version("msgspec").split(".")[:2])) < (0, 22):
             return  # its schemas do not have what names a mapping may have
         assert schema_refuses(job_schema(["slurm", "pbs"]), data) is not None
+
+    @pytest.mark.parametrize("name", ["slurm/pipeline", "slurm/sedd", "local/dpo_pipeline"])
+    def test_takes_files_with_several_jobs(self, name: str) -> None:
+        (document,) = documents((EXAMPLES / f"{name}.yaml").read_text())
+        assert mistakes(document) == []
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "jobs: {a: {command: [x]}}\ndefaults: {nodes: 2}\nname: both",
+            "defaults: {command: [x]}\njobs: {a: , b: {after: {afterok: [a]}}}",
+            "name: two\ndefaults: {nodes: 2}\n---\nname: a\ncommand: [x]\n"
+            "---\nname: b\nafter: {afterok: [a]}\ncommand: ['{a.dir}']",
+        ],
+    )
+    def test_takes_every_form_of_several_jobs(self, text: str, tmp_path: Path) -> None:
+        (tmp_path / "several.yaml").write_text(text)
+        assert isinstance(load(tmp_path / "several.yaml"), JobGroup)
+        assert [mistakes(document) for document in documents(text)] == [[]] * (1 + text.count("---"))
+
+    @pytest.mark.parametrize(
+        ("text", "place", "message"),
+        [
+            ("jobs: {a: {comand: [x]}}", "jobs.a", "'comand' was unexpected"),
+            ("jobs: {a: {command: [x], nodes: four}}", "jobs.a.nodes", ""),
+            ("jobs: {a: {command: [x], name: b}}", "jobs.a", "'name' was unexpected"),
+            ("jobs: {7: {command: [x]}}", "jobs", "'7' does not match"),
+            ("jobs: {a: {command: [x]}}\nname: 7", "name", "is not of type 'string'"),
+            ("jobs: [a]", "jobs", "is not of type 'object'"),
+            ("jobs: {a: {command: [x]}}\nnodes: 2", "", ""),
+            ("jobs: {a: {command: [x]}}\ndefaults: {nodez: 2}", "defaults", "'nodez' was unexpected"),
+            ("jobs: {a: {command: [x]}}\ndefaults: {name: a}", "defaults", "'name' was unexpected"),
+        ],
+    )
+    def test_refuses_wrong_files_with_several_jobs(
+        self, text: str, place: str, message: str, tmp_path: Path
+    ) -> None:
+        (tmp_path / "several.yaml").write_text(text)
+        with pytest.raises(InvalidInput):
+            load(tmp_path / "several.yaml")
+        (document,) = documents(text)
+        ((where, said),) = mistakes(document)
+        assert where == place and message in said
+
+    def test_every_form_has_a_title_of_its_own(self) -> None:
+        schema = job_schema(["slurm", "pbs"])
+        forms = [schema["$defs"][form["$ref"].removeprefix("#/$defs/")] for form in schema["anyOf"]]
+        assert [form["title"] for form in forms] == ["Job", "Several jobs"]
 
     def test_every_field_has_a_description(self) -> None:
         schema = job_schema(["slurm", "pbs"])
