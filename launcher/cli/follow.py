@@ -30,13 +30,18 @@ def follow_run(run: RunDirectory, selection: Selection = _EVERYTHING, *, as_json
         follower = Follower(run, selection, show, write=write, report=report, pause=pause)
         end = follower.follow()
     except KeyboardInterrupt:
-        click.echo(err=True)
-        again, end_it = f"castoff logs -f {run.id}", f"castoff cancel {run.id}"
-        report(f"{run.id} was not stopped: `{again}` follows it again, `{end_it}` ends it")
-        return 130
+        return not_stopped(run.id)
     write(show.end(end))
-    report(_last_word(end))
+    report(last_word(end))
     return 1 if end.code is None else end.code
+
+
+def not_stopped(followed: str) -> int:
+    """Report after Ctrl-C that the run or group with this id was not stopped; return the exit code."""
+    click.echo(err=True)
+    again, end_it = f"castoff logs -f {followed}", f"castoff cancel {followed}"
+    report(f"{followed} was not stopped: `{again}` follows it again, `{end_it}` ends it")
+    return 130
 
 
 def write(data: bytes) -> None:
@@ -46,7 +51,8 @@ def write(data: bytes) -> None:
         sys.stdout.buffer.flush()
 
 
-def _last_word(end: End) -> str:
+def last_word(end: End) -> str:
+    """How a followed run ended, in one line."""
     if end.failed is None:
         return f"{end.id}: {end.ending}" + (f": {end.reason}" if end.reason else "")
     words = [f"{end.id}: {end.ending}", *why(end.failed.failure, end.failed.reason)]

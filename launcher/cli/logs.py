@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -16,6 +17,7 @@ from castoff.launcher.logs.failures import failed_rank
 from castoff.launcher.logs.printing import write_logs
 from castoff.launcher.logs.show import failure_facts
 from castoff.launcher.logs.sources import Selection, attempts_of, check_ranks, rank_logs
+from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import AttemptStatus
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
@@ -53,10 +55,20 @@ def command(
     """Print a run's logs: the first rank that failed comes first, then all ranks' lines.
 
     RUN is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory; without
-    it, the newest run is meant. NAME=VALUE selects members by their parameters, as in lr=1e-3,seed=2.
-    --rank and --member may be repeated. With -f, new lines are shown as they are written, and the exit code
-    is the run's. With --json, the paths of the logs are printed; with -f too, each line.
+    it, the newest run is meant. Of a group, the logs of each run are printed, or followed together.
+    NAME=VALUE selects members by their parameters, as in lr=1e-3,seed=2. --rank and --member may be repeated.
+    With -f, new lines are shown as they are written, and the exit code is the run's. With --json, the paths
+    of the logs are printed; with -f too, each line.
     """
+    if run is not None and (group := Index.of(os.environ).group(run)):
+        from castoff.launcher.cli.group_logs import follow_group, print_group_logs
+
+        given = {"--rank": ranks, "--member": members or selectors, "--attempt": attempt is not None}
+        for option in (option for option, is_given in given.items() if is_given):
+            click.get_current_context().fail(f"{option} takes one run, and {run} is a group of runs")
+        if follow:
+            return follow_group(group, tail, as_json=as_json)
+        return print_group_logs(group, tail, _places, as_json=as_json)
     directory, chosen = part_meant(run, selectors, members)
     selection = Selection(chosen, attempt, frozenset(ranks), tail)
     if note := check_ranks(directory, selection):

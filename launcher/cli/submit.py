@@ -70,31 +70,31 @@ def command(
     With -f, its logs follow, and the exit code is the job's; Ctrl-C then leaves the job as it is.
 
     The jobs of a file with several are submitted in the order of their `after`. If that stops half-way, the
-    same command submits the rest.
+    same command submits the rest. With -f, the logs of all follow, and the exit code is that of `castoff
+    wait`.
     """
     check_followed(follows, {"--json": as_json, "--dry-run": dry})
     spec = load_jobs(job, overrides, flags, only, since)
     other = target.get()
-    if follows and isinstance(spec, JobGroup):
-        click.get_current_context().fail("--follow takes one job: select it by --only NAME")
     selection = tuple(
         word
         for option, names in (("--only", only), ("--from", since))
         for name in names
         for word in (option, name)
     )
+    choices = {"new": new, "follows": follows, "dry": dry, "as_json": as_json}
     if other is not None:
         from castoff.launcher.cli.submit_elsewhere import submit_elsewhere
 
-        choices = {"new": new, "follows": follows, "dry": dry, "as_json": as_json, "agrees": yes}
+        where = (other.machine, other.typed)
         return submit_elsewhere(
-            other.machine, other.typed, spec, site_name, selection=selection, runs_dir=runs_dir, **choices
+            *where, spec, site_name, selection=selection, runs_dir=runs_dir, agrees=yes, **choices
         )
     if isinstance(spec, JobGroup):
         from castoff.launcher.cli.submit_group import submit_jobs
 
         site = load_site(site_name, *spec.jobs)
-        return submit_jobs(spec, site, selection, runs_dir=runs_dir, new=new, dry=dry, as_json=as_json)
+        return submit_jobs(spec, site, selection, runs_dir=runs_dir, **choices)
     site = load_site(site_name, spec)
     if dry:
         print_dry_run(spec, site, as_json=as_json)

@@ -68,9 +68,11 @@ def submit_elsewhere(
             result = submission.submit_there(machine, jobs[0], codes[0], *about, runs_dir=there)
     if isinstance(spec, JobGroup):
         _print_group(machine, group, note, as_json=as_json)
-        return 0
-    _print(machine, result, note, follows=follows, as_json=as_json)
-    return _follow(machine, result.run) if follows else 0
+        name = group.group
+    else:
+        _print(machine, result, note, follows=follows, as_json=as_json)
+        name = result.run
+    return _follow(machine, name) if follows else 0
 
 
 def _runs_dir(machine: Machine, runs_dir: Path | None) -> str | None:
@@ -242,14 +244,15 @@ def _print_group(machine: Machine, result: Grouped, note: str | None, *, as_json
     print_facts(group=result.group, on=f"{name} ({machine.entry.host})", node_hours=hours)
 
 
-def _follow(machine: Machine, run_id: str) -> int:
-    logs = Passed(machine, "logs", ["-f", run_id])
+def _follow(machine: Machine, name: str) -> int:
+    """Follow a run or a group."""
+    logs = Passed(machine, "logs", ["-f", name])
     try:
         return run(logs, os.environ)
     except KeyboardInterrupt:
         click.echo(err=True)
         again, end = (
-            " ".join(machine.command(*words)) for words in (("logs", "-f", run_id), ("cancel", run_id))
+            " ".join(machine.command(*words)) for words in (("logs", "-f", name), ("cancel", name))
         )
-        report(f"{run_id} was not stopped: `{again}` follows it again, `{end}` ends it")
+        report(f"{name} was not stopped: `{again}` follows it again, `{end}` ends it")
         return 130

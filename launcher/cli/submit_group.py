@@ -21,6 +21,7 @@ def submit_jobs(
     *,
     runs_dir: Path | None,
     new: bool,
+    follows: bool,
     dry: bool,
     as_json: bool,
 ) -> int:
@@ -51,4 +52,8 @@ def submit_jobs(
         return 0
     hours = [record.node_hours if (record := step.run.submission()) else None for step in steps]
     print_facts(group=group.id, node_hours=bound_words(hours))
-    return 0
+    if not follows:
+        return 0
+    from castoff.launcher.cli.group_logs import follow_group
+
+    return follow_group(group)

@@ -10,9 +10,8 @@ import msgspec
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.output import is_terminal, json_option, print_json, report
 from castoff.launcher.cli.run_options import groups_meant, report_unsent, run_meant, run_options, runs_meant
-from castoff.launcher.runs.groups import Group
 from castoff.launcher.runs.states import NOT_RESUMED, RunStatus
-from castoff.launcher.status.group_states import GroupStates
+from castoff.launcher.status.group_states import first_code
 from castoff.launcher.status.watch import check_over, poll
 
 
@@ -55,18 +54,7 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], timeout: float | None
             else:
                 click.echo(words)
     check_over(states, timeout)
-    ignored = _not_needed(groups)
-    counted = [run for run in states if run.directory not in ignored]
-    return next((code for run in counted if (code := 1 if run.code is None else run.code)), int(unsent))
-
-
-def _not_needed(groups: list[Group]) -> set[str]:
-    """The directories of runs that waited for a failure that did not happen."""
-    directories = set[str]()
-    for states in map(GroupStates.of, groups):
-        found = (states.statuses[name] for name in states.not_needed)
-        directories.update(status.directory for status in found if status)
-    return directories
+    return first_code(states, groups) or int(unsent)
 
 
 def _words(run: RunStatus) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.logs.failures import FailedRank, failed_rank, script_headline
@@ -51,9 +51,18 @@ class Follower:
     """Writes messages to the user."""
     pause: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
+    poller: Poller = field(default_factory=Poller)
+    """Queries the scheduler."""
+    ask: Callable[[bool], RunStatus] | None = None
+    """Returns the run's status, by queries of `poller` for several runs at once; it takes whether the records
+    must be read now. None: the run is asked about alone.
+    """
+    companions: int = 1
+    """The number of runs that are followed at the same time, this one included: each is checked less often
+    the more there are.
+    """
 
     def __post_init__(self) -> None:
-        self._poller = Poller()
         self._plan = self.run.facts()
         self._merged = is_merged(self._plan) and not self.selection.ranks
         self._watches: list[Log] = []
@@ -77,17 +86,31 @@ class Follower:
         Raises:
             CastoffError: the run's records cannot be read, or its directory is gone.
         """
-        while True:
-            now = self.clock()
-            if now >= self._next_survey:
-                self._survey(now)
-                if self._status.never_begins or all(
-                    (member.member, None) in self._retired for member in self._members
-                ):
-                    return self._end()
-            if now >= self._next_round:
-                self._round()
-            self.pause(max(0.0, min(self._next_survey, self._next_round) - self.clock()))
+        while (end := self.step()) is None:
+            self.pause(max(0.0, self.due - self.clock()))
+        return end
+
+    @property
+    def due(self) -> float:
+        """When the next step is due, by the clock."""
+        return min(self._next_survey, self._next_round)
+
+    def step(self) -> End | None:
+        """Show what is new, if it is time to look; return the end of a run that is over and was shown.
+
+        Raises:
+            CastoffError: the run's records cannot be read, or its directory is gone.
+        """
+        now = self.clock()
+        if now >= self._next_survey:
+            self._survey(now)
+            if self._status.never_begins or all(
+                (member.member, None) in self._retired for member in self._members
+            ):
+                return self._end()
+        if now >= self._next_round:
+            self._round()
+        return None
 
     # Reading records and finding logs
 
@@ -99,20 +122,18 @@ class Follower:
         self._show_failures()
         self._retire()
         took = self.clock() - now
-        pause = max(_SURVEY, min(_SURVEY_SHARE * took, _SURVEY_MOST))
-        if self._over > self._retired:
-            pause = _SETTLE
+        pause = _SETTLE if self._over > self._retired else survey_pause(took * self.companions)
         self._next_survey = now + took + pause
 
-    def _read_records(self) -> None:
+    def _read_records(self, *, fresh: bool = False) -> None:
         if not self.run.path.is_dir():
             raise CastoffError(f"{self.run.path}: is gone; if it was moved, name its new path")
-        self._status = status(self.run, self._poller)
+        self._status = status(self.run, self.poller) if self.ask is None else self.ask(fresh)
         self._members = [
             member for member in self._status.members if self.selection.has_member(member.member)
         ]
         if queued(self._status.scheduler):
-            self._is_seen = self._poller.silence_on(self.run) is None and not self._status.unsettled
+            self._is_seen = self.poller.silence_on(self.run) is None and not self._status.unsettled
         else:
             local = is_own(self._status.scheduler) and self.run.submission() is not None
             self._is_seen = local and other_host(self.run) is None
@@ -226,7 +247,7 @@ class Follower:
         """Show the new lines of every log, after any newly recorded failure."""
         # Failures first, since lines shown with a failure are left out of the logs' lines.
         if self._has_failed({log.of[0] for log in self._watches}):
-            self._read_records()
+            self._read_records(fresh=True)
             self._show_failures()
         batch = {log: shown for log in self._watches if (shown := log.poll(self.clock()))}
         for log in self._watches:
@@ -235,7 +256,8 @@ class Follower:
         for shown in batch.values():
             self.write(shown)
         flooded = any(log.grown == READ for log in self._watches)
-        pause = 0.0 if flooded else min(max(len(self._watches) / _LOOKS, _OFTEN), _SELDOM)
+        looks = len(self._watches) * self.companions
+        pause = 0.0 if flooded else min(max(looks / _LOOKS, _OFTEN), _SELDOM)
         self._next_round = self.clock() + pause
 
     def _has_failed(self, members: set[int]) -> bool:
@@ -262,6 +284,11 @@ class Follower:
                         new.append((key, failed))
         for key, failed in sorted(new, key=lambda item: item[1].time):
             self.write(self.show.failure(Source(*key), failed, failed.excerpt()))
+
+
+def survey_pause(took: float) -> float:
+    """Seconds until the records are read again, if reading them took so many seconds."""
+    return max(_SURVEY, min(_SURVEY_SHARE * took, _SURVEY_MOST))
 
 
 def _expected(run: RunStatus) -> str:

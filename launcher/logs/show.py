@@ -68,15 +68,27 @@ class Show(ABC):
 
 class Text(Show):
     """Output for people: `[rank] ` before each line, or `[member.attempt:rank] ` if several members are
-    shown."""
+    shown; `[job:rank] ` or `[job:member.attempt:rank] ` if several jobs are."""
 
-    def __init__(self, *, several: bool, terminal: bool, colours: bool, labels: bool = True):
-        """`terminal`: remove control characters. `labels`: False if only one rank is shown."""
+    def __init__(
+        self,
+        *,
+        several: bool,
+        terminal: bool,
+        colours: bool,
+        labels: bool = True,
+        job: str = "",
+        place: int | None = None,
+    ):
+        """`terminal`: remove control characters. `labels`: False if only one rank is shown. `job`: the name
+        of a job among several. `place`: its place among them, by which its lines are coloured.
+        """
+        self._job, self._place = job, place
         self._several = several
         self._terminal = terminal
         self._colours = colours
         self._labels = labels
-        self._is_plain = labels and not (several or terminal or colours)
+        self._is_plain = labels and not (several or terminal or colours or job)
         """Whether the lines of castoff's launcher are shown unchanged."""
         self._seen: defaultdict[int, SeenErrors] = defaultdict(SeenErrors)  # by member
         self._failed: dict[int, int] = {}  # by member, the attempt whose failure was shown last
@@ -103,7 +115,8 @@ class Text(Show):
 
     def failure(self, source: Source, failed: FailedRank, excerpt: list[bytes]) -> bytes:
         """See `Show`."""
-        where = f"{source.member}.{source.attempt}: " if self._several else ""
+        member = f"{source.member}.{source.attempt}" if self._several else ""
+        where = "".join(f"{word}: " for word in (self._job, member) if word)
         if self._failed.setdefault(source.member, source.attempt) != source.attempt:
             self._seen[source.member].forget()  # show a restart's failure in full even if it is the same
         self._failed[source.member] = source.attempt
@@ -126,34 +139,38 @@ class Text(Show):
     def _label(self, source: Source) -> bytes:
         who = f"node {source.node}" if source.node is not None else source.rank
         member = f"{source.member}.{source.attempt}" if self._several else ""
-        words = ":".join(str(word) for word in (member, who) if word not in ("", None))
+        words = ":".join(str(word) for word in (self._job, member, who) if word not in ("", None))
         if not words or not self._labels:
             return b""
         label = b"[%s]" % words.encode()
         if self._colours:
             number = source.member if source.rank is None else source.rank
+            number = number if self._place is None else self._place
             label = b"\x1b[%dm%s%s" % (_COLOURS[number % len(_COLOURS)], label, PLAIN)
         return label + b" "
 
 
 class Json(Show):
-    """Output for programs: one JSON object per line, each with its `event`."""
+    """Output for programs: one JSON object per line, each with its `event`, and the `job` among several."""
+
+    def __init__(self, job: str = ""):
+        self._job = {"job": job} if job else {}
 
     def lines(self, source: Source, block: bytes) -> bytes:
         """See `Show`."""
         return b"".join(
-            _event("line", **source._asdict(), text=line.decode(errors="replace"))
+            _event("line", **self._job, **source._asdict(), text=line.decode(errors="replace"))
             for line in block.split(b"\n")[:-1]
         )
 
     def failure(self, source: Source, failed: FailedRank, excerpt: list[bytes]) -> bytes:
         """See `Show`."""
         where = {"member": source.member, "attempt": source.attempt}
-        return _event("failure", **where, **failure_facts(failed, excerpt))
+        return _event("failure", **self._job, **where, **failure_facts(failed, excerpt))
 
     def end(self, end: End) -> bytes:
         """See `Show`."""
-        return _event("end", id=end.id, ending=end.ending, code=end.code, reason=end.reason)
+        return _event("end", **self._job, id=end.id, ending=end.ending, code=end.code, reason=end.reason)
 
 
 def failure_facts(failed: FailedRank, excerpt: list[bytes]) -> dict[str, Any]:

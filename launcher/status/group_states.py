@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from castoff.launcher.runs.groups import Group
 from castoff.launcher.runs.states import RunStatus, summary, why
@@ -105,6 +106,19 @@ class GroupStates:
         """Whether a job waits for other jobs of the group, as the tree shows."""
         others = (self.statuses.get(other) for other in self.group.jobs[name].waits_for)
         return status.state == "pending" and any(other is None or not other.over for other in others)
+
+
+def first_code(found: Iterable[RunStatus], groups: Iterable[Group]) -> int:
+    """The first exit code that is not 0 of runs that are over, 1 if it is unknown; 0 if there is none.
+
+    Jobs of `groups` that waited for a failure that did not happen do not count.
+    """
+    ignored = set[str]()
+    for states in map(GroupStates.of, groups):
+        unneeded = (states.statuses[name] for name in states.not_needed)
+        ignored.update(status.directory for status in unneeded if status)
+    counted = [run for run in found if run.directory not in ignored]
+    return next((code for run in counted if (code := 1 if run.code is None else run.code)), 0)
 
 
 def _never_began(status: RunStatus) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ..conftest import Castoff, LocalJobs, objects
+from ..terminal import on_terminal
 
 FILE = """
 name: pipe
@@ -57,7 +58,7 @@ def test_a_whole_life(castoff: Castoff, pipe: Path) -> None:
     assert {row["group"] for row in listed} == {facts["group"]}
     page = castoff("report", "pipe").stdout
     assert "1 of 3 jobs done" in page and 'src="data:image/svg+xml;base64,' in page
-    assert "pipe: is a group of 3 runs; name one of them: good-" in castoff("logs", "pipe").stderr
+    assert "pipe: is a group of 3 runs; name one of them: good-" in castoff("logs", "pipe:0").stderr
     (pipe.parent / "fixed").touch()
     answer = castoff("resubmit", "pipe", "--json")
     (again,) = objects(answer.stdout)
@@ -79,10 +80,66 @@ def test_a_selection(castoff: Castoff, pipe: Path) -> None:
     assert json.loads(one.stdout)["id"].startswith("last-"), "a run like any other, in no group"
 
 
+def test_logs_of_all(castoff: Castoff, pipe: Path) -> None:
+    answer = castoff("logs", "pipe")
+    headings = re.findall(r"^=== (.*), (\w+)-\S+ ===$", answer.stdout, re.M)
+    assert headings == [("good: done", "good"), ("bad: failed", "bad"), ("last: cancelled", "last")]
+    of_bad = answer.stdout[answer.stdout.index("=== bad") : answer.stdout.index("=== last")]
+    assert "[0] well\n" in of_bad and " failed first: exit code 1 ---\n" in of_bad
+    assert re.fullmatch(
+        r"castoff: last-\S+: cancelled before it began, so it has no logs: .*\n", answer.stderr
+    )
+    assert answer.returncode == 0
+    places = objects(castoff("logs", "pipe", "--json").stdout)
+    assert [(one["job"], len(one["attempts"])) for one in places] == [("good", 1), ("bad", 1), ("last", 0)]
+    for words, option in (
+        (["--rank", "0"], "--rank"),
+        (["a=1"], "--member"),
+        (["--attempt", "0"], "--attempt"),
+    ):
+        wrong = castoff("logs", "pipe", *words)
+        assert f"{option} takes one run, and pipe is a group of runs" in wrong.stderr
+    (pipe.parent / "castoff-runs" / places[1]["id"] / "logs" / "job-0.log").unlink()
+    assert castoff("logs", "pipe", "--tail", "1").stdout.count("\n") > 3
+
+
+def test_all_jobs_are_followed(castoff: Castoff, jobs: LocalJobs) -> None:
+    answer = castoff("submit", "-f", jobs.job(FILE.replace("test -e fixed", "exit 3")), "--site", "local")
+    assert answer.returncode == 3
+    lines = answer.stdout.splitlines()
+    assert "[bad:0] well" in lines and any(line.startswith("--- bad: rank 0 on ") for line in lines)
+    ends = [line.split(": ", 3)[1:3] for line in answer.stderr.splitlines()]
+    assert [(run.partition("-")[0], words.partition(";")[0]) for run, words in ends] == [
+        ("good", "done"),
+        ("bad", "failed"),
+        ("last", "cancelled"),
+        ("pipe", "1 of 3 jobs done, 1 failed, 1 cancelled"),
+    ]
+    again = castoff("logs", "-f", "pipe", "--json")
+    assert again.returncode == 3
+    events = [(one["event"], one["job"]) for one in objects(again.stdout)]
+    assert [job for event, job in events if event == "end"] == ["good", "bad", "last"]
+    assert ("failure", "bad") in events
+
+
+def test_ctrl_c_leaves_a_group(jobs: LocalJobs) -> None:
+    one = "one: {command: [sh, -c, 'echo begun; exec sleep 600'], ranks_per_node: 1}"
+    jobs.job(f"jobs:\n  {one}\n  two: {{command: [x], after: {{afterok: [one]}}}}\n", "long.yaml")
+    answer = on_terminal(
+        *("castoff", "submit", "-f", "long.yaml", "--site", "local"),
+        cwd=jobs.folder,
+        has_signals=True,
+        then=[(r"\[one:0\]\S* begun", "\x03")],
+    )
+    again = r"`castoff logs -f (long-\S+)` follows it again, `castoff cancel \1` ends it\n$"
+    assert answer.code == 130
+    assert re.search(r"castoff: long-\S+ was not stopped: " + again, answer.output)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["submit", "-f"], "--follow takes one job: select it by --only NAME"),
+        (["submit", "-f", "--json"], "--follow excludes --json: drop one"),
         (["render"], "pipe.yaml holds several jobs; choose one by --only: good, bad, last"),
         (["submit", "--only", "god"], "--only god: is not a job of pipe; did you mean good?"),
         (["submit", "-J", "x"], "--name: is for a file with one job; each of several has its own"),

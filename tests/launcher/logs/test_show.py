@@ -50,6 +50,17 @@ class TestText:
             b"[3.1] castoff: hello\n[3.1:0] a\n[3.1:1] \xff\x1b[2J\n"
         )
 
+    def test_jobs_are_named_and_have_colours(self) -> None:
+        show = Text(several=False, terminal=False, colours=False, job="train")
+        assert (
+            show.merged(Source(0, 0), b"castoff: hello\n[1] a\n") == b"[train] castoff: hello\n[train:1] a\n"
+        )
+        assert show.failure(Source(0, 0), FAILED, []).startswith(b"--- train: rank 2 on n1 failed first")
+        show = Text(several=True, terminal=True, colours=True, job="train", place=1)
+        assert show.lines(Source(3, 1, rank=12), b"a\n") == b"\x1b[33m[train:3.1:12]\x1b[0m a\n"
+        (line,) = json.loads(b"[%s]" % Json("train").lines(Source(0, 0), b"a\n"))
+        assert (line["event"], line["job"], line["text"]) == ("line", "train", "a")
+
     @given(st.booleans(), st.booleans(), st.booleans(), MERGED)
     @example(False, False, True, b"[1] a\n[03] b\n")
     @example(False, True, True, b"[1] a\x1b[3m\n")
