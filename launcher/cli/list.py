@@ -48,7 +48,7 @@ _HEADINGS = ("run", "site", "state", "code", "attempts", "age", "took", "members
 _OPTIONAL = ("matching", "parameters")
 """Columns before the last that a list has only if a run needs them."""
 
-_DISPENSABLE = ("why", "attempts", "site", "code", "took", "members", "parameters", "matching", "age")
+_DISPENSABLE = ("why", "attempts", "site", "code", "took", "parameters", "members", "matching", "age")
 """Columns that a narrow terminal omits, because `castoff status` shows them."""
 
 _FLEXIBLE = {"parameters": 16, "why": 24}
