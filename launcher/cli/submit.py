@@ -86,9 +86,15 @@ def command(
     if other is not None:
         from castoff.launcher.cli.submit_elsewhere import submit_elsewhere
 
-        where = (other.machine, other.typed)
         return submit_elsewhere(
-            *where, spec, site_name, selection=selection, runs_dir=runs_dir, agrees=yes, **choices
+            other.machine,
+            other.typed,
+            spec,
+            site_name,
+            selection=selection,
+            runs_dir=runs_dir,
+            agrees=yes,
+            **choices,
         )
     if isinstance(spec, JobGroup):
         from castoff.launcher.cli.submit_group import submit_jobs

@@ -251,8 +251,6 @@ def _follow(machine: Machine, name: str) -> int:
         return run(logs, os.environ)
     except KeyboardInterrupt:
         click.echo(err=True)
-        again, end = (
-            " ".join(machine.command(*words)) for words in (("logs", "-f", name), ("cancel", name))
-        )
+        again, end = (" ".join(machine.command(*words)) for words in (("logs", "-f", name), ("cancel", name)))
         report(f"{name} was not stopped: `{again}` follows it again, `{end}` ends it")
         return 130

@@ -127,8 +127,9 @@ def test_selected_jobs_and_a_dry_run(laptop: Laptop) -> None:
     assert alone in dry.stdout and not laptop.runs()
     assert laptop("--on", "far", "submit", "pipeline.yaml", "--only", "prepare").returncode == 0
     assert laptop("--on", "far", "wait", "prepare").returncode == 0
-    later = laptop("--on", "far", "submit", "pipeline.yaml", "--from", "train", env=TOKEN)
+    later = laptop("--on", "far", "submit", "-f", "pipeline.yaml", "--from", "train", env=TOKEN)
     assert later.returncode == 0, later.stderr
     assert later.stdout.startswith("train: train-")
-    assert laptop("--on", "far", "wait", "pipeline").returncode == 0
+    assert re.search(r"^\[train:0\] here is ", later.stdout, re.MULTILINE)
+    assert "pipeline-" in later.stderr and "done" in later.stderr
     assert names(laptop) == ["evaluate", "prepare", "train"] and laptop.times_run() == 3
