@@ -112,7 +112,14 @@ class Sources:
             return ended is None or info.end is None or ended >= info.end - _CLOCKS
         if info is None or info.stage != "ended" or info.ended_itself:
             return False
-        return ended is None or info.end is None or abs(info.end - ended) < FILES_LAG
+        if ended is None or info.end is None:
+            return True
+        walltime = self.records.plan.walltime
+        if info.ending == "walltime" and info.start is not None and walltime is not None:
+            over = info.start + walltime - _CLOCKS
+            if ended < over <= info.end:  # unless the limit was lowered meanwhile
+                return False
+        return abs(info.end - ended) < FILES_LAG
 
     def _unsent(self, member: int, newest: Attempt | None, send: Send | None) -> Records | None:
         """Return what is recorded of a member without a known job; None: the job is known, or the script was

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ class Shared(OnPbs):
         super().__init__(folder, job="7.head", sends=[send])
         sharing = {"members": 3, "at_once": 1, "per_node": 1, "nodes": 1}
         plan = {"name": "made", "site": "big", "scheduler": "pbs", "array_count": 3, "sharing": sharing}
-        self.write("plan.json", plan | {"requeue_how": "copy", "requeue_max": 3})
+        self.write("plan.json", plan | {"requeue_how": "copy", "requeue_max": 3, "walltime": 600})
 
     def leaves(self, job: str, members: list[int], **records: str) -> None:
         """A job leaves members to a copy of itself, which the records name."""
@@ -126,3 +127,20 @@ def test_a_job_that_is_started_again_takes_up_what_ended_with_it(pbs: FakePbs, m
     pbs.tells({"7.head": RUNNING | {"stime": "Mon Nov 23 10:00:00 2026"}}, made.run)
     waits = ("pending", None, "it waits for its turn in job 7.head")
     assert members(made) == [waits, ("ended", "cancelled", None), waits]
+
+
+@pytest.mark.parametrize(
+    ("began", "over", "ending"),
+    [(420, 1022, "failed"), (405, 1012, "walltime"), (900, 1015, "walltime")],
+    ids=["before the walltime", "with the job", "its limit was lowered"],
+)
+def test_what_was_killed_before_the_walltime_failed(
+    pbs: FakePbs, made: Shared, began: int, over: int, ending: str
+) -> None:
+    """By its own doing: the walltime was 600 s, and the member ended at 1010."""
+    made.attempt("0.0", "failed", 137)
+    for member in (1, 2):
+        made.attempt(f"{member}.0", "done")
+    times = {"stime": time.ctime(began), "obittime": time.ctime(over)}
+    pbs.tells({"7.head": OVER | {"Exit_status": "-29"} | times}, made.run)
+    assert [one[1] for one in members(made)] == [ending, "done", "done"]
