@@ -111,9 +111,11 @@ class Next(msgspec.Struct):
 
 
 class Cancelled(msgspec.Struct):
-    """cancelled.json: the jobs that castoff has cancelled, which their scheduler may forget at once."""
+    """cancelled.json: the jobs that castoff has cancelled, which their scheduler may forget at once, and when
+    it did.
+    """
 
-    jobs: list[str] = []
+    jobs: dict[str, float] = {}
 
 
 class LastWord(msgspec.Struct, frozen=True):

@@ -93,7 +93,7 @@ class Sources:
             alone = member in self.records.cancelled_members
             if not alone and self._waits_again(newest, info):
                 return facts._replace(job=Job.PENDING_AGAIN)
-            if alone or (not self._cancelled(key) and not self._ended_with(newest.end.time, info)):
+            if alone or not self._ended_with(newest.end.time, key, info):
                 facts = facts._replace(records=Records.CERTAIN)
         return facts._replace(job=Job.OVER) if facts.records is Records.CERTAIN else facts
 
@@ -106,8 +106,11 @@ class Sources:
         ended = newest.end.time if newest.end else None
         return ended is not None and info.start is not None and info.start > ended
 
-    def _ended_with(self, ended: float | None, info: JobInfo | None) -> bool:
+    def _ended_with(self, ended: float | None, key: Key | None, info: JobInfo | None) -> bool:
         """Whether the scheduler may have ended a member, with its job."""
+        cancelled = self._cancelled(key)
+        if cancelled is not None:
+            return ended is None or ended >= cancelled - _CLOCKS
         if info is not None and info.word in _ENDS:
             return ended is None or info.end is None or ended >= info.end - _CLOCKS
         if info is None or info.stage != "ended" or info.ended_itself:
@@ -189,7 +192,7 @@ class Sources:
 
     def _of_next(self, key: Key | None, info: JobInfo | None) -> Next:
         if info is None:
-            silent, cancelled = self.silence(key), self._cancelled(key)
+            silent, cancelled = self.silence(key), self._cancelled(key) is not None
             return Next.SILENT if silent else Next.CANCELLED if cancelled else Next.NONE
         if info.stage == "ended":
             is_cancelled = info.ending == "cancelled" and not info.dependency_never_satisfied
@@ -213,7 +216,7 @@ class Sources:
             ended = (info.end if info and info.ended_itself else None) or 0.0
             if unanswered and self.history is not None and self.now - ended < self.lag:
                 end = End.LATE
-        facts = facts._replace(end=end or _of_end(newest, info), cancelled=self._cancelled(key))
+        facts = facts._replace(end=end or _of_end(newest, info), cancelled=self._cancelled(key) is not None)
         return Evidence(facts, newest, key, info, asks and self.history is None and key is not None)
 
     def _reported(self, key: Key | None) -> JobInfo | None:
@@ -252,9 +255,12 @@ class Sources:
             info.job for info in (*self.answer.jobs.values(), *started) if self.records.owns(info)
         )
 
-    def _cancelled(self, key: Key | None) -> bool:
-        """Whether castoff has cancelled a job."""
-        return key is not None and not self.records.cancelled.isdisjoint((key[0], member_job_id(*key)))
+    def _cancelled(self, key: Key | None) -> float | None:
+        """When castoff cancelled a job, or the member's job; None: it did not."""
+        names = (key[0], member_job_id(*key)) if key is not None else ()
+        return min(
+            (self.records.cancelled[name] for name in names if name in self.records.cancelled), default=None
+        )
 
 
 def _of_attempt(newest: Attempt | None) -> Records:

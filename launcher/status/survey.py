@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -77,7 +77,7 @@ class RunRecords:
         self.is_there = bool(names)
         self.stop_requested = STOP in names
         cancelled = read(run.path / CANCELLED, Cancelled) if CANCELLED in names else None
-        self.cancelled = frozenset(cancelled.jobs if cancelled else ())
+        self.cancelled: Mapping[str, float] = cancelled.jobs if cancelled else {}
         """The ids of the jobs that castoff has cancelled, including those of single members."""
         self.submission = submission = run.submission()
         """The newest submission; None if castoff did not submit the run."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -144,20 +145,21 @@ def cancel_jobs(queue: Queue, jobs_of: Mapping[RunDirectory, Collection[str]]) -
         CastoffError: a run directory cannot be trusted.
     """
     for run, jobs in jobs_of.items():
-        _record(run, RunRecords(run).cancelled.union(jobs))
+        _record(run, {**dict.fromkeys(jobs, time.time()), **RunRecords(run).cancelled})
     # Newest jobs first: when a job ends, another job that depends on it may start.
     ordered = sorted({job for jobs in jobs_of.values() for job in jobs}, key=lambda job: (len(job), job))
     refused = queue.cancel(ordered[::-1])
     for run, jobs in jobs_of.items():
         if not refused.keys().isdisjoint(jobs):
-            _record(run, RunRecords(run).cancelled.difference(refused))
+            before = RunRecords(run).cancelled
+            _record(run, {job: asked for job, asked in before.items() if job not in refused})
     return refused
 
 
-def _record(run: RunDirectory, jobs: Collection[str]) -> None:
+def _record(run: RunDirectory, jobs: dict[str, float]) -> None:
     # A full disk must not prevent cancelling the job that fills it.
     with contextlib.suppress(OSError):
-        run.write(CANCELLED, Cancelled(sorted(jobs)))
+        run.write(CANCELLED, Cancelled(jobs))
 
 
 def _jobs_of(request: CancelRequest, records: RunRecords, queue: Queue, answer: Answer) -> set[str]:

@@ -52,7 +52,7 @@ def recorded(folder: Path, found: list[Any], cancelled: bool) -> OnSlurm:
         if following is not None:
             made.write(f"attempts/{name}/next.json", {"job": following})
     if cancelled:
-        made.write("cancelled.json", {"jobs": ["7"]})
+        made.write("cancelled.json", {"jobs": {"7": 1005.0}})
     return made
 
 

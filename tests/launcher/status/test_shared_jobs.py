@@ -100,7 +100,7 @@ def test_a_copy_leaves_what_it_was_left(pbs: FakePbs, made: Shared) -> None:
 def test_a_copy_that_is_gone_is_no_reason_to_wait(pbs: FakePbs, made: Shared) -> None:
     made.attempt("0.0", "resume")
     made.leaves("7.head", [0, 1, 2], next="8.head")
-    made.write("cancelled.json", {"jobs": ["8.head"]})
+    made.write("cancelled.json", {"jobs": {"8.head": 1005.0}})
     pbs.tells({}, made.run)
     assert [one[:2] for one in members(made)] == [("ended", "cancelled")] * 3
 
@@ -143,4 +143,17 @@ def test_what_was_killed_before_the_walltime_failed(
         made.attempt(f"{member}.0", "done")
     times = {"stime": time.ctime(began), "obittime": time.ctime(over)}
     pbs.tells({"7.head": OVER | {"Exit_status": "-29"} | times}, made.run)
+    assert [one[1] for one in members(made)] == [ending, "done", "done"]
+
+
+@pytest.mark.parametrize(("asked", "ending"), [(1012, "cancelled"), (1014, "failed")])
+def test_what_was_killed_before_the_job_was_cancelled_failed(
+    pbs: FakePbs, made: Shared, asked: int, ending: str
+) -> None:
+    """The clocks of the hosts may differ by 3 s."""
+    made.attempt("0.0", "failed", 137)
+    for member in (1, 2):
+        made.attempt(f"{member}.0", "done")
+    made.write("cancelled.json", {"jobs": {"7.head": asked}})
+    pbs.tells({}, made.run)
     assert [one[1] for one in members(made)] == [ending, "done", "done"]
