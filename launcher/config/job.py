@@ -37,6 +37,7 @@ from castoff.launcher.config.job_fields import (
     Text,
     Word,
 )
+from castoff.launcher.config.variable_names import variable_problem
 from castoff.launcher.errors import InvalidInput, Problem, printable, shown
 from castoff.launcher.trust.decision import check_named
 from castoff.launcher.typed.document import Document, FieldPath, invalid
@@ -367,26 +368,6 @@ def _from_document(
     return verified(document, JobSpec, problems, check)
 
 
-_OURS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
-
-_KEPT_BY_SHELLS = frozenset(
-    {
-        # Read-only, or set by the shell itself. Some evaluate what is assigned to them as arithmetic, in
-        # which a[$(…)] runs a command.
-        *("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID", "HISTCMD", "OPTIND", "OPTERR"),
-        *("RANDOM", "SRANDOM", "SECONDS", "LINENO", "EPOCHREALTIME", "EPOCHSECONDS", "BASH_MONOSECONDS"),
-        *("BASH", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS"),
-        *("BASH_COMMAND", "BASH_EXECUTION_STRING", "BASH_LINENO", "BASH_REMATCH", "BASH_SOURCE"),
-        *("BASH_SUBSHELL", "BASH_TRAPSIG", "BASH_VERSION", "COMP_WORDBREAKS", "DIRSTACK", "FUNCNAME"),
-        *("GROUPS", "PIPESTATUS", "PWD", "OLDPWD", "SHLVL", "_"),
-        # A shell that starts as sh resets these.
-        *("PS1", "PS2", "PS4"),
-        # These change how the shell reads the script itself.
-        *("IFS", "BASH_COMPAT", "BASH_XTRACEFD", "EXECIGNORE", "FUNCNEST", "POSIXLY_CORRECT"),
-    }
-)
-"""Variables that a script cannot pass to a program, because shells change or reject them (bash(1), sh(1))."""
-
 _LONGEST_WORD = 131_071
 """Limit of an argument, or of `NAME=value` of a variable, in bytes: Linux's MAX_ARG_STRLEN less the NUL at
 the end (execve(2)).
@@ -534,14 +515,3 @@ def _beside_a_driver(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
         if value:
             why = "but with launcher.driver the command is a single process, which starts its own workers"
             yield path, f"is {'true' if value is True else shown(value)}, {why}: drop one of the two"
-
-
-def variable_problem(name: str) -> str | None:
-    """The reason why a script cannot pass a variable of this name to the ranks; None if it can."""
-    if name in _OURS or name.startswith("CASTOFF_"):
-        return "is set by castoff in each rank; drop it here"
-    if name in _KEPT_BY_SHELLS:
-        return f"is {name}, which shells reserve: no program would see this value; drop it"
-    if name.startswith("castoff_"):
-        return f"is {name}, but names that begin with castoff_ are reserved for the script; use another"
-    return None

@@ -11,7 +11,7 @@ import msgspec
 
 from castoff.launcher.config import chunks
 from castoff.launcher.config.checked import Checked, verified
-from castoff.launcher.config.job import JobSpec, variable_problem
+from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.job_fields import (
     DirectiveName,
     Directives,
@@ -39,6 +39,7 @@ from castoff.launcher.config.site_fields import (
     Required,
     Values,
 )
+from castoff.launcher.config.variable_names import variable_problem
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.text.words import counted
 from castoff.launcher.trust.decision import check

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from castoff.launcher.config.job import variable_problem
+from castoff.launcher.config.variable_names import variable_problem
 from castoff.launcher.importing.bash import NAME, Case, Statement, Unparsed, Word, statements
 from castoff.launcher.importing.by_index import ByIndex
 from castoff.launcher.importing.head import Head

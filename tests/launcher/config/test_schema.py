@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from castoff.launcher.config.job import JobSpec, variable_problem
+from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.job_group import JobGroup, load
 from castoff.launcher.config.schema import job_schema
+from castoff.launcher.config.variable_names import variable_problem
 from castoff.launcher.errors import InvalidInput
 from castoff.launcher.typed.document import Document
 from tests.hostile import any_text
