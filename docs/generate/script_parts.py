@@ -106,6 +106,7 @@ OF_A_LAUNCHER = {
     "passes on",
     "castoff_launcher_cancel": "optional: ends ranks that ignore TERM, where KILL would leave them running",
     "castoff_launcher_has_ended": "optional, with `attempts` and `nodes`: whether no rank is left",
+    "castoff_launcher_tries_again": "optional: whether to start it again, if the scheduler was away",
     "castoff_launcher_host_of_rank_0": "optional: prints the host, if it is not the first one",
 }
 """The functions that a launcher's file defines, when, and what each does."""

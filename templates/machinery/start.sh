@@ -66,10 +66,7 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
   castoff_note_others
 #endif
 #endif
-  "${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} "${castoff_run_checked[@]}" "$@" &
-  castoff_launcher=$!
-  tail -n +1 -f -s 0.2 --pid="$castoff_launcher" "$CASTOFF_LOG_DIR/$castoff_first_log" & # other logs are next to it
-  castoff_tail=$!
+  castoff_launch "$@"
 #ifdef castoff_watch_ranks
   castoff_watch_due=$((SECONDS + 1)) castoff_began=$SECONDS
 #endif
@@ -80,6 +77,13 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
   castoff_scheduler_enforce_walltime
 #endif
   castoff_wait
+#ifdef castoff_launcher_tries_again
+  while [[ -z $castoff_terminated && ! -e $CASTOFF_ATTEMPT_DIR/unstarted ]] && castoff_launcher_tries_again; do
+    builtin wait "$castoff_tail" || true
+    castoff_launch "$@"
+    castoff_wait
+  done
+#endif
 #ifdef castoff_scheduler_enforce_walltime
   builtin kill -s KILL "$castoff_enforcer" 2>/dev/null || true
 #endif
@@ -96,6 +100,12 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #if fence !nodes !hosts !driver
   castoff_end_left
 #endif
+}
+castoff_launch() { # RANK_PROGRAM PROGRAM...
+  "${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} "${castoff_run_checked[@]}" "$@" &
+  castoff_launcher=$!
+  tail -n +1 -f -s 0.2 --pid="$castoff_launcher" "$CASTOFF_LOG_DIR/$castoff_first_log" & # other logs are next to it
+  castoff_tail=$!
 }
 #if nodes !driver | survives | alone
 castoff_watch_due=0 # castoff_wait calls castoff_watch_ranks each second while ranks run

@@ -34,6 +34,31 @@ castoff_launcher_has_ended() { # whether Slurm has no more steps of this job, an
 #endif
 #if torchrun | driver
 #elif together
+castoff_refused=0
+castoff_launcher_tries_again() { # after a failure: whether srun started no rank, as slurmctld or slurmd was away
+  local castoff_why
+  if ((castoff_code == 0)); then return 1; fi
+  castoff_why=$(tail -n 20 "$CASTOFF_RUN_DIR/logs/job-$CASTOFF_ARRAY_INDEX.log" 2>/dev/null |
+    sed -n '/^castoff: /h; /^srun: error: \(Unable to \(confirm allocation\|create step\)\|Task launch\) /h; ${ g; p; }')
+  case $castoff_why in
+    "castoff: "*) return 1 ;; # srun's failure before the last one
+    *"slurm controller"* | *"timed out"* | *"Zero Bytes"* | *onnection* | *"credential expired") ;;
+    *"Memory required by task is not available") # so says a slurmctld that has just begun (22.05.8)
+      if ((++castoff_refused > 20)); then return 1; fi
+      ;;
+    *) return 1 ;;
+  esac
+  if [[ $castoff_why == *"Task launch"* ]]; then # on another host, it may have succeeded
+#if nodes
+    if [[ ! -e $CASTOFF_ATTEMPT_DIR/starting || -n $(castoff_started) ]]; then return 1; fi
+#else
+    return 1
+#endif
+  fi
+  echo "castoff: srun is started again, as it started nothing: ${castoff_why#*error: }" >&2
+  read -r -t 1 -u 9 _ 9<> <(:) || true # unlike sleep, runs traps
+  [[ -z $castoff_terminated && $(cat "$CASTOFF_ATTEMPT_DIR/fence") == live ]]
+}
 castoff_launcher_place() {
   unset -v SLURM_HOSTFILE SLURM_DISTRIBUTION "${!SLURM_NTASKS@}" SLURM_NPROCS SLURM_NNODES SLURM_JOB_NUM_NODES \
     "${!SLURM_MEM_PER_@}" "${!SLURM_CPUS_PER_@}" "${!SLURM_GPUS@}" SLURM_TRES_PER_TASK # they are the whole job's

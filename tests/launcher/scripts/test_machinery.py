@@ -66,7 +66,17 @@ OPTIONAL = {
         "has_lost_host",
         "ended_rank",
     },
-    "launchers": {"each", "beside", "name_hosts", "place", "export", "cancel", "host_of_rank_0", "has_ended"},
+    "launchers": {
+        "each",
+        "beside",
+        "name_hosts",
+        "place",
+        "export",
+        "cancel",
+        "host_of_rank_0",
+        "has_ended",
+        "tries_again",
+    },
     "runtimes": {"flags"},
 }
 """What is called where it is defined."""

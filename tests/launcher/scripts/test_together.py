@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 import pytest
 
 from castoff import Site
 from tests.cases import others_long
+from tests.mounts import mount_small, with_mounts
+from tests.patience import until
 
 from . import stub_flux
 from .conftest import Benches
@@ -109,6 +113,89 @@ def test_each_members_ranks_see_its_devices(bench: Benches) -> None:
     assert endings(ended, 2) == [("done", 0)] * 2, ended.output
     logs = sorted((ended.run_dir / "logs").glob("*.0/rank-*.log"))
     assert [path.read_text() for path in logs] == ["7,6 0\n", "7,6 1\n", "5,4 0\n", "5,4 1\n"]
+
+
+_AWAY = """\
+#!/bin/bash
+case " $* " in *castoff-guard*) exit ;; esac
+(set -C && : >"$PROBE_FOLDER/away") 2>/dev/null || exec "${0%/*}/real/srun" "$@"
+echo "srun: error: Unable to $WHY" >&2
+exit 1
+"""
+
+
+class TestOnSlurm:
+    """Steps that cannot be created, and scripts that are killed."""
+
+    @pytest.mark.costly
+    @pytest.mark.parametrize(
+        "why",
+        [
+            "confirm allocation for job 12: Unable to contact slurm controller (connect failure)",
+            "create step for job 12: Memory required by task is not available",
+        ],
+    )
+    def test_while_slurmctld_is_away_members_wait(self, why: str, bench: Benches) -> None:
+        here = bench_of("srun", bench)
+        (here.bin / "real").mkdir()
+        (here.bin / "srun").rename(here.bin / "real" / "srun")
+        here.stub("srun", _AWAY)
+        ended = here.run(env={"WHY": why}, command=["sh", "-c", "exit 5"], walltime="5m", **array(1))
+        log = (ended.run_dir / "logs" / "job-0.log").read_text()
+        assert endings(ended, 1) == [("failed", 5)], log
+        assert log.count(f"castoff: srun is started again, as it started nothing: Unable to {why}\n") == 1
+
+    def test_what_is_refused_is_not_asked_again(self, bench: Benches) -> None:
+        here = bench_of("srun", bench)
+        here.stub("srun", _AWAY)
+        why = "create step for job 12: Requested node configuration is not available"
+        ended = here.run(env={"WHY": why}, command=["true"], walltime="5m", **array(1))
+        assert ended.code == 1 and endings(ended, 1) == [("failed", 1)], ended.output
+
+    @pytest.mark.costly
+    def test_a_killed_members_slot_is_free_when_its_ranks_have_ended(self, bench: Benches) -> None:
+        here = bench_of("srun", bench)
+        says = 'touch "$PROBE_FOLDER/begun-$CASTOFF_ARRAY_INDEX"; [ "$CASTOFF_ARRAY_INDEX" = 1 ] || sleep 100'
+        fields = array(2) | {"array": {"count": 2, "together": {"nodes": 2, "per_node": 1}}, "nodes": 2}
+        started = here.start(command=["sh", "-c", says], walltime="5m", **fields)
+        started.wait_for("begun", 1)
+        attempts = here.run_dir() / "attempts"
+
+        def of(last: str) -> psutil.Process | None:
+            for child in psutil.Process(started.process.pid).children():
+                with contextlib.suppress(psutil.Error):
+                    if child.cmdline()[-1:] == [last]:
+                        return child
+            return None
+
+        member: psutil.Process = until(lambda: of(str(here.run_dir() / "job.sh")), "the member's script")
+        member.kill()
+        holder: psutil.Process = until(lambda: of("10"), "what holds its slot")
+        assert [path.name for path in attempts.glob("[0-9]*")] == ["0.0"]
+        holder.terminate()
+        ended = started.end()
+        assert ended.code == 1 and endings(ended, 2) == [("failed", 137), ("done", 0)], ended.output
+
+
+@pytest.mark.costly
+def test_while_the_disk_is_full_no_member_starts(bench: Benches, tmp_path: Path) -> None:
+    """The second one cannot even begin, until there is room again."""
+
+    def test() -> None:
+        here = bench_of("hydra", bench)
+        mount_small(here.folder, "size=600k")
+        fill = 'if [ "$CASTOFF_ARRAY_INDEX" = 0 ]; then cat /dev/zero >fill; exit 3; fi 2>/dev/null'
+        started = here.start(command=["sh", "-c", fill], walltime="5m", **array(3, per_node=1))
+        full = "attempts/.shared-7.head.0/room"
+        until(lambda: [*here.folder.glob(f"castoff-*/{full}")], "the dispatcher's wait for room")
+        (here.folder / "fill").unlink()
+        ended = started.end()
+        begun = sorted(path.name for path in (ended.run_dir / "attempts").glob("[0-9]*"))
+        assert begun == ["0.0", "1.0", "1.1", "2.0"], ended.output
+        found = [ended.record("ending", attempt)["ending"] for attempt in ("0.0", "1.1", "2.0")]
+        assert found == ["failed", "done", "done"]
+
+    with_mounts(tmp_path, test)
 
 
 class TestStartedAgain:
