@@ -2,7 +2,7 @@
 # This script runs first as the dispatcher, which starts it again for each member, in a slot: hosts, cores and devices
 # that no other member has. When a member ends, the next one begins in its slot.
 castoff_slots=() castoff_seats=() castoff_starts=() castoff_lost_slots=()
-castoff_running=() castoff_in_slot=() castoff_ended_since=() castoff_cut_off=''
+castoff_running=() castoff_in_slot=() castoff_ended_since=() castoff_cut_off='' castoff_full=''
 castoff_next=0 castoff_stopping='' castoff_terminated='' castoff_unwell='' castoff_late='' castoff_next_look=0
 castoff_dispatch() { # SHELL...: run this job's members, then exit; returns in a member's script
   castoff_unset_user_functions
@@ -37,7 +37,7 @@ castoff_dispatch() { # SHELL...: run this job's members, then exit; returns in a
   while :; do
     castoff_reap
     castoff_fill "$@"
-    ((${#castoff_running[@]})) || [[ -n $castoff_cut_off && -z $castoff_stopping ]] || break
+    ((${#castoff_running[@]})) || [[ -n $castoff_cut_off$castoff_full && -z $castoff_stopping ]] || break
     if ((SECONDS >= castoff_next_look)); then castoff_look; fi
     read -r -t 0.05 -u 9 _ # 9 never has input; traps run meanwhile
   done 9<> <(:)
@@ -87,6 +87,7 @@ castoff_fill() { # SHELL...: start waiting members in free slots
         castoff_stopping=1
         return
       fi
+      if [[ -n $castoff_full ]]; then return; fi
       castoff_line=${castoff_waiting[castoff_next]}
       castoff_next=$((castoff_next + 1))
       castoff_start_member "$castoff_slot" "$castoff_line" "$@" && break
@@ -131,7 +132,7 @@ castoff_record_unbegun() { # MEMBER ENDING CODE REASON: of an attempt that has n
   if [[ -e $CASTOFF_RUN_DIR/attempts/$1.$castoff_attempt ]]; then castoff_attempt=$((castoff_attempt + 1)); fi
   (
     umask 077
-    cd -- "$CASTOFF_RUN_DIR/attempts" && mkdir -- ".$1.new" &&
+    cd -- "$CASTOFF_RUN_DIR/attempts" && mkdir -p -- ".$1.new" &&
       printf '{"ending": "%s", "code": %s, "time": %(%s)T, "reason": "%s"}\n' "$2" "$3" -1 "$4" \
         >".$1.new/ending.json" &&
       mv -T -- ".$1.new" "$1.$castoff_attempt"
@@ -152,7 +153,12 @@ castoff_reap() { # free the slots of members that have ended
     fi
     unset -v castoff_{running,in_slot,ended_since}"[castoff_slot]"
     castoff_newest "${castoff_line% *}" "${castoff_line#* }"
-    if [[ -z $castoff_ended$castoff_signals ]]; then castoff_clear_slot "$castoff_slot" "${castoff_line% *}"; fi
+    if [[ -z $castoff_ended$castoff_signals ]]; then
+      castoff_clear_slot "$castoff_slot" "$castoff_line"
+      if [[ -n ${castoff_running[castoff_slot]-} ]]; then continue; fi
+      castoff_newest "${castoff_line% *}" "${castoff_line#* }"
+      if [[ -z $castoff_ended ]]; then castoff_full=1; fi # not even that can be recorded
+    fi
     if castoff_is_due "$castoff_line"; then
       castoff_waiting+=("$castoff_line") # it resumes in this job while there is time, on another host if one was lost
     elif [[ $castoff_ended == walltime ]]; then
@@ -167,11 +173,11 @@ castoff_reap() { # free the slots of members that have ended
 #endif
   done
 }
-castoff_clear_slot() { # SLOT MEMBER: its script was killed before it could end its ranks and record how it ended
-  local castoff_folder=$CASTOFF_RUN_DIR/attempts/$2.$castoff_attempt
+castoff_clear_slot() { # SLOT "MEMBER FIRST": its script was killed before it could end its ranks and record how it ended
+  local castoff_folder=$CASTOFF_RUN_DIR/attempts/${2% *}.$castoff_attempt
   castoff_unwell=1
   if [[ ! -d $castoff_folder ]]; then
-    castoff_record_unbegun "$2" failed "$castoff_code" "its script ended with code $castoff_code before it began"
+    castoff_record_unbegun "${2% *}" failed "$castoff_code" "its script ended with code $castoff_code before it began"
     return
   fi
   castoff_end_ranks "$castoff_folder"
@@ -184,11 +190,21 @@ castoff_clear_slot() { # SLOT MEMBER: its script was killed before it could end 
   castoff_attempt_processes=$(grep -lszxF -- "CASTOFF_ATTEMPT_DIR=$castoff_folder" /proc/[0-9]*/environ | cut -d / -f 3)
   # shellcheck disable=SC2086 # words
   builtin kill -s KILL $castoff_attempt_processes 2>/dev/null # its launcher, too
+#if nodes
+  if [[ ! -e $castoff_folder/launched ]]; then return; fi
+  sleep $((2 * castoff_fence_every)) 9>&- & # it holds the slot until ranks on other hosts have ended, too
+  castoff_running[$1]=$! castoff_in_slot[$1]=$2
+#endif
 }
 castoff_look() { # for requests
   local castoff_slot castoff_file
   castoff_next_look=$((SECONDS + 2))
   if [[ -e $CASTOFF_RUN_DIR/stop ]]; then castoff_stopping=${castoff_stopping:-1}; fi
+  if [[ -n $castoff_full ]] && head -c 100000 /dev/zero 2>/dev/null >"$castoff_shared/room"; then
+    echo "castoff: the disk of the run directory was full, so members waited" >&2
+    castoff_full=''
+    rm -f -- "$castoff_shared/room"
+  fi
   for castoff_file in "$CASTOFF_RUN_DIR"/cancel-*; do
     for castoff_slot in "${!castoff_in_slot[@]}"; do
       if [[ ${castoff_in_slot[castoff_slot]% *} == "${castoff_file##*/cancel-}" ]]; then
