@@ -12,12 +12,14 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
+from castoff.launcher.runs.run import RunDirectory
 from tests.cluster.desk import Desk
 from tests.cluster.slurm import SlurmCluster
 
@@ -45,6 +47,21 @@ class Cost(NamedTuple):
     cpu: float
 
 
+def idle(run: RunDirectory) -> float:
+    """Seconds between a member's end and the next one's start in its slot, by the times of their records."""
+    folders_of, gaps = defaultdict(list), []
+    for folder in run.path.glob("attempts/[0-9]*"):
+        folders_of[(folder / "hosts").read_text()].append(folder)
+    for folders in folders_of.values():
+        begun, ended = (
+            sorted((folder / name).stat().st_mtime for folder in folders)
+            for name in ("start.json", "ending.json")
+        )
+        later = begun[SIDE_BY_SIDE // len(folders_of) :]
+        gaps += [begin - end for end, begin in zip(ended, later, strict=False)]
+    return statistics.mean(gaps)
+
+
 def cpu_time(cluster: SlurmCluster) -> float:
     """Seconds of CPU time that the processes of the hosts have taken, with those that are over."""
     first = psutil.Process(cluster.hosts.doors.init)
@@ -65,11 +82,12 @@ def cost(desk: Desk, cluster: SlurmCluster, members: int, submit: Callable[[], s
     return Cost(took / members, (cpu_time(cluster) - busy) / members)
 
 
-def ours(desk: Desk, members: int) -> str:
-    """Submit members that share a job."""
+def ours(desk: Desk, members: int, runs: list[RunDirectory]) -> str:
+    """Submit members that share a job; note their run."""
     array = ["--set", f"array.count={members}", "--set", "array.together={nodes: 4, per_node: 4}"]
     shape = ["--ranks-per-node", "1", "--set", "cores_per_rank=1", "--walltime", "30m"]
     run = desk.submit("--name", "together", *shape, *array, command=["sleep", "1"])
+    runs.append(run)
     submission = run.submission()
     assert submission is not None
     return str(submission.sends[0].job)
@@ -83,17 +101,19 @@ def loop(desk: Desk, members: int) -> str:
 
 def main(rounds: int, members: int) -> None:
     """Measure, in turn, and print what came out."""
+    runs: list[RunDirectory] = []
     with tempfile.TemporaryDirectory() as root:
         cluster = SlurmCluster(Path(root))
         try:
             desk = Desk(cluster, Path(root, "desk"))
             pairs = [
                 (
-                    cost(desk, cluster, members, lambda: ours(desk, members)),
+                    cost(desk, cluster, members, lambda: ours(desk, members, runs)),
                     cost(desk, cluster, members, lambda: loop(desk, members)),
                 )
                 for _ in range(rounds)
             ]
+            waits = [*map(idle, runs)]
         finally:
             cluster.close()
     print(
@@ -106,6 +126,7 @@ def main(rounds: int, members: int) -> None:
             f"{field:5} {statistics.median(mine):7.1f}, a loop of sruns {statistics.median(other):7.1f},"
             f" ratio {statistics.median(ratios):5.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
         )
+    print(f"idle between members of a slot {statistics.median(waits) * 1e3:7.1f}")
     beyond = statistics.median(mine.wall for mine, _ in pairs)
     print(f"bar for wall time beyond the second {BAR * 1e3:.0f}: {'met' if beyond <= BAR else 'NOT MET'}")
 
