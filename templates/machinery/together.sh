@@ -157,7 +157,7 @@ castoff_reap() { # free the slots of members that have ended
       castoff_clear_slot "$castoff_slot" "$castoff_line"
       if [[ -n ${castoff_running[castoff_slot]-} ]]; then continue; fi
       castoff_newest "${castoff_line% *}" "${castoff_line#* }"
-      if [[ -z $castoff_ended ]]; then castoff_full=1; fi # not even that can be recorded
+      if [[ -z $castoff_ended ]]; then castoff_full=$((SECONDS + 600)); fi # not even that can be recorded
     fi
     if castoff_is_due "$castoff_line"; then
       castoff_waiting+=("$castoff_line") # it resumes in this job while there is time, on another host if one was lost
@@ -200,10 +200,15 @@ castoff_look() { # for requests
   local castoff_slot castoff_file
   castoff_next_look=$((SECONDS + 2))
   if [[ -e $CASTOFF_RUN_DIR/stop ]]; then castoff_stopping=${castoff_stopping:-1}; fi
-  if [[ -n $castoff_full ]] && head -c 100000 /dev/zero 2>/dev/null >"$castoff_shared/room"; then
+  if [[ -z $castoff_full ]]; then
+    :
+  elif head -c 100000 /dev/zero 2>/dev/null >"$castoff_shared/room"; then
     echo "castoff: the disk of the run directory was full, so members waited" >&2
     castoff_full=''
     rm -f -- "$castoff_shared/room"
+  elif [[ ! -d $castoff_shared ]] || ((SECONDS >= castoff_full)); then
+    echo "castoff: nothing can be written to the run directory, so no more members start" >&2
+    castoff_full='' castoff_stopping=1
   fi
   for castoff_file in "$CASTOFF_RUN_DIR"/cancel-*; do
     for castoff_slot in "${!castoff_in_slot[@]}"; do

@@ -79,6 +79,14 @@ def test_two_members_have_a_nodes_cores_each_its_own(kind: str, bench: Benches, 
 
 
 @pytest.mark.costly
+def test_without_its_records_a_job_ends(bench: Benches) -> None:
+    fields = {"command": ["sh", "-c", 'rm -rf "$CASTOFF_RUN_DIR"/*'], "walltime": "5m", **array(3)}
+    ended = bench_of("hydra", bench).run(**fields)
+    assert ended.code
+    assert "nothing can be written to the run directory" in ended.output
+
+
+@pytest.mark.costly
 def test_no_member_starts_on_a_host_that_flux_has_lost(bench: Benches, tmp_path: Path) -> None:
     here, down = bench_of("flux", bench), tmp_path / "down"
     lost = '[ "$CASTOFF_ARRAY_INDEX" != 1 ] || { : >"$1"; kill -9 $$; }'
