@@ -101,8 +101,6 @@ class Queue(ABC):
     """The command that prints the scheduler's configuration; empty: there is none."""
     cluster_is: ClassVar[str] = ""
     """The words before a cluster's name in a message."""
-    queries_by_id: ClassVar[bool] = True
-    """Whether `ask` returns only the jobs that it is asked about."""
     lag: ClassVar[float] = 0.0
     """Seconds after a job's end during which the scheduler's history may be incomplete."""
     cancel_patience: ClassVar[float] = 60.0

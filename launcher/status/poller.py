@@ -143,7 +143,8 @@ class _Side:
         """
         here = [run for run in runs if run.run.path not in self._elsewhere]
         further = {job for run in here for job in run.jobs} - self._jobs
-        if not further or not self._queue.queries_by_id or self._answer.silence:
+        further -= {job for job, _ in self._answer.jobs}
+        if not further or self._answer.silence:
             return False
         self._jobs |= further
         self._answer = self._answer.joined(self._queue.ask(further))

@@ -45,7 +45,6 @@ class SlurmQueue(Queue):
     title = TITLE
     cancel_command = ("scancel",)
     config_command: ClassVar[list[str]] = ["scontrol", "show", "config"]
-    queries_by_id = False
     lag = 15.0  # the controller reports to accounting every few seconds
     cancel_patience = 120.0  # KillWait, which is 30 s unless a site sets another
     _history_rests = 0.0

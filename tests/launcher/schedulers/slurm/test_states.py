@@ -869,6 +869,15 @@ class TestOfAScriptThatStoodAlone:
             "its script recorded no job, so Slurm cannot be asked about it; read the logs",
         )
 
+    def test_it_says_so_while_slurm_is_asked(self, slurm: FakeSlurm, alone: OnSlurm) -> None:
+        """Of all the user's jobs, the answer was searched for those that were known before."""
+        record = alone.run.path / "attempts" / "0.0" / "start.json"
+        record.rename(late := record.with_name(".late"))
+        slurm.queue.write_text("7|N/A|RUNNING|None|900|900|N/A|/home/a/alone.sh\n")
+        slurm.program("squeue", f"[ ! -e {late} ] || mv {late} {record}; cat {slurm.queue}")
+        now = status(alone.run)
+        assert (now.state, now.job) == ("running", "7")
+
 
 class TestUnclear:
     def lost(self, tmp_path: Path, **more: Any) -> OnSlurm:
