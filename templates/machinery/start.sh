@@ -66,7 +66,17 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
   castoff_note_others
 #endif
 #endif
+#ifdef castoff_launcher_tries_again
+  castoff_launch() { # RANK_PROGRAM PROGRAM...
+#endif
+  "${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} "${castoff_run_checked[@]}" "$@" &
+  castoff_launcher=$!
+  tail -n +1 -f -s 0.2 --pid="$castoff_launcher" "$CASTOFF_LOG_DIR/$castoff_first_log" & # other logs are next to it
+  castoff_tail=$!
+#ifdef castoff_launcher_tries_again
+  }
   castoff_launch "$@"
+#endif
 #ifdef castoff_watch_ranks
   castoff_watch_due=$((SECONDS + 1)) castoff_began=$SECONDS
 #endif
@@ -100,12 +110,6 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #if fence !nodes !hosts !driver
   castoff_end_left
 #endif
-}
-castoff_launch() { # RANK_PROGRAM PROGRAM...
-  "${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} "${castoff_run_checked[@]}" "$@" &
-  castoff_launcher=$!
-  tail -n +1 -f -s 0.2 --pid="$castoff_launcher" "$CASTOFF_LOG_DIR/$castoff_first_log" & # other logs are next to it
-  castoff_tail=$!
 }
 #if nodes !driver | survives | alone
 castoff_watch_due=0 # castoff_wait calls castoff_watch_ranks each second while ranks run

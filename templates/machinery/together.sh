@@ -173,7 +173,7 @@ castoff_reap() { # free the slots of members that have ended
 #endif
   done
 }
-castoff_clear_slot() { # SLOT "MEMBER FIRST": its script was killed before it could end its ranks and record how it ended
+castoff_clear_slot() { # SLOT "MEMBER FIRST": its script was killed before it could end its ranks and record its ending
   local castoff_folder=$CASTOFF_RUN_DIR/attempts/${2% *}.$castoff_attempt
   castoff_unwell=1
   if [[ ! -d $castoff_folder ]]; then

@@ -39,7 +39,8 @@ castoff_launcher_tries_again() { # after a failure: whether srun started no rank
   local castoff_why
   if ((castoff_code == 0)); then return 1; fi
   castoff_why=$(tail -n 20 "$CASTOFF_RUN_DIR/logs/job-$CASTOFF_ARRAY_INDEX.log" 2>/dev/null |
-    sed -n '/^castoff: /h; /^srun: error: \(Unable to \(confirm allocation\|create step\)\|Task launch\) /h; ${ g; p; }')
+    sed -n -e '/^castoff: /h; /^srun: error: \(Unable to \(confirm allocation\|create step\)\|Task launch\) /h' \
+      -e '${ g; p; }')
   case $castoff_why in
     "castoff: "*) return 1 ;; # srun's failure before the last one
     *"slurm controller"* | *"timed out"* | *"Zero Bytes"* | *onnection* | *"credential expired") ;;
