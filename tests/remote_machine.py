@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests import patience
+from tests.ports import free_port
 
 SHELLS = {
     "sh": "/bin/sh",
@@ -59,7 +60,7 @@ class RemoteMachine:
         self.homes = {user: folder / f"home of {user}" for user in SHELLS}
         self.settings = folder / "ssh_config"
         self.link_orders = folder / "link"
-        self.port = _free_port()
+        self.port = free_port()
         # Short: a socket's path has 107 bytes at the most.
         self._run = tempfile.TemporaryDirectory(prefix="on-", dir="/tmp")
         self._keys()
@@ -155,13 +156,6 @@ class RemoteMachine:
             f'  UserKnownHostsFile "{folder}/known"\n  IdentitiesOnly yes\n  IdentityAgent none\n'
             f"  ServerAliveInterval 2\n  ServerAliveCountMax 2\n"
         )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ import ast
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from castoff.trainers.reporting.metrics_file import MetricsFile
 from tests import patience
+from tests.ports import free_port
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -74,9 +74,7 @@ def test_it_learns_however_it_is_started(way: str, tmp_path: Path) -> None:
     (tmp_path / "spawning.py").write_text(SPAWNING)
     words = [sys.executable if word == "python" else word for word in WAYS[way]]
     if way == "spawn":
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            words.append(str(free.getsockname()[1]))
+        words.append(str(free_port()))
     done = subprocess.run(
         words,
         cwd=tmp_path,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from castoff.trainers.gnn.graphs.settings import Files, read
 from tests import patience
 from tests.cluster.hosts import Hosts, why_no_hosts
 from tests.command_line import COMMAND
+from tests.ports import free_port
 from tests.trainers import toys
 from tests.trainers.logged import unwrapped
 
@@ -81,12 +81,6 @@ class Mine:
         return Learnt(toys.lasting_lines(run), weights)
 
 
-def free_port() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return str(free.getsockname()[1])
-
-
 def started(way: str, ranks: int) -> list[str | Path]:
     """The words of each way of the guide, on this machine."""
     script = ["train_ddp.py", *TINY]
@@ -95,12 +89,12 @@ def started(way: str, ranks: int) -> list[str | Path]:
     if way == "torch.distributed.launch":
         return [
             *(sys.executable, "-m", "torch.distributed.launch", f"--nproc_per_node={ranks}"),
-            *(f"--master_port={free_port()}", *script),
+            *(f"--master_port={free_port()!s}", *script),
         ]
     if way == "castoff":
         return [COMMAND, "launch", "-n", str(ranks), "--", sys.executable, *script]
     assert way == "spawn"
-    port = f"parallel.master_port={free_port()}"
+    port = f"parallel.master_port={free_port()!s}"
     return [sys.executable, "train_ddp_standalone.py", "--ranks", str(ranks), *TINY, port]
 
 

@@ -19,7 +19,7 @@ from tests import patience
 from tests.command_line import COMMAND
 from tests.mistakes.programs import MARK, SPAWNED, task
 from tests.mistakes.test_mistakes import as_program, run
-from tests.trainers.distributed.test_one_host import free_port
+from tests.ports import free_port
 from tests.trainers.toys import Ranks, Toy, config
 from tests.trainers.warm import ForkedRank
 

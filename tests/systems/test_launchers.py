@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from hashlib import sha256
@@ -21,6 +20,7 @@ from tests.cluster.desk import Desk
 from tests.cluster.slurm import SlurmCluster
 from tests.conftest import Castoff, SystemProgram
 from tests.pbs.cluster import PbsCluster
+from tests.ports import free_port
 from tests.systems.rank import CONFIG, called, stopped
 from tests.systems.systems import SYSTEMS, System
 from tests.trainers import toys
@@ -170,10 +170,7 @@ def test_torchrun(training: Training, expected: Learnt) -> None:
 
 @pytest.mark.long
 def test_spawn(training: Training, expected: Learnt) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    training.run(sys.executable, *training.program, str(port))
+    training.run(sys.executable, *training.program, str(free_port()))
     assert [rank["process"] for rank in training.ranks()] == ["SpawnProcess-1", "SpawnProcess-2"]
     check(training, expected, "single", by_castoff=False)
 

@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -28,6 +27,7 @@ from castoff.trainers.reporting.throughput import TIMED
 from castoff.trainers.task import Loss, Splits, Task
 from castoff.trainers.task.splitting import split
 from tests import patience
+from tests.ports import free_port
 from tests.trainers.warm import ForkedRank, Job, perform
 
 
@@ -200,9 +200,7 @@ class Ranks:
         self.folder.mkdir(exist_ok=True)
         pickled = self.folder / "job"
         pickled.write_bytes(pickle.dumps((function, arguments)))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         for rank in range(self.world_size):
             given: dict[str, object] = {
                 "RANK": rank,

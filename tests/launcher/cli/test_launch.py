@@ -11,6 +11,7 @@ from socket import gethostname
 import pytest
 
 from castoff.launcher.cli.launch import command
+from tests.ports import free_port
 
 from ..conftest import Castoff
 from ..terminal import on_terminal
@@ -158,13 +159,6 @@ WHERE = 'echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $NODE_RANK $MASTE
 def by_hand(port: int, node_rank: int, *more: str) -> list[str]:
     words = ["launch", "-n", "4", "--nodes", "2", "--node-rank", str(node_rank), "--master-addr", "127.0.0.1"]
     return [*words, "--master-port", str(port), *more]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def test_the_share_of_one_host(castoff: Castoff, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from castoff.trainers.distributed.one_host import on_one_host, stay_within
 from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
 from castoff.trainers.task import Loss
 from tests.command_line import Castoff
+from tests.ports import free_port
 from tests.sockets import listening
 from tests.trainers.toys import Sensitive, config, run, train
 
@@ -57,12 +58,6 @@ def spawned(port: int) -> list[str]:
     heard = listening([psutil.Process()])
     cleanup_ddp()
     return heard
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 @pytest.mark.usefixtures("for_real")

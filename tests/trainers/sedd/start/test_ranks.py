@@ -21,6 +21,7 @@ from castoff.trainers.sedd.start import ranks
 from castoff.trainers.sedd.start.flags import COMMAND_LINE
 from castoff.trainers.sedd.start.ranks import check_layout, command, launched
 from tests import patience
+from tests.ports import free_port
 from tests.trainers.logged import unwrapped
 
 ROOT = Path(__file__).parents[4]
@@ -226,13 +227,6 @@ def shell(folder: Path, *words: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
     )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
