@@ -29,6 +29,7 @@ TOOLS = (
     "hatch-fancy-pypi-readme",
     "hatchling",
     "hypothesis",
+    "jsonschema",
     "packaging",
     "pytest",
     "pytest-timeout",

@@ -94,6 +94,8 @@ def _keep(result: Imported, head: Head, script: str) -> None:
     """Keep the script as a whole in the job."""
     asked, reader = head.asked, head.reader
     lines = [line for number, line in enumerate(script.split("\n"), 1) if number not in head.directives]
+    if not "".join(lines).strip():
+        raise NotAScript("contains only directives, and starts nothing")
     if asked.shell and not lines[0].startswith("#!"):
         lines.insert(0, f"#!{asked.shell}")
         result.notes.append(f"-S {asked.shell} names the script's shell: it is in its first line now.")
@@ -101,8 +103,6 @@ def _keep(result: Imported, head: Head, script: str) -> None:
         no_shell = f"{reader.title} would refuse the script, whose first line does not begin with #!."
         result.notes.append(no_shell)
         result.surprises.append(no_shell)
-    if not "".join(lines).strip():
-        raise NotAScript("contains only directives, and starts nothing")
     result.fields = _of_both(head, asked.raw)
     if reader and reader.requeues and reader.requeues.search(script):
         result.fields.setdefault("requeue", dict(REQUEUE))

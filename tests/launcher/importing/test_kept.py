@@ -337,6 +337,7 @@ def test_a_byte_order_mark_and_no_shebang() -> None:
         ('# trains\n\nimport os\nprint("rank", os.environ["RANK"])\n', "Python"),
         ("# Imported from a.sbatch.\n#   line 2: x\nname: a\ncommand: [x]\n", "is a job file already"),
         ("# Imported\nname: a\nscript: |\n  a\n", "is a job file already"),
+        ("#SBATCH", "contains only directives"),
         ("#SBATCH -N 2\n", "contains only directives"),
         ("\n <!DOCTYPE html>\n<html>#SBATCH -N 2\n", "HTML"),
         ('{"cells": [], "metadata": {}}', "is a notebook"),
