@@ -43,14 +43,21 @@ def bound_words(hours: list[float | None]) -> str:
 
 
 def report_changes(spec: JobSpec, site: Site) -> None:
-    """Report which fields have no effect on this site, and a name that the run's id spells differently."""
+    """Report which fields have no effect on this site, variables that a script lacks there, and a name that
+    the run's id spells differently.
+    """
+    from castoff.launcher.config import batch_script
     from castoff.launcher.planning import parameters
     from castoff.launcher.runs.drafts import name_in_id
     from castoff.launcher.schedulers.fields import ignored
     from castoff.launcher.schedulers.registry import scheduler_of
+    from castoff.launcher.schedulers.variables import foreign_prefixes
 
-    if without := ignored(spec, site, scheduler_of(site.scheduler)):
+    scheduler = scheduler_of(site.scheduler)
+    if without := ignored(spec, site, scheduler):
         report(f"no effect on site {site.name}: {', '.join(without)}")
+    if spec.script and (lacking := batch_script.variables(spec.script, foreign_prefixes(site.scheduler))):
+        report(f"the script uses {', '.join(lacking)}, which {scheduler.title} does not set")
     for note in parameters.notes(spec):
         report(note)
     if spec.name and (in_id := name_in_id(name := parameters.run_name(spec))) != name:

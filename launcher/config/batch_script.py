@@ -5,7 +5,7 @@ functions.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -61,6 +61,13 @@ def directive_lines(script: str) -> Iterator[str]:
             return
         if _DIRECTIVE.match(line):
             yield line
+
+
+def variables(script: str, prefixes: Iterable[str]) -> list[str]:
+    """The variables with such prefixes that a script uses without a default."""
+    used = re.compile(rf"\$\{{?((?:{'|'.join(map(re.escape, prefixes))})_\w+)(?![\w:=+?-])")
+    code = (line for line in script.split("\n") if not line.lstrip().startswith("#"))
+    return [*dict.fromkeys(name for line in code for name in used.findall(line))]
 
 
 def interpreter(script: str) -> list[str]:

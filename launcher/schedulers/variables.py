@@ -28,6 +28,12 @@ def job_prefixes() -> tuple[str, ...]:
     return tuple(one.JOB_VARIABLES[0].partition("_")[0] for one in _packages())
 
 
+def foreign_prefixes(scheduler: str) -> tuple[str, ...]:
+    """How the names of the variables begin that other schedulers than this one set in jobs."""
+    named = zip(_packages(), job_prefixes(), strict=True)
+    return tuple(prefix for one, prefix in named if not one.__name__.endswith(f".{scheduler}"))
+
+
 def command_prefixes() -> tuple[str, ...]:
     """How the names of the variables begin that schedulers' commands obey."""
     return tuple(prefix for one in _packages() for prefix in one.COMMAND_VARIABLES)

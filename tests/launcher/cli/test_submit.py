@@ -112,6 +112,15 @@ class TestRunDirectory:
         assert re.fullmatch(r"[A-Za-z0-9._+-]+", run.id)
         assert jobs.wait(run)["name"] == "..$(x) ä;rm -rf *"
 
+    def test_what_a_script_lacks_here_is_reported(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        """As every member would run the same."""
+        script = "# $SLURM_JOB_ID\n: ${VALUES[$SLURM_ARRAY_TASK_ID]} ${PBS_JOBID:-none} $MY_SLURM_NAME"
+        done = castoff("submit", "--site", "local", jobs.job(json.dumps({"name": "old", "script": script})))
+        assert done.stderr.splitlines() == [
+            "castoff: the script uses SLURM_ARRAY_TASK_ID, which castoff's own scheduler does not set"
+        ]
+        jobs.wait(RunDirectory(Path(done.stdout.splitlines()[2].split()[1])))
+
     def test_what_the_run_does_not_take_is_reported(self, castoff: Castoff, jobs: LocalJobs) -> None:
         words = [
             "submit",
