@@ -255,7 +255,7 @@ class Matching(NamedTuple):
         try:
             if status is None and summary.members <= _READ:
                 (status,) = judge([RunRecords(row.entry.run)])
-        except CastoffError:  # the directory is no longer trusted, or its records were damaged since the end
+        except CastoffError:  # since its end, its directory lost our trust, or its records were damaged
             return cls(len(members), {})
         words = (one.word for one in status.members if one.member in members) if status else ()
         return cls(len(members), dict(Counter(words)))
