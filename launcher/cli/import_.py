@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from castoff.launcher.cli.help import examples
-from castoff.launcher.cli.output import report
+from castoff.launcher.cli.output import json_option, print_json, report
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.text.quoting import visible_word
 
 if TYPE_CHECKING:
+    from castoff.launcher.importing.imported import Imported
     from castoff.launcher.importing.script import Wish
 
 INCOMPLETE = 3
@@ -37,7 +38,8 @@ _LONGEST = 900_000
     "--ranks", is_flag=True, help="Let castoff start the ranks; fail, with the reason, if it cannot."
 )
 @click.option("--driver", is_flag=True, help="Keep the script whole in any case.")
-def command(script: Path, output: Path | None, ranks: bool, driver: bool) -> int:
+@json_option
+def command(script: Path, output: Path | None, ranks: bool, driver: bool, as_json: bool) -> int:
     """Write a job file for SCRIPT, which is read and never run.
 
     The job stays the same. castoff starts its ranks if this is certain to change nothing; otherwise the job
@@ -65,30 +67,47 @@ def command(script: Path, output: Path | None, ranks: bool, driver: bool) -> int
     except NotAScript as error:
         error.args = (f"{shown}: {str(error).replace(' FILE ', f' {visible_word(str(script))} ')}",)
         raise
-    for refusal in result.refused:
-        report(f"{shown}:{refusal.line or ''}: not expressed: {refusal.text}: {refusal.why}")
-    if wish == "ranks" and result.kept:
-        if result.kept == WITHOUT_PARSER:
-            raise CastoffError(f"--ranks: {WITHOUT_PARSER}")
-        report(f"{shown}: castoff cannot start its ranks: {result.kept}")
-        return INCOMPLETE
-    site = result.scheduler or "NAME"
-    text = job_file(result, script.name, site)
-    if output is None:
-        click.echo(text, nl=False)
-    else:
+    fails = wish == "ranks" and bool(result.kept)
+    if fails and result.kept == WITHOUT_PARSER:
+        raise CastoffError(f"--ranks: {WITHOUT_PARSER}")
+    text = None if fails else job_file(result, script.name, result.scheduler or "NAME")
+    if text is not None and output is not None:
         try:
             files.replace(output, text, 0o644)
         except OSError as error:
             raise CastoffError(f"{printable(str(output))}: cannot be written: {error.strerror}") from error
-        click.echo(
-            f"wrote {printable(str(output))}; next: castoff render {visible_word(str(output))} --site {site}"
+    if as_json:
+        print_json(
+            {
+                "job_file": text,
+                "site": result.scheduler,
+                "kept": result.kept or None,
+                "refused": [entry._asdict() for entry in result.refused],
+                "surprises": result.surprises,
+            }
         )
-    for text in result.surprises:
-        report(f"{shown}: {text[0].lower()}{text[1:].removesuffix('.')}")
+    else:
+        _tell(result, shown, text, output, wish)
+    return INCOMPLETE if fails or result.refused else 0
+
+
+def _tell(result: Imported, shown: str, text: str | None, output: Path | None, wish: Wish | None) -> None:
+    """Print the job file, or where it is, and report what it cannot express. `shown`: the script's path."""
+    for refusal in result.refused:
+        report(f"{shown}:{refusal.line or ''}: not expressed: {refusal.text}: {refusal.why}")
+    if text is None:
+        report(f"{shown}: castoff cannot start its ranks: {result.kept}")
+        return
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        file = printable(str(output))
+        site = result.scheduler or "NAME"
+        click.echo(f"wrote {file}; next: castoff render {visible_word(str(output))} --site {site}")
+    for surprise in result.surprises:
+        report(f"{shown}: {surprise[0].lower()}{surprise[1:].removesuffix('.')}")
     if result.kept and wish is None:
         report(f"{shown}: kept as a script: {result.kept}")
-    return INCOMPLETE if result.refused else 0
 
 
 def _text(script: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import yaml
 
 from castoff import JobSpec
 
-from ..conftest import Castoff
+from ..conftest import Castoff, objects
 
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=demo
@@ -44,6 +45,19 @@ def test_it_is_rendered_as_it_was_written(castoff: Castoff, tmp_path: Path) -> N
     assert JobSpec.load(tmp_path / "job.yaml").name == "demo"
     script = castoff("render", "job.yaml", "--site", "slurm").stdout
     assert "#SBATCH --ntasks-per-node=4\n" in script and "module load pytorch\n" in script
+
+
+def test_the_answer_for_programs(castoff: Castoff, tmp_path: Path) -> None:
+    write(tmp_path, SCRIPT.replace("--time=30", "--time=soon"))
+    answer = castoff("import", "train.sbatch", "--json")
+    assert (answer.returncode, answer.stderr) == (3, "")
+    found = json.loads(answer.stdout)
+    assert found["job_file"] == castoff("import", "train.sbatch").stdout
+    assert (found["site"], found["kept"]) == ("slurm", "a directive is not expressed")
+    (refused,) = found["refused"]
+    assert (refused["line"], refused["text"]) == (5, "#SBATCH --time=soon")
+    (found,) = objects(castoff("import", "train.sbatch", "--ranks", "--json").stdout)
+    assert found["job_file"] is None and found["kept"]
 
 
 def test_a_file_that_is_there_is_kept(castoff: Castoff, tmp_path: Path) -> None:
