@@ -204,7 +204,7 @@ def _no_circle(graph: dict[str, set[str]]) -> None:
 FLOORS = {
     "launcher": (
         ("cli",),
-        ("diagnosis", "importing", "remote", "report", "screen", "siting"),
+        ("agents", "diagnosis", "importing", "remote", "report", "screen", "siting"),
         ("executors",),
         ("api",),
         ("history", "interactive"),

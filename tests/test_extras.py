@@ -33,6 +33,7 @@ DOES = {
     "tune": "from castoff.trainers import suggested; import optuna",
     "tui": "import castoff.launcher.screen.app",
     "import": "from castoff.launcher.importing.bash import statements; assert statements('a b')",
+    "mcp": "import castoff.launcher.agents.server",
     "tensorboard": "from tensorboard.compat.proto.event_pb2 import Event",
     "wandb": "import wandb",
     "docs": "import sphinx, furo, myst_parser, sphinx_click, sphinx_copybutton, sphinx_design",

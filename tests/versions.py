@@ -59,8 +59,8 @@ def main() -> None:
         print(f"{words}: the oldest versions are not tested")
     newest = max(found, key=PYTHONS.index)
     if PYTHONS[0] in found:
-        run(found[PYTHONS[0]], f"oldest-{PYTHONS[0]}", [*lowest("tui", "import")], OF_THE_LAUNCHER)
-    run(found[newest], f"newest-{newest}", asked("tui", "import"), OF_THE_LAUNCHER)
+        run(found[PYTHONS[0]], f"oldest-{PYTHONS[0]}", [*lowest("tui", "import", "mcp")], OF_THE_LAUNCHER)
+    run(found[newest], f"newest-{newest}", asked("tui", "import", "mcp"), OF_THE_LAUNCHER)
     run(Path(sys.executable), "oldest-extras", [locked("torch"), *lowest(*EXTRAS)], OF_THE_TRAINERS)
 
 

@@ -44,6 +44,7 @@ GROUPS = {
         "explain": "Show this process's rank, and its source.",
         "doctor": "Check what could keep a job from running.",
         "trust": "Trust those who can write to a folder, or list those folders.",
+        "mcp": "Let a coding agent call castoff.",
         "completion": "Print the completion script for a shell.",
     },
 }

@@ -19,7 +19,7 @@ VERBS = [
     *("init", "import", "render", "schema", "submit", "launch", "alloc", "train", "top", "list", "status"),
     *("logs", "usage", "results", "report", "wait", "shell", "stop", "cancel", "resubmit", "clean", "on"),
     *("sites", "explain", "doctor", "trust"),
-    "completion",
+    *("mcp", "completion"),
 ]
 COMMAND = str(Path(sys.executable).parent / "castoff")
 
@@ -65,11 +65,11 @@ class TestHelp:
         assert answer.returncode == 0 and answer.stderr == ""
         assert answer.stdout.startswith(f"Usage: castoff {verb} ")
         # What makes or shows something has an answer for programs; schema is JSON, completion for shells,
-        # a report for people: results, status and usage have its numbers.
+        # a report for people: results, status and usage have its numbers; mcp has a protocol of its own.
         assert ("--json" in answer.stdout) == (
             verb
             not in (
-                *("alloc", "completion", "import", "init", "launch", "report", "schema", "shell", "top"),
+                *("alloc", "completion", "init", "launch", "mcp", "report", "schema", "shell", "top"),
                 "train",
             )
         )
