@@ -32,6 +32,7 @@ ONLY_HERE = {
     "completion": "is for the shell that you type in",
     "launch": "starts ranks on this machine, without a scheduler; `submit` and `alloc` start ranks there",
     "train": "trains on this machine; to train there, `submit -- castoff train …`",
+    "mcp": "serves a program on this machine; its tools take the other machine as `machine`",
     "on": "manages the machines for --on from this machine",
 }
 """Verbs that cannot run on another machine, and why."""
