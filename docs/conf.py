@@ -10,6 +10,8 @@ import tomllib
 CHECKOUT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(CHECKOUT))  # docs.extension, the extension below
 
+from docs.extension.search import SCORER  # noqa: E402
+
 _PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 project = "castoff"
@@ -40,6 +42,10 @@ copybutton_prompt_text = r"\$ |> "
 copybutton_prompt_is_regexp = True
 copybutton_only_copy_prompt_lines = True
 
+html_search_scorer = SCORER
+html_static_path = ["extension/static"]
+html_js_files = ["site.js"]
+templates_path = ["extension/templates"]
 html_theme = "furo"
 html_title = f"castoff {release}"
 html_theme_options = {

@@ -45,7 +45,8 @@ DOCUMENTS = sorted(
 
 def name_of(document: Path) -> str:
     """As `how-to/logs.md`."""
-    return str(document.relative_to(CHECKOUT / "docs" if "docs" in document.parts else CHECKOUT))
+    folder = CHECKOUT / "docs"
+    return str(document.relative_to(folder if folder in document.parents else CHECKOUT))
 
 
 SCHEDULER_COMMANDS = {"sbatch", "squeue", "sacct", "scancel", "srun", "scontrol", "qsub", "qstat", "qdel"}

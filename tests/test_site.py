@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,6 +16,8 @@ import pytest
 
 from castoff.launcher.cli.help import VERBS
 from tests import patience
+from tests.chromium import PACKAGE, PROGRAM, Chromium
+from tests.conftest import SystemProgram
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.costly
@@ -66,6 +70,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert done.returncode == 0, done.stderr
     return folder / "html"
+
+
+@pytest.fixture(scope="module")
+def chromium(
+    tmp_path_factory: pytest.TempPathFactory, system_program: SystemProgram, for_real: None
+) -> Iterator[Chromium]:
+    browser = Chromium(system_program(PROGRAM, PACKAGE), tmp_path_factory.mktemp("chromium"))
+    yield browser
+    browser.close()
 
 
 @cache
@@ -144,3 +157,102 @@ def test_every_verb_and_public_name_has_its_place(site: Path) -> None:
     for package in (castoff, castoff.trainers):
         ids = parsed(site / "reference" / "api" / f"{package.__name__}.html").ids
         assert [name for name in package.__all__ if f"{package.__name__}.{name}" not in ids] == []
+
+
+SOUGHT = {
+    "out of memory": "how-to/debug-rank",
+    "oom": "how-to/debug-rank",
+    "requeue": "how-to/resume",
+    "walltime": "how-to/resume",
+    "preempt": "how-to/resume",
+    "resume lightning": "how-to/lightning",
+    "conda": "how-to/environment",
+    "array": "how-to/parameters",
+    "hyperparameter": "how-to/parameters",
+    "master port": "how-to/hangs-at-start",
+    "hang": "how-to/hangs-at-start",
+    "nccl timeout": "how-to/hangs-at-start",
+    "gpu binding": "reference/sites",
+    "apptainer": "how-to/containers",
+    "singularity": "how-to/containers",
+    "wandb": "how-to/tracking",
+    "mlflow": "how-to/tracking",
+    "jupyter": "how-to/notebook",
+    "interactive job": "how-to/allocation",
+    "slurm to pbs": "how-to/import-script",
+    "srunx": "how-to/moving",
+    "email notification": "reference/job-file",
+    "small jobs on one node": "how-to/many-runs",
+    "mpirun": "how-to/mpi",
+    "dependency": "how-to/pipeline",
+    "cancel": "how-to/runs",
+    "laptop": "how-to/remote",
+}
+"""What people type into a search, and the page that answers it."""
+
+
+def test_a_search_finds_the_page_that_answers_it(site: Path, chromium: Chromium) -> None:
+    """Among the first two hits of the site's own search."""
+    chromium.open(site / "search.html")
+    chromium.wait_for("typeof Search === 'object' && Search.hasIndex()")
+    chromium.value("document.body.insertAdjacentHTML('beforeend', '<div id=search-progress></div>')")
+    wrong = {}
+    for query, page in SOUGHT.items():
+        hits = f"Search._performSearch(...Search._parseQuery({json.dumps(query)})).reverse()"
+        first = chromium.value(f"{hits}.slice(0, 2).map((hit) => hit[0])")
+        if page not in first:
+            wrong[query] = first
+    assert wrong == {}
+
+
+def test_terms_of_the_search_lead_to_their_sections(site: Path) -> None:
+    index = (site / "searchindex.js").read_text(encoding="utf-8")
+    found = json.loads(index[index.index("(") + 1 : index.rindex(")")])
+    entries, names = found["indexentries"], found["docnames"]
+    assert [(names[at], anchor) for at, anchor, _ in entries["master port"]] == [
+        ("how-to/hangs-at-start", "the-address-is-already-in-use")
+    ]
+    assert [anchor for _, anchor, _ in entries["apptainer"]] == [""]
+
+
+NARROW = 390
+"""A phone's screen, on which most code is wider than the page."""
+
+UNREACHABLE = """
+[...document.querySelectorAll('pre, .table-wrapper')]
+  .filter((one) => one.scrollWidth > one.clientWidth && one.tabIndex !== 0).length
+"""
+UNNAMED = """
+[...document.querySelectorAll('aside, [role=region]')]
+  .map((one) => one.ariaLabel).filter((name, at, all) => !name || all.indexOf(name) !== at).length
+"""
+WITHOUT_LEVEL = "document.querySelectorAll('[role=heading]:not([aria-level])').length"
+
+
+def test_keyboards_and_screen_readers_reach_everything(site: Path, chromium: Chromium) -> None:
+    """The faults that axe-core 4.14 has found on pages of this theme."""
+    for page in ("how-to/index", "how-to/mpi", "search"):
+        chromium.open(site / f"{page}.html", width=NARROW)
+        assert chromium.value(UNREACHABLE) == 0, page
+        assert chromium.value(UNNAMED) == 0, page
+        assert chromium.value(WITHOUT_LEVEL) == 0, page
+        assert chromium.value("document.querySelectorAll('h1').length") == 1, page
+        assert chromium.complaints() == []
+    chromium.open(site / "how-to/mpi.html", width=NARROW)
+    assert chromium.value("document.querySelectorAll('pre[tabindex]').length") > 0
+
+
+def test_tables_have_a_word_above_each_column(site: Path) -> None:
+    empty = re.compile(r"<th[^>]*>(?:<p>)?\s*(?:</p>)?</th>")
+    assert [path.name for path in pages(site) if empty.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_a_scheduler_that_was_chosen_stays_chosen(site: Path, chromium: Chromium) -> None:
+    chromium.open(site / "how-to" / "mpi.html")
+    labels = "[...document.querySelectorAll('.sd-tab-label')]"
+    assert chromium.value(f"{labels}.map((one) => one.textContent.trim())") == ["Slurm", "PBS", "Flux"]
+    chromium.value(f"{labels}[1].click()")
+    chromium.open(site / "tutorials" / "laptop.html")
+    shown = "[...document.querySelectorAll('.sd-tab-content pre')].filter((one) => one.checkVisibility())"
+    assert "#PBS -N hello" in chromium.value(f"{shown}.map((one) => one.textContent).join()")
+    assert "#SBATCH" not in chromium.value(f"{shown}.map((one) => one.textContent).join()")

@@ -1,4 +1,4 @@
-"""What the site has beyond Sphinx's own: console blocks, links to the glossary, docstrings of attributes."""
+"""What the site has beyond Sphinx's own: console blocks, links to the glossary, terms for its search, …"""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from docs.extension.console import ConsoleLexer
 from docs.extension.docstrings import read_sections
 from docs.extension.first_use import FirstUse
 from docs.extension.outside import link_to_the_forge
+from docs.extension.search import SearchTerms
+from docs.extension.tabs import SchedulerTabs
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
     app.add_lexer("console", ConsoleLexer)
+    app.add_transform(SearchTerms)
+    app.add_transform(SchedulerTabs)
     app.add_post_transform(FirstUse)
     app.connect("autodoc-process-docstring", read_sections)
     app.connect("source-read", link_to_the_forge)
