@@ -44,6 +44,7 @@ copybutton_only_copy_prompt_lines = True
 
 html_search_scorer = SCORER
 html_static_path = ["extension/static"]
+html_css_files = ["site.css"]
 html_js_files = ["site.js"]
 templates_path = ["extension/templates"]
 html_theme = "furo"

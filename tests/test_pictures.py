@@ -43,9 +43,10 @@ def test_it_needs_no_network_and_has_words(name: str) -> None:
 
 
 def test_every_picture_is_shown_with_a_text_in_its_place() -> None:
-    shown = [
-        each for page in PAGES for each in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text("utf-8"))
-    ]
+    texts = [page.read_text("utf-8") for page in PAGES]
+    shown = [each for one in texts for each in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", one)]
+    on_cards = [each for one in texts for each in re.findall(r":img-top: (\S+)\n:img-alt: (.+)", one)]
+    shown += [(words, file) for file, words in on_cards]
     assert {Path(file).name for _, file in shown} == {*PICTURES}
     assert [file for words, file in shown if len(words.split()) < 4] == []
 

@@ -256,3 +256,20 @@ def test_a_scheduler_that_was_chosen_stays_chosen(site: Path, chromium: Chromium
     shown = "[...document.querySelectorAll('.sd-tab-content pre')].filter((one) => one.checkVisibility())"
     assert "#PBS -N hello" in chromium.value(f"{shown}.map((one) => one.textContent).join()")
     assert "#SBATCH" not in chromium.value(f"{shown}.map((one) => one.textContent).join()")
+
+
+def test_pictures_follow_the_switch_of_the_page(site: Path, chromium: Chromium) -> None:
+    """Whatever the system prefers: an SVG's `prefers-color-scheme` is its img's color-scheme."""
+    chromium.open(site / "index.html", dark=True)
+    for theme in ("light", "dark"):
+        chromium.value(f"document.body.dataset.theme = '{theme}'")
+        shown = "[...document.images].map((one) => getComputedStyle(one).colorScheme)"
+        assert {*chromium.value(shown)} == {theme}
+
+
+def test_the_first_screen_shows_how_to_install_and_a_session(site: Path, chromium: Chromium) -> None:
+    chromium.open(site / "index.html", width=1280, height=800)
+    ends = "(one) => [one.innerText, one.getBoundingClientRect().bottom]"
+    blocks = chromium.value(f"[...document.querySelectorAll('pre')].map({ends})")
+    seen = [words for words, bottom in blocks if bottom <= 800]
+    assert seen[0].startswith("pip install") and any(words.startswith("$ castoff submit") for words in seen)

@@ -1,6 +1,6 @@
-"""What a page's comment `<!-- Search: out of memory, oom -->` names is found by the site's search, at that section.
+"""Words by which the site's search finds a section: `<!-- Search: out of memory, oom -->` below its heading.
 
-Sphinx's index entries, for words that people type and headings do not have. Readers of the Markdown see nothing.
+They become index entries, for what people type and headings do not say. Readers of Markdown do not see them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tabs for what differs by scheduler, from Markdown that reads well without them.
 
-A paragraph that is only `**Slurm**`, or another of NAMES, begins a tab. The last tab ends where the section does, or
-at `<!-- end of tabs -->`. Who chooses a scheduler once sees it in all tabs.
+A paragraph that is only `**Slurm**`, or another of NAMES, begins a tab. The last tab ends where the section
+does, or at `<!-- end of tabs -->`. Who chooses a scheduler once sees it in all tabs.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from docs.pictures.cards import cards
 from docs.pictures.curves import CHARTS, chart
 from docs.pictures.life import life
 from docs.pictures.loop import loop
@@ -19,8 +20,9 @@ FOLDER = Path(__file__).resolve().parent
 def drawn() -> dict[str, str]:
     """Each picture's file and text."""
     nodes = {f"node-{site}.svg": node(site) for site in SITES}
-    job, _, ranks, status = shown = session()
-    recorded = {"overview.svg": overview(shown), "session.svg": terminal([job, ranks, status])}
+    job, _, ranks, status = session()
+    recorded = {"session.svg": terminal([job, ranks, status])}
     charts = {f"curve-{name}.svg": chart(name) for name in CHARTS}
     recorded["attempts.svg"] = timeline(attempts())
-    return {"life.svg": life(), "loop.svg": loop(), **nodes, **recorded, **charts}
+    own = {"overview.svg": overview(), "life.svg": life(), "loop.svg": loop(), **cards()}
+    return {**own, **nodes, **recorded, **charts}
