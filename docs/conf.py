@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -17,7 +18,9 @@ _PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8
 project = "castoff"
 author = "The castoff authors"
 copyright = author
-release = _PROJECT["version"]
+version = release = _PROJECT["version"]
+# Read the Docs builds each tag, and main as `latest`, which says so.
+BUILT_AS = os.environ.get("READTHEDOCS_VERSION_NAME", "")
 
 extensions = [
     "myst_parser",
@@ -48,7 +51,8 @@ html_css_files = ["site.css"]
 html_js_files = ["site.js"]
 templates_path = ["extension/templates"]
 html_theme = "furo"
-html_title = f"castoff {release}"
+html_title = f"castoff {release}, {BUILT_AS}" if BUILT_AS == "latest" else f"castoff {release}"
+html_baseurl = os.environ.get("READTHEDOCS_CANONICAL_URL", "")
 html_theme_options = {
     "source_repository": _PROJECT["urls"]["Source"],
     "source_branch": "main",

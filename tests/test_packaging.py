@@ -66,8 +66,10 @@ def test_the_source_distribution_holds_no_tests_and_no_benches(wheel: Path) -> N
     (source,) = wheel.parent.glob("castoff-*.tar.gz")
     with tarfile.open(source) as held:
         folders = {name.split("/")[1] for name in held.getnames() if "/" in name}
+        docs = [name.partition("/")[2] for name in held.getnames() if "/docs/" in name]
     assert "castoff" in folders
-    assert folders.isdisjoint({"tests", "bench", "docs", "examples"})
+    assert folders.isdisjoint({"tests", "bench", "examples"})
+    assert docs == ["docs/castoff.1"]
 
 
 def test_the_readme_of_the_index_needs_no_repository(wheel: Path) -> None:
@@ -89,6 +91,7 @@ def test_wheel_carries_templates_and_sites(wheel: Path) -> None:
     parts = ("__main__.py", "py.typed", "launcher/siting/probe_job.sh", "trainers/__init__.py")
     assert {f"castoff/{name}" for name in parts} <= names
     assert [name for name in names if not name.startswith(("castoff/", "castoff-"))] == []
+    assert any(name.endswith(".data/data/share/man/man1/castoff.1") for name in names)
     assert [name for name in names if "__pycache__" in name or "tests" in name] == []
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 import msgspec
 import pytest
 
+from castoff.launcher.cli.help import VERBS
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.job_fields import Duration, Word
 from castoff.launcher.config.site import Site
@@ -22,6 +23,7 @@ from castoff.trainers.gnn.graphs.settings import Files, Generated
 from castoff.trainers.sedd.start.configuration import Settings
 from docs.generate import classes, tables
 from docs.generate.fields import selected, table, takes
+from docs.generate.manual import FILE, manual
 from docs.generate.pages import END, PAGES, wanted, written
 
 Struct = type[msgspec.Struct]
@@ -33,6 +35,16 @@ GENERATED = [page for page in PAGES if list(wanted(page.read_text(encoding="utf-
 def test_a_page_is_as_its_types_are(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert written(text) == text, f"docs/{page.name} is stale: run `make docs`"
+
+
+def test_the_manual_is_as_the_help_is() -> None:
+    """And roff reads it: nothing but its requests begins with a dot, and all is ASCII."""
+    text = FILE.read_text(encoding="utf-8")
+    assert text == manual(), "docs/castoff.1 is stale: run `make docs`"
+    requests = {line.split()[0] for line in text.splitlines() if line.startswith((".", "'"))}
+    assert text.isascii() and requests == {".TH", ".SH", ".SS", ".PP", ".TP"}
+    verbs = {line.split()[2] for line in text.splitlines() if line.startswith(".SS castoff ")}
+    assert verbs == {*VERBS}
 
 
 @pytest.mark.parametrize(

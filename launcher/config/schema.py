@@ -10,6 +10,9 @@ import msgspec
 from castoff.launcher.config.earlier_runs import NAME
 from castoff.launcher.config.job import JobSpec
 
+FILE = ".castoff.schema.json"
+"""What `castoff init` calls it beside a job file, whose first line leads editors there."""
+
 _JOB, _JOBS, _OF_SEVERAL = "JobSpec", "JobGroup", "JobOfGroup"
 """The definitions of a job, of several jobs, and of one of them."""
 

@@ -8,7 +8,9 @@ import stat
 import subprocess
 from pathlib import Path
 
+import jsonschema
 import pytest
+import yaml
 
 from castoff import InvalidInput, JobSpec
 from castoff.launcher.cli.job_options import load_site
@@ -164,6 +166,16 @@ class TestInit:
             assert made.stdout == f"wrote {site}.yaml; next: castoff render {site}.yaml --site {site}\n"
             answer = castoff("render", f"{site}.yaml", "--site", site)
             assert (answer.returncode, answer.stderr) == (0, "")
+
+    def test_editors_find_the_schema_beside_it(self, castoff: Castoff, tmp_path: Path) -> None:
+        castoff("init", "--site", "slurm")
+        first = (tmp_path / "job.yaml").read_text().partition("\n")[0]
+        named = first.removeprefix("# yaml-language-server: $schema=")
+        schema = json.loads((tmp_path / named).read_text())
+        assert schema == json.loads(castoff("schema").stdout)
+        jsonschema.validate(yaml.safe_load((tmp_path / "job.yaml").read_text()), schema)
+        castoff("init", "other.yaml", "--site", "slurm")
+        assert {path.name for path in tmp_path.iterdir()} == {"job.yaml", "other.yaml", named}
 
     def test_a_profiles_text_stays_text(self, castoff: Castoff, tmp_path: Path) -> None:
         folder = tmp_path / ".castoff" / "sites"
