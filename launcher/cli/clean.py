@@ -27,8 +27,9 @@ from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.records import Submission
 from castoff.launcher.runs.removal import remove, size, sweep
 from castoff.launcher.runs.run import RunDirectory
-from castoff.launcher.runs.states import ENDINGS, RunSummary, failed_because, summary
+from castoff.launcher.runs.states import ENDINGS, RunSummary, summary
 from castoff.launcher.status.overview import Overview, Row
+from castoff.launcher.status.script_output import failure_reason
 from castoff.launcher.status.watch import status
 from castoff.launcher.text.words import counted, size_words
 
@@ -161,7 +162,7 @@ def _examine(run: RunDirectory, needed: dict[str, str], *, named: bool) -> _Cand
         raise CastoffError(f"{run.id}: {waiting} waits for it, and needs to see how it ended")
     likely = run.submission() is not None or (named and current.ending != "resume")
     if current.state != "ended" or not (current.final or likely):
-        is_failure = current.reason == failed_because(current.members, current.ending)
+        is_failure = current.reason == failure_reason(run, current.members, current.ending)
         reason = None if is_failure else current.reason
         why = reason or "castoff did not submit it, so its scheduler may still requeue it"
         fix = f"if you know that it is not active, remove {run.path} yourself"

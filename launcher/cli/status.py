@@ -20,7 +20,6 @@ from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.history.attempts import early_ranks, early_words, hosts
 from castoff.launcher.history.listing import site_words, start_words, words_of_status
 from castoff.launcher.history.metrics import MetricsReader, metrics_files
-from castoff.launcher.logs.failures import script_output
 from castoff.launcher.logs.silence import LONG, last_sign
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.parameters import RunParameters, parameters_of
@@ -31,12 +30,12 @@ from castoff.launcher.runs.states import (
     MemberStatus,
     RunStatus,
     attempt_words,
-    failed_because,
     members_words,
     why,
 )
 from castoff.launcher.status.overview import adopt_unlisted
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
+from castoff.launcher.status.script_output import failure_reason, script_output
 from castoff.launcher.status.watch import statuses
 
 _ROWS = 20
@@ -146,8 +145,9 @@ def _print_run(run: RunStatus, now: float) -> None:
     _line("directory", run.directory)
     _line("code", words(RunDirectory(Path(run.directory))))
     _line("state", run.state_words)
-    if run.reason != failed_because(run.members, run.ending):  # otherwise the attempt's lines show the reason
-        _line("", run.reason)
+    directory = RunDirectory(Path(run.directory))
+    shown_below = failure_reason(directory, run.members, run.ending)
+    _line("", run.reason if run.reason != shown_below else None)
     if start := run.expected_start:
         _line("starts", start_words(start, now))
     _line("progress", _progress(run, now))

@@ -10,7 +10,7 @@ import msgspec
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.output import is_terminal, json_option, print_json, report
 from castoff.launcher.cli.run_options import groups_meant, report_unsent, run_meant, run_options, runs_meant
-from castoff.launcher.runs.states import NOT_RESUMED, RunStatus
+from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.status.group_states import first_code
 from castoff.launcher.status.watch import check_over, poll
 
@@ -60,6 +60,6 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], timeout: float | None
 def _words(run: RunStatus) -> str | None:
     if run.never_begins:
         return f"never begins: {run.reason}; `castoff cancel {run.id}` takes it out of the queue"
-    if run.over and run.ending in NOT_RESUMED and run.reason:
+    if run.over and run.reason:
         return f"{run.ending}: {run.reason}"
     return run.ending if run.over else run.state

@@ -15,7 +15,6 @@ import msgspec
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.history.metrics import Metrics, step_words
 from castoff.launcher.history.progress import Left, Metric, Progress, progress_of, time_left
-from castoff.launcher.logs.failures import script_headline
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import EXPLAINED, RunStatus, RunSummary, members_words, summary
 from castoff.launcher.status.survey import RunRecords
@@ -93,23 +92,16 @@ def deadline_of(status: RunStatus) -> float | None:
 
 
 def explained(run: RunSummary, directory: str, status: RunStatus | None) -> RunSummary:
-    """Add a reason from the script's log to the summary of a failed run, if no record has one.
-
-    `status`: the run's full status, if it was read already.
+    """Add the reason to the summary of a failed run that was kept without one: the script's log, which
+    explains it, may appear late. `status`: the run's full status, if it was read already.
     """
     if run.ending != "failed" or run.reason:
         return run
     try:
-        opened = RunDirectory(Path(directory))
-        (status,) = (status,) if status else judge([RunRecords(opened)])
+        (status,) = (status,) if status else judge([RunRecords(RunDirectory(Path(directory)))])
     except CastoffError:  # the directory is no longer trusted, or its records were damaged since the end
         return run
-    failed = (member for member in status.members if member.ending == "failed" and member.attempts)
-    first = next(failed, None)
-    if first is None:
-        return run
-    headline = script_headline(opened, first.member, first.attempts[-1])
-    return msgspec.structs.replace(run, reason=headline)
+    return msgspec.structs.replace(run, reason=status.reason)
 
 
 def steps_words(step: float, total: float | None) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.logs.failures import FailedRank, failed_rank, script_headline
+from castoff.launcher.logs.failures import FailedRank, failed_rank
 from castoff.launcher.logs.lines import Source
 from castoff.launcher.logs.show import End, Show
 from castoff.launcher.logs.sources import READ, Log, ScriptLog, Selection, is_merged, rank_log, rank_logs
@@ -20,6 +20,7 @@ from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, expected_words
 from castoff.launcher.schedulers.registry import is_own, queued
 from castoff.launcher.status.poller import Poller
+from castoff.launcher.status.script_output import script_headline
 from castoff.launcher.status.watch import status
 
 _LOOKS = 200

@@ -120,7 +120,10 @@ class Text(Show):
         if self._failed.setdefault(source.member, source.attempt) != source.attempt:
             self._seen[source.member].forget()  # show a restart's failure in full even if it is the same
         self._failed[source.member] = source.attempt
-        words = "; ".join(why(failed.failure, failed.reason))
+        first = failed.failure
+        if first.detail and any(first.detail.encode() in line for line in excerpt):
+            first = msgspec.structs.replace(first, detail=None)  # the excerpt below shows it
+        words = "; ".join(why(first, failed.reason))
         header = f"--- {where}{words} ---".encode(errors="surrogateescape")
         block = self._seen[source.member].shown_above(excerpt)
         if self._terminal:

@@ -13,7 +13,7 @@ from castoff.launcher.history.attempts import hosts, phases, waiting
 from castoff.launcher.history.metrics import Metrics, metrics_of
 from castoff.launcher.history.progress import device_use
 from castoff.launcher.history.usage import shares, starts_of, total, usages
-from castoff.launcher.logs.failures import excerpt_of, failed_rank, script_output
+from castoff.launcher.logs.failures import excerpt_of, failed_rank
 from castoff.launcher.report.cells import log_text
 from castoff.launcher.report.curves import Plot, curve, plots, points_of_each
 from castoff.launcher.report.facts import AttemptFacts, Excerpt, FailureFacts, MemberFacts, RunFacts
@@ -29,6 +29,7 @@ from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.script import head_of
 from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, attempt_words, why
 from castoff.launcher.status.poller import Poller
+from castoff.launcher.status.script_output import script_output
 from castoff.launcher.status.watch import status
 from castoff.launcher.text.failure import HANG
 

@@ -46,8 +46,8 @@ class Failure(msgspec.Struct, frozen=True):
     `out-of-memory`: the kernel killed a process for lack of memory on the rank's host.
     """
     detail: str | None = None
-    """Why the program could not be run, according to the rank's log. It is not recorded, but added when the
-    record is read.
+    """The line of the log that shows why: the exception of a traceback, or why a program could not be run. It
+    is not recorded, but added when the record is read.
     """
     program: str | None = None
     """What failed if it was not a rank: `script`, `driver`, `torchrun` (on one node) or `staging`."""

@@ -220,8 +220,15 @@ def failed_because(members: Iterable[MemberStatus], ending: str | None) -> str |
     if ending not in EXPLAINED:
         return None
     attempts = (member.attempts[-1] for member in members if member.ending == ending and member.attempts)
-    reasons = (why(attempt.failure, attempt.reason) for attempt in attempts)
-    return next(("; ".join(lines) for lines in reasons if lines), None)
+    reasons = (_in_short(attempt.failure, attempt.reason) for attempt in attempts)
+    return next((reason for reason in reasons if reason), None)
+
+
+def _in_short(first: Failure | None, reason: str | None) -> str:
+    """The reasons for an attempt's ending in one line. The most telling comes first, since lists cut the end."""
+    if first is None or not first.detail:
+        return "; ".join(why(first, reason))
+    return "; ".join((first.detail, *why(msgspec.structs.replace(first, detail=None), reason)))
 
 
 def expected_words(start: float) -> str:

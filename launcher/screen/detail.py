@@ -11,12 +11,13 @@ from castoff.launcher.errors import CastoffError
 from castoff.launcher.history.attempts import HostRanks, Phase, hosts, phases, waiting
 from castoff.launcher.history.progress import Progress
 from castoff.launcher.launchers.local.streams import for_terminal
-from castoff.launcher.logs.failures import failed_rank, script_output
+from castoff.launcher.logs.failures import failed_rank
 from castoff.launcher.logs.sources import READ, rank_logs
 from castoff.launcher.logs.tail import Tail, tail_start
 from castoff.launcher.runs.parameters import parameters_of
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import FAILED, AttemptStatus, MemberStatus, RunStatus, failure_words
+from castoff.launcher.status.script_output import script_output
 
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 

@@ -14,6 +14,7 @@ from castoff.launcher.runs.directory import names_in
 from castoff.launcher.runs.records import Ending, Failure, LastWord, Next, Start, read
 from castoff.launcher.runs.run import RESUME, SETTLED
 from castoff.launcher.runs.states import AttemptStatus, known_ending
+from castoff.launcher.text.excerpt import cause
 
 LAST_WORD = "scheduler.json"
 """The file in an attempt's folder with the scheduler's last word on the attempt."""
@@ -187,25 +188,51 @@ _SAYS_WHY = re.compile(
     r"|Exec format error|Is a directory|bad interpreter"
 )
 """Matches the line of a log in which a shell, env or rank.sh says why a program could not be run."""
+_STAGING = re.compile("^castoff: stage: ")
+"""Beginning of the lines in which stage.sh reports a failure."""
+_OWN_FILE = re.compile(r"/\S*/script: (?=line \d+: )")
+"""bash's name for a job's own script, before the number of the line that failed."""
 
 _LAST = 64 * 1024
-"""The number of bytes at the end of a log that are searched."""
+"""The number of bytes at the end of a log that are searched for why a program could not be run."""
+_LAST_ERROR = 16 * 1024
+"""The number of bytes at the end of a log that are searched for another error: ranks by the thousand fail."""
+
+_SILENT_SIGNALS = ("SIGKILL", "SIGTERM")
+"""Signals that end a program before it can write why."""
 
 
 def explained(failure: Failure | None, logs: Path) -> Failure | None:
-    """Return the failure; if a program could not be run, with the reason from the rank's log in the folder
-    `logs`.
+    """Return the failure with the line of its log, in the folder `logs`, that shows why: the exception of its
+    traceback, or why a program could not be run.
     """
-    if failure is None or failure.code not in _NOT_RUN or failure.reason:
+    if failure is None or failure.reason or failure.signal in _SILENT_SIGNALS:
         return failure
     name = failure.log or (None if failure.rank is None else f"rank-{failure.rank:05d}.log")
     if name is None or os.sep in name:
         return failure
+    if failure.program == "staging":
+        scripts = logs.parent / f"job-{logs.name.partition('.')[0]}.log"
+        found = _last_line(logs / name, _STAGING) or _last_line(scripts, _STAGING)
+    else:
+        found = _last_line(logs / name, _SAYS_WHY) if failure.code in _NOT_RUN else None
+        found = found or cause(_end(logs / name, _LAST_ERROR), failure.rank)
+    return msgspec.structs.replace(failure, detail=_OWN_FILE.sub("", found)) if found else failure
+
+
+def _last_line(log: Path, pattern: re.Pattern[str]) -> str | None:
+    lines = _end(log, _LAST).decode(errors="replace").splitlines()
+    found = next((line.strip() for line in reversed(lines) if pattern.search(line)), None)
+    return found and found.removeprefix("castoff: ").removeprefix("stage: ")
+
+
+def _end(log: Path, most: int) -> bytes:
+    """The last bytes of a log, from the beginning of a line; none if the log cannot be read."""
     try:
-        with (logs / name).open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST))
-            lines = file.read(_LAST).decode(errors="replace").splitlines()
+        with log.open("rb") as file:
+            begin = max(0, file.seek(0, os.SEEK_END) - most)
+            file.seek(begin)
+            text = file.read(most)
     except OSError:
-        return failure
-    said = [line.strip() for line in lines if _SAYS_WHY.search(line)]
-    return msgspec.structs.replace(failure, detail=said[-1].removeprefix("castoff: ")) if said else failure
+        return b""
+    return text.partition(b"\n")[2] if begin else text

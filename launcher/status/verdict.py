@@ -12,12 +12,12 @@ from castoff.launcher.runs.states import (
     aggregate_ending,
     aggregate_state,
     code_of,
-    failed_because,
 )
 from castoff.launcher.schedulers.local.control import is_abandoned
 from castoff.launcher.schedulers.registry import is_own
 from castoff.launcher.status import scheduler_view
 from castoff.launcher.status.attempt import REQUEUE_MEMORY
+from castoff.launcher.status.script_output import failure_reason
 from castoff.launcher.status.survey import RunRecords
 
 
@@ -79,7 +79,7 @@ def _reason(
     if state == "ended":
         ending = aggregate_ending(member.ending for member in members)
         if ending != "resume":
-            return failed_because(members, ending)
+            return failure_reason(run, members, ending)
         return _CAN_RESUME.format(run.id) if submission else _BY_HAND.format(records.job)
     if view is not None:
         if (

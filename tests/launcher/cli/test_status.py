@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -206,7 +207,8 @@ class TestWait:
     def test_a_signal(self, castoff: Castoff, jobs: LocalJobs) -> None:
         run = jobs.submit(sh="kill -SEGV $$")
         answer = castoff("wait", run.path)
-        assert (answer.returncode, answer.stdout) == (128 + 11, f"{run.id}: failed\n")
+        why = f"rank 0 on {socket.gethostname()} failed first: killed by SIGSEGV"
+        assert (answer.returncode, answer.stdout) == (128 + 11, f"{run.id}: failed: {why}\n")
         assert "killed by SIGSEGV" in castoff("status", run.path).stdout
 
 

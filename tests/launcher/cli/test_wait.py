@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import threading
 import time
@@ -31,7 +32,9 @@ class TestWait:
         answer = castoff("wait", "good", "bad", "worse", "good")
         assert answer.returncode == 3, "the first that is not 0, in the order given"
         reported = answer.stdout.splitlines()
-        assert sorted(reported) == sorted([f"{good.id}: done", f"{bad.id}: failed", f"{worse.id}: failed"])
+        why = f"failed: rank 0 on {socket.gethostname()} failed first: exit code"
+        expected = [f"{good.id}: done", f"{bad.id}: {why} 3", f"{worse.id}: {why} 4"]
+        assert sorted(reported) == sorted(expected)
         ended = objects(castoff("wait", "bad", "good", "--json").stdout)
         assert [one["code"] for one in ended] == [3, 0]
 

@@ -57,11 +57,11 @@ def test_a_failure_that_only_a_scripts_log_explains(tmp_path: Path) -> None:
     made = Made(tmp_path)
     made.attempt("0.0", "failed", 1)
     (made.run.path / "logs").mkdir(exist_ok=True)
+    early = summary(status(made.run))
+    assert early.reason is None
     made.run.script_log(0).write_text("srun: error: Unable to create step for job 7\n")
-    now = status(made.run)
-    assert now.reason is None, "no record says why"
-    for known in (now, None):  # as seen just now, and as the index remembers it
-        row = explained(summary(now), str(made.run.path), known)
+    for known in (status(made.run), None):  # as seen just now, and as the index remembers it
+        row = explained(early, str(made.run.path), known)
         assert run_words(row, NOW).why == "srun: error: Unable to create step for job 7"
 
 

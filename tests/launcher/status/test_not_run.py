@@ -1,4 +1,4 @@
-"""What the log of a rank says of a program that could not be run."""
+"""What the log of a rank says of its failure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ NO_PYTHON = (
         (f"rank.sh: 32: exec: python: not found\ncastoff: {NO_PYTHON}\n", 127, NO_PYTHON),
         ("begins\nbash: line 1: ./x: Permission denied\nends\n", 126, "bash: line 1: ./x: Permission denied"),
         ("begins\n", 127, None),
-        ("FileNotFoundError: No such file or directory\n", 1, None),
+        ("/r/attempts/0.0/script: line 3: x: not found\n", 127, "line 3: x: not found"),
+        ("begins\nFileNotFoundError: no shard\n", 1, "FileNotFoundError: no shard"),
+        ("begins\n", 1, None),
     ],
 )
 def test_only_where_it_is_known(log: str, code: int, detail: str | None, tmp_path: Path) -> None:
@@ -34,3 +36,19 @@ def test_only_where_it_is_known(log: str, code: int, detail: str | None, tmp_pat
 def test_without_a_log(tmp_path: Path) -> None:
     failure = Failure(127, 1, "n1", log="rank-00001.log")
     assert explained(failure, tmp_path) == failure and explained(None, tmp_path) is None
+
+
+def test_a_rank_that_was_killed_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "rank-00001.log").write_text("ValueError: of another program\n")
+    failure = Failure(137, 1, "n1", signal="SIGKILL", log="rank-00001.log")
+    assert explained(failure, tmp_path) == failure
+
+
+@pytest.mark.parametrize("log", ["stage.log", "../job-3.log"])
+def test_staging(log: str, tmp_path: Path) -> None:
+    """The script writes the log if it finds the mistake before it asks the nodes."""
+    logs = tmp_path / "3.0"
+    logs.mkdir()
+    (logs / log).write_text("castoff: stage: on n1: cannot copy /a\ncastoff: staging failed\n")
+    failure = explained(Failure(1, None, "n1", log="stage.log", program="staging"), logs)
+    assert failure is not None and failure.detail == "on n1: cannot copy /a"
