@@ -64,8 +64,22 @@ class InvalidInput(CastoffError):
     exit_code = 2
 
     def __init__(self, problems: list[Problem]):
-        self.problems = problems
-        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = _by_line(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def _by_line(problems: list[Problem]) -> list[Problem]:
+    """The problems in their order, but those of one file in the order of its lines."""
+    numbers: dict[str, list[tuple[int, int]]] = {}
+    for place, problem in enumerate(problems):
+        file, _, line = problem.where.rpartition(":")
+        if line.isdecimal():
+            numbers.setdefault(file, []).append((int(line), place))
+    ordered = [*problems]
+    for of_file in numbers.values():
+        for (_, place), (_, source) in zip(of_file, sorted(of_file), strict=True):
+            ordered[place] = problems[source]
+    return ordered
 
 
 class PlacementError(CastoffError):

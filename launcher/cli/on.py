@@ -82,8 +82,8 @@ def add(
 ) -> None:
     """Add the machine NAME, or change it.
 
-    HOST may be an alias of ~/.ssh/config. FOLDER must be visible from the machine's compute nodes; a relative
-    path starts at your home there.
+    HOST may be an alias of ~/.ssh/config. FOLDER must be visible from the machine's compute nodes; quote a ~
+    for your home there.
     """
     entry = Entry(
         name=name, host=host, dir=folder, site=site, python=python, setup=list(setup), castoff=program

@@ -76,7 +76,7 @@ def command(
     site = load_site(site_name, spec)
     decided, scheduler = decide(spec, site)
     whole = rendered(decided, scheduler)
-    check_syntax(decided, whole)
+    check_syntax(decided, whole, spec)
     script = whole.text
     if members:
         print_members(decided, as_json=as_json)

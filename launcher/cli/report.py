@@ -16,6 +16,10 @@ from castoff.launcher.cli.results import ranking_options
 from castoff.launcher.cli.run_options import part_meant, selectors_argument
 from castoff.launcher.runs.index import Index
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
+from castoff.launcher.text.quoting import visible_word
+
+_OTHER_FORMATS = (".pdf", ".png", ".svg", ".jpg", ".md", ".txt", ".tex", ".csv", ".json", ".docx")
+"""Endings of files that no page is written to, since its name would promise another format."""
 
 
 @click.command(
@@ -46,6 +50,13 @@ def command(
     from castoff.launcher.report.page import page
     from castoff.launcher.status.group_states import GroupStates
 
+    suffix = Path(output or "").suffix.lower()
+    if suffix in _OTHER_FORMATS:
+        page_file = visible_word(str(Path(str(output)).with_suffix(".html")))
+        click.get_current_context().fail(
+            f"-o {visible_word(str(output))}: the page is HTML, not {suffix}: -o {page_file}; "
+            "a browser prints it as PDF"
+        )
     if run is not None and (group := Index.of(os.environ).group(run)):
         name = group.id
         text = group_page(GroupStates.of(group, Poller(AT_A_GLANCE)), time.time())

@@ -162,7 +162,8 @@ def _check(site: Site, update: bool, as_json: bool) -> int:
         print_json({**report, "not_compared": compared.not_compared, **written})
         return code
     for difference in different:
-        source = f" ({difference.source}, {difference.date})" if difference.source else ""
+        cited = ", ".join(filter(None, (difference.source, difference.date)))
+        source = f" ({cited})" if cited else ""
         in_profile = f"{site.name}: {difference.profile}{source}"
         click.echo(f"{difference.field}: {in_profile}; {scheduler}: {difference.scheduler}")
     count = counted(len(different), "difference") if different else "nothing differs"

@@ -25,7 +25,7 @@ def print_dry_run(spec: JobSpec, site: Site, *, as_json: bool) -> None:
     from castoff.launcher.submission.submit import dry_run, working_directory
 
     would = dry_run(spec, site)
-    check_syntax(would.plan, would.rendered)
+    check_syntax(would.plan, would.rendered, spec)
     check_present(spec, site, would.plan, Path(working_directory()), os.environ, refuses=False)
     if as_json:
         plan = msgspec.to_builtins(would.plan)

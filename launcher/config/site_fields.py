@@ -51,15 +51,15 @@ _BUILT_IN = Path(__file__).parents[1] / "sites"
 class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A fact about a site, with its source and the date when the source was read."""
 
-    source: Text
-    """The source of this information, such as a page."""
-    date: Date
+    source: Text = ""
+    """The source of this information, such as a page; castoff's own profiles always have it."""
+    date: Date = ""
     """When the source was read."""
 
     @property
     def cited(self) -> str:
         """The source and the date in parentheses, for the end of a message."""
-        return f"({self.source}, {self.date})"
+        return f"({', '.join(filter(None, (self.source, self.date))) or 'its profile'})"
 
 
 class Node(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):

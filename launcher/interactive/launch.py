@@ -62,7 +62,7 @@ def run_in_foreground(
     """
     decided, scheduler = plan_in(allocation, spec, site, environ)
     script = rendered(decided, scheduler)
-    check_syntax(decided, script)
+    check_syntax(decided, script, spec)
     directory = working_directory()
     # Omit node-hours: the allocation costs the same, whatever runs in it.
     record = Submission(

@@ -140,7 +140,7 @@ def _others(spec: JobSpec, site: Site, own: Scheduler) -> _Found:
     of_queue = (one for one in site.other_nodes or [] if spec.queue in one.queues)
     held: Node | OtherNodes | None = next(of_queue, node)
     if node and held and held.memory and spec.memory and size(spec.memory) > size(held.memory):
-        there = f"a node has {held.memory} ({site.name}: {held.source}, {held.date})"
+        there = f"a node has {held.memory} ({site.name}: {held.cited[1:-1]})"
         yield "memory", f"is {spec.memory}, but {there}: lower it, or use more nodes"
     if limit and array and array.size > limit.max_count and not own.splits_arrays:
         taken = f"{site.name} takes {limit.max_count} at the most {limit.cited}"

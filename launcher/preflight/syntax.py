@@ -6,6 +6,7 @@ continued line in it would swallow castoff's lines below.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -14,10 +15,12 @@ from contextlib import ExitStack, contextmanager
 from io import FileIO
 from typing import Any
 
-from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.errors import CastoffError, InvalidInput, Problem, printable
 from castoff.launcher.planning.render import Script
 from castoff.launcher.runs.plan import Plan
 from castoff.launcher.runs.script import head_of
+from castoff.launcher.typed.document import invalid
 
 _PROGRAM = re.compile(r"<<'(CASTOFF_\w+)'\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 """A program for the nodes, as it appears in a script."""
@@ -26,6 +29,9 @@ _END_OF_TEARDOWN = "CASTOFF_TEARDOWN"
 """The end of the here-document with a script's teardown lines."""
 
 _PLAIN_LINE = re.compile(r"(?:[A-Za-z0-9_./:=,+@%-]+(?: |$))+")
+
+_TRIED = 100
+"""The most lines that are left out in turn to find the one that begins what has no end."""
 
 _RESERVED = frozenset(
     (
@@ -38,27 +44,35 @@ https://www.gnu.org/software/bash/manual/html_node/Reserved-Words.html.
 """
 
 
-def check_syntax(plan: Plan, script: Script) -> None:
-    """Have bash check the syntax of the job's script and of each of its parts.
+def check_syntax(plan: Plan, script: Script, spec: JobSpec | None = None) -> None:
+    """Have bash check the syntax of the job's script and of each of its parts. `spec`: the job as written.
 
     Raises:
-        CastoffError: bash reports an error or a warning; the message names the part.
+        InvalidInput: bash reports an error or a warning in a part; the message has the line of the job file.
+        CastoffError: bash reports one about the whole script.
     """
     for name, text in _parts(plan, script.theirs):
         if name.endswith("teardown") and _END_OF_TEARDOWN in text.split("\n"):
-            raise CastoffError(
-                f"{name}: its line {_END_OF_TEARDOWN} is castoff's own mark for the end: change that line"
+            raise invalid(
+                "",
+                f"its line {_END_OF_TEARDOWN} is castoff's own mark for the end: change that line",
+                (name,),
             )
         if _is_plain(text):
             continue
         if complaint := _complaints(text):
-            raise CastoffError(f"{name}: bash does not parse this as intended: {complaint}")
+            number = _failing_line(text, complaint)
+            line = printable(text.split("\n")[number])
+            why = re.sub(r"^line \d+: ", "", complaint)
+            problem = f"bash does not parse this as intended: {why}; in the line: {line}"
+            raise InvalidInput([_placed(plan, spec, name, number, problem)])
         if _complaints(f"{{\n:\n{text}}}\n"):  # the part is complete, but it continues into the }
             last = printable(text.rstrip("\n").rpartition("\n")[2])
-            raise CastoffError(
-                f"{name}: its last line, {last}, continues in the next line, which is castoff's; "
+            problem = (
+                f"its last line, {last}, continues in the next line, which is castoff's; "
                 "remove the \\ at its end"
             )
+            raise InvalidInput([_placed(plan, spec, name, text.count("\n") - 1, problem)])
     if complaint := _complaints(script.text):
         raise CastoffError(
             f"the job's script, with its parts: bash does not parse it as intended: {complaint}"
@@ -70,6 +84,33 @@ def check_syntax(plan: Plan, script: Script) -> None:
                 raise CastoffError(
                     f"{program}, with your parts: sh does not parse it as intended: {complaint}"
                 )
+
+
+def _failing_line(text: str, complaint: str) -> int:
+    """The index of the line that bash complains of; where it misses an end, of the line that begins what has
+    none.
+    """
+    lines = text.split("\n")[:-1]
+    if (at := re.match(r"line (\d+): syntax error near", complaint)) and int(at[1]) <= len(lines):
+        return int(at[1]) - 1
+    for count in range(len(lines) - 1, max(0, len(lines) - _TRIED), -1):
+        if not _complaints("".join(f"{line}\n" for line in lines[:count])):
+            return count
+    return 0
+
+
+def _placed(plan: Plan, spec: JobSpec | None, name: str, number: int, message: str) -> Problem:
+    """A problem of a line of a part, by its index, with the place in the job file that has this line."""
+    mine: list[str] = getattr(spec, name, []) if name in ("setup", "teardown") else []
+    items: list[str] = getattr(plan, name, [])
+    starts = (n for n in range(len(items)) if mine and items[n : n + len(mine)] == mine)
+    if spec is None or spec.source is None or (start := next(starts, None)) is None:
+        return Problem("", name, message)
+    ends = itertools.accumulate(item.count("\n") + 1 for item in items)
+    index = next(n for n, end in enumerate(ends) if number < end) - start
+    if not 0 <= index < len(mine):
+        return Problem("", name, message)
+    return Problem(spec.source.where((name, index)), name, message)
 
 
 def _parts(plan: Plan, theirs: Mapping[str, str]) -> Iterator[tuple[str, str]]:

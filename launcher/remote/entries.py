@@ -186,4 +186,7 @@ def _wrong(entry: Entry) -> list[tuple[str, str]]:
             )
         elif value.startswith("~") and not re.match(r"~(/|$)", value):
             wrong.append((field, f"is {value!r}, but ~ works only for your own home: write ~/… or the path"))
+    if entry.dir and entry.dir[0] not in "/~$":
+        below = visible_word(f"~/{entry.dir.removeprefix('./')}")
+        wrong.append(("dir", f"is {entry.dir!r}, but takes a whole path; in your home there: {below}"))
     return wrong

@@ -66,7 +66,7 @@ def planned(spec: JobSpec, site: Site) -> Planned:
     """
     plan, scheduler = decide(spec, site)
     script = rendered(plan, scheduler)
-    check_syntax(plan, script)
+    check_syntax(plan, script, spec)
     return Planned(spec, site, plan, script)
 
 

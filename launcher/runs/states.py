@@ -225,7 +225,7 @@ def failed_because(members: Iterable[MemberStatus], ending: str | None) -> str |
 
 
 def _in_short(first: Failure | None, reason: str | None) -> str:
-    """The reasons for an attempt's ending in one line. The most telling comes first, since lists cut the end."""
+    """The reasons for an attempt's ending in one line, the most telling first, since lists cut the end."""
     if first is None or not first.detail:
         return "; ".join(why(first, reason))
     return "; ".join((first.detail, *why(msgspec.structs.replace(first, detail=None), reason)))

@@ -66,7 +66,7 @@ class Comparison:
             self._differs(path, "nothing" if ours is None else words(ours), words(theirs), fact)
 
     def _differs(self, path: tuple[str, ...], ours: str, theirs: str, fact: Fact | None = None) -> None:
-        source, date = (fact.source, fact.date) if fact else (None, None)
+        source, date = (fact.source or None, fact.date or None) if fact else (None, None)
         self.differences.append(Difference(path, ours, source, date, theirs))
 
     def _queues(

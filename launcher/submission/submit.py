@@ -212,7 +212,7 @@ def checked(
     """
     decided, site_scheduler = decide(spec, site, function=function)
     script = rendered(decided, site_scheduler)
-    check_syntax(decided, script)
+    check_syntax(decided, script, spec)
     directory = working_directory()
     check_present(spec, site, decided, Path(directory), environ)
     scheduler = site_scheduler if isinstance(site_scheduler, QueuedScheduler) else None

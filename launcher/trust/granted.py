@@ -40,7 +40,8 @@ def grant(folder: Path, environ: Mapping[str, str]) -> Path:
     """Add a folder to the list, and return its path there.
 
     Raises:
-        CastoffError: the folder does not exist, or the list cannot be written.
+        CastoffError: the folder does not exist or is a file, or the list cannot be written. A file that
+            others can change is accepted, since no folder's trust would cover it.
     """
     real = _real(folder)
     path = granted_file(environ)
@@ -81,6 +82,11 @@ def _real(folder: Path) -> Path:
         real = folder.resolve(strict=True)
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
         raise CastoffError(f"{folder}: does not exist, so it cannot be trusted: {error}") from error
+    if not real.is_dir() and all(weakness.path != real for weakness in weaknesses(real)):
+        raise CastoffError(
+            f"{folder}: is a file that others cannot change; trust is for a folder and all in it: "
+            f"castoff trust {visible_word(str(folder.parent))}"
+        )
     if "\n" in str(real):
         raise CastoffError(
             f"{printable(str(real))}: its name has a line break, but the list has one folder a line"

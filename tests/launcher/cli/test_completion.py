@@ -87,7 +87,7 @@ def index(folder: Path, *names: str) -> list[RunDirectory]:
 class TestInBash:
     @pytest.mark.long
     def test_verbs_and_flags(self, bash: Bash) -> None:
-        add(Entry(name="aurora", host="h", dir="d"), os.environ)
+        add(Entry(name="aurora", host="h", dir="/d"), os.environ)
         every, some, flags, of_verb, wrong, values, trainings, machines, there = bash.offers(
             ["castoff", ""],
             ["castoff", "s"],

@@ -246,8 +246,8 @@ class TestRefusals:
     ) -> None:
         overrides = ["--set", f"setup={json.dumps([setup])}"]
         answer = castoff("submit", "--site", "local", *overrides, "--", "true")
-        assert (answer.returncode, answer.stdout) == (1, "")
-        assert "setup: bash does not parse this as intended: line " in answer.stderr
+        assert (answer.returncode, answer.stdout) == (2, "")
+        assert "bash does not parse this as intended: " in answer.stderr and setup in answer.stderr
         assert everything(tmp_path) == everything(fresh_home) == set()
 
     def test_patterns_that_setup_turns_on(self, jobs: LocalJobs) -> None:

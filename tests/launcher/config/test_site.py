@@ -295,9 +295,13 @@ class TestRefusals:
         assert "did you mean scheduler?" in str(caught.value)
 
     def test_a_limit_without_a_source(self, folders: Folders) -> None:
-        message = folders.refusal("a", "extends: slurm\nqueues: {q: {max_jobs: 1}}\n")
-        assert "queues.q.source: is missing" in message
-        assert "queues.q.date: is missing" in message
+        """Users' own profiles need neither."""
+        text = "extends: slurm\nqueues: {q: {max_jobs: 1}}\nnode: {sockets: [0-3]}\n"
+        folders.write("user", "a", text)
+        site = folders.load("a")
+        assert site.queues["q"].max_jobs == 1 and site.queues["q"].cited == "(its profile)"
+        dated = msgspec.structs.replace(site.queues["q"], date="2026-01-01")
+        assert dated.cited == "(2026-01-01)"
 
     @pytest.mark.parametrize(
         ("text", "words"),

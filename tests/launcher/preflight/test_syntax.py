@@ -86,11 +86,11 @@ class TestParts:
     @pytest.mark.parametrize("lines", OPEN.values(), ids=OPEN)
     def test_what_is_left_open(self, lines: list[str]) -> None:
         said = refusal(self.of("setup", lines))
-        assert said.startswith("setup: bash does not parse this as intended: line ")
+        assert said.startswith("setup: bash does not parse this as intended: ")
 
     def test_what_a_site_leaves_open(self) -> None:
         said = refusal(self.of("the site's teardown", OPEN["a here-document"]))
-        assert said.startswith("the site's teardown: bash does not parse this as intended: line ")
+        assert said.startswith("the site's teardown: bash does not parse this as intended: ")
 
     @pytest.mark.parametrize("lines", [["fi"], ["cat <<X", "X", "if true"], ["CASTOFF_TEARDOWN", "true"]])
     def test_what_teardown_leaves_open_or_ends(self, lines: list[str]) -> None:
@@ -102,9 +102,9 @@ class TestParts:
 
         decided = self.of("setup", OPEN["a here-document"])
         monkeypatch.setattr(os, "memfd_create", refused)
-        assert refusal(decided).startswith("setup: bash does not parse this as intended: line ")
+        assert refusal(decided).startswith("setup: bash does not parse this as intended: ")
         monkeypatch.delattr(os, "memfd_create")
-        assert refusal(decided).startswith("setup: bash does not parse this as intended: line ")
+        assert refusal(decided).startswith("setup: bash does not parse this as intended: ")
 
     @pytest.mark.parametrize("where", ["setup", "teardown", "the site's teardown"])
     def test_a_last_line_that_continues_is_refused(self, where: str) -> None:
@@ -113,6 +113,23 @@ class TestParts:
             f"{where}: its last line, module load x \\, continues in the next line, which is castoff's; "
             "remove the \\ at its end"
         )
+
+    @pytest.mark.parametrize(
+        ("lines", "line"),
+        [
+            ("[true, 'module load a']\nteardown: ['if x; then', 'y']", "2: teardown: bash"),
+            ("\n- true\n- export X='a\n- true", "3: setup: bash"),
+            ("\n- true\n- if true; then\n- |\n  fi\n  fi", "4: setup: bash"),
+            ("[true]\nteardown:\n- true\n- rm x \\", "4: teardown: its last line"),
+        ],
+    )
+    def test_its_line_of_the_job_file(self, tmp_path: Path, lines: str, line: str) -> None:
+        (path := tmp_path / "job.yaml").write_text(f"setup: {lines}\ncommand: [x]\n")
+        spec = JobSpec.load(path)
+        decided = plan(spec, msgspec.structs.replace(SITE, setup=["true; true"], setup_last=["true"]))
+        with pytest.raises(CastoffError) as error:
+            check_syntax(decided, script_of(decided), spec)
+        assert str(error.value).startswith(f"{path}:{line}")
 
     @pytest.mark.parametrize("lines", [["fi"], ["}"], [")"], ["}; {"], ["esac"], ["done"]])
     def test_what_would_close_castoffs_own(self, lines: list[str]) -> None:
@@ -175,8 +192,8 @@ class TestTemplates:
 def test_every_verb_that_shows_or_sends_a_script(castoff: Castoff, tmp_path: Path, verb: list[str]) -> None:
     words = ["--site", "local", "--set", f"setup={json.dumps(['cat <<X'])}", "--", "true"]
     answer = castoff(*verb, *words)
-    assert (answer.returncode, answer.stdout) == (1, "")
-    assert "castoff: setup: bash does not parse this as intended: line 1: warning: here-doc" in answer.stderr
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert "bash does not parse this as intended: warning: here-doc" in answer.stderr
 
 
 def test_what_bash_would_complain_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,6 +184,8 @@ class TestReport:
         assert (written.returncode, written.stdout) == (0, "")
         assert written.stderr == f"castoff: wrote {tmp_path}/a page.html\n"
         assert (tmp_path / "a page.html").read_text().startswith("<!DOCTYPE html>")
+        refused = castoff("report", sweep.id, "-o", "my page.pdf")
+        assert refused.returncode == 2 and "HTML, not .pdf: -o 'my page.html'" in refused.stderr
         refused = castoff("report", sweep.id, "-o", "missing/page.html")
         assert (refused.returncode, refused.stdout) == (1, "")
         assert refused.stderr == "castoff: missing/page.html: cannot be written: No such file or directory\n"

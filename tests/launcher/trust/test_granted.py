@@ -13,6 +13,13 @@ from castoff.launcher.trust.granted import grant, granted, granted_file, withdra
 from ..conftest import give_away
 
 
+def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
+    (file := tmp_path / "job.yaml").touch()
+    with pytest.raises(CastoffError, match=rf"is a file .*: castoff trust {tmp_path}$"):
+        grant(file, os.environ)
+    assert granted(os.environ) == []
+
+
 def test_a_folder_is_granted_and_withdrawn(tmp_path: Path) -> None:
     assert granted(os.environ) == []
     (tmp_path / "link").symlink_to(tmp_path)

@@ -16,7 +16,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from castoff.launcher.errors import CastoffError, InvalidInput, printable
+from castoff.launcher.errors import CastoffError, InvalidInput, Problem, printable
 from castoff.launcher.typed.document import Document, dotted
 from tests import patience
 from tests.hostile import PRINTED, json_values
@@ -337,3 +337,13 @@ def test_names() -> None:
     assert dotted(("mail", "on", 0)) == "mail.on.0"
     assert dotted(("env", "A\n\udcff")) == "env.A\\n\\udcff"
     assert printable("Zürich, 東京") == "Zürich, 東京"
+
+
+def test_problems_of_a_file_come_in_the_order_of_its_lines() -> None:
+    places = ["a.yaml:10", "--set x=1", "a.yaml:9", "b.yaml:2", "", "a.yaml:9", "b.yaml:1"]
+    given = [Problem(place, "", str(number)) for number, place in enumerate(places)]
+    ordered = InvalidInput(given).problems
+    assert [problem.where for problem in ordered] == [
+        *("a.yaml:9", "--set x=1", "a.yaml:9", "b.yaml:1", "", "a.yaml:10", "b.yaml:2")
+    ]
+    assert [problem.message for problem in ordered if problem.where == "a.yaml:9"] == ["2", "5"]
