@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from castoff.launcher.api.run import Run
+from castoff.launcher.api.submit import as_site
 from castoff.launcher.config.job import JobSpec
-from castoff.launcher.config.job_group import made
+from castoff.launcher.config.job_group import JobGroup, load, made
 from castoff.launcher.config.site import Site
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.runs.groups import Group
@@ -17,6 +18,7 @@ from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.status import watch
 from castoff.launcher.status.poller import Poller
 from castoff.launcher.submission import cancel, group
+from castoff.launcher.text.python_words import speaks_python
 
 
 class RunGroup:
@@ -30,6 +32,7 @@ class RunGroup:
         self._poller = Poller()
 
     @classmethod
+    @speaks_python()
     def find(cls, reference: str) -> RunGroup:
         """Find a group by its name (the newest such group), its id, or a unique beginning of its id.
 
@@ -52,11 +55,13 @@ class RunGroup:
         jobs = self._group.jobs.values()
         return {job.job: Run(run.path) for job in jobs if (run := job.directory) is not None}
 
+    @speaks_python()
     def status(self) -> dict[str, RunStatus]:
         """The state of each run, by the name of its job, with one query to the scheduler."""
         runs = self.runs
         return dict(zip(runs, watch.statuses(runs.values(), self._poller), strict=True))
 
+    @speaks_python()
     def wait(self, timeout: float | None = None) -> dict[str, RunStatus]:
         """Wait until all runs are over, or can never begin, and return the status of each.
 
@@ -70,6 +75,7 @@ class RunGroup:
         watch.check_over(now, timeout)
         return dict(zip(runs, now, strict=True))
 
+    @speaks_python()
     def cancel(self) -> dict[str, RunStatus]:
         """End all runs, those that wait for others first, and return the status of each."""
         self._group.close()
@@ -78,6 +84,7 @@ class RunGroup:
             raise CastoffError("\n".join(problems))
         return self.status()
 
+    @speaks_python()
     def resubmit(self) -> list[str]:
         """Start again what is not done, with what waits for it; return the names of the jobs.
 
@@ -90,18 +97,20 @@ class RunGroup:
         return f"{type(self).__name__}({self.id!r})"
 
 
+@speaks_python()
 def submit_all(
-    jobs: Iterable[JobSpec],
-    site: Site,
+    jobs: Iterable[JobSpec] | str | Path,
+    site: Site | str,
     *,
-    name: str = "group",
+    name: str | None = None,
     runs_dir: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> RunGroup:
     """Submit several jobs, which may name one another in `after`, in the order that this requires.
 
-    Each needs a name. `name`: the group's name, which `castoff status` and others take. The other arguments
-    are those of `submit`.
+    `jobs`: jobs, each with a name, or the path of a file with several. `name`: the group's name, which
+    `castoff status` and others take; None: that of the file, or `group`. The other arguments are those of
+    `submit`.
 
     >>> from castoff import JobSpec, Site, submit_all
     >>> prepare = JobSpec(name="prepare", command=["touch", "data"])
@@ -114,5 +123,11 @@ def submit_all(
         InvalidInput: a job cannot run on this site, or jobs wait for one another in a circle.
         CastoffError: a job could not be submitted; the message tells how to submit the rest.
     """
-    submitted = group.submit_group(made(name, jobs), site, runs_dir=runs_dir, environ=environ)
+    if isinstance(jobs, (str, Path)):
+        loaded = load(jobs)
+        of_file = JobGroup(loaded.name or "group", (loaded,)) if isinstance(loaded, JobSpec) else loaded
+        named, specs = name or of_file.name, of_file.jobs
+    else:
+        named, specs = name or "group", [*jobs]
+    submitted = group.submit_group(made(named, specs), as_site(site), runs_dir=runs_dir, environ=environ)
     return RunGroup(submitted)

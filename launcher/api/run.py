@@ -22,12 +22,14 @@ from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.status import watch
 from castoff.launcher.status.poller import Poller
 from castoff.launcher.submission import cancel, resubmit
+from castoff.launcher.text.python_words import speaks_python
 
 
 class Run(RunDirectory):
     """A submitted job, as `submit` and `Run.find` return it.
 
-    Its methods print nothing. They raise CastoffError, with the message that `castoff` would print.
+    Its methods print nothing. They raise CastoffError, with the message that `castoff` would print, in which
+    arguments take the place of flags.
     """
 
     def __init__(self, path: Path):
@@ -38,6 +40,7 @@ class Run(RunDirectory):
         return Run, (self.path,)  # without the scheduler's answers: another process asks again
 
     @classmethod
+    @speaks_python()
     def find(cls, reference: str) -> Run:
         """Find a run by its id, a unique beginning of its id, its name (the newest such run), the scheduler's
         id of its job, or its directory.
@@ -47,6 +50,7 @@ class Run(RunDirectory):
         """
         return cls(Index.of(os.environ).find(reference).path)
 
+    @speaks_python()
     def status(self) -> RunStatus:
         """The state of the run.
 
@@ -58,6 +62,7 @@ class Run(RunDirectory):
         """
         return watch.status(self, self._poller)
 
+    @speaks_python()
     def wait(self, timeout: float | None = None, *, progress: bool | None = None) -> RunStatus:
         """Wait until the run is over, and return its status, whatever its `.ending` and `.code` are.
 
@@ -91,6 +96,7 @@ class Run(RunDirectory):
             line.end()
         return last
 
+    @speaks_python()
     def stop(self) -> RunStatus:
         """Ask the program to save its state and end; `wait` waits for that, and `resubmit` resumes the run.
 
@@ -102,6 +108,7 @@ class Run(RunDirectory):
         cancel.stop([self])
         return self._anew()
 
+    @speaks_python()
     def cancel(self) -> RunStatus:
         """End the run, and return when all its processes are gone. A run that is over does not change.
 
@@ -113,6 +120,7 @@ class Run(RunDirectory):
             raise CastoffError(request.problem)
         return self._anew()
 
+    @speaks_python()
     def resubmit(
         self, *, members: Collection[int] = (), include_done: bool = False, all_hosts: bool = False
     ) -> dict[int, int]:
@@ -129,6 +137,7 @@ class Run(RunDirectory):
         self._poller = Poller()
         return begun
 
+    @speaks_python()
     def logs(
         self,
         *,
@@ -156,6 +165,7 @@ class Run(RunDirectory):
         write_logs(self, attempts_of(self, self.status(), chosen), chosen, blocks.append)
         return b"".join(blocks).decode(errors="replace")
 
+    @speaks_python()
     def metrics(self, member: int | None = None) -> Any:
         """The metrics that the program has reported, a row for each report, with `step`, `epoch` and `time`.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from castoff.launcher.errors import InvalidInput, Problem
+from castoff.launcher.text.python_words import speaks_python
 from castoff.launcher.typed.document import Document, FieldPath
 from castoff.launcher.typed.structure import convert, fields_of, is_meant
 
@@ -25,7 +26,8 @@ else:
         def __call__(cls, **fields: Any) -> Any:
             if not fields:
                 return super().__call__()
-            return verified(Document(_plain(fields), cls.__name__), cls, [], cls._contradictions)
+            with speaks_python():
+                return verified(Document(_plain(fields), cls.__name__), cls, [], cls._contradictions)
 
         @property
         def __signature__(cls) -> inspect.Signature:

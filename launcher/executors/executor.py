@@ -144,6 +144,7 @@ class CastoffExecutor(core.Executor):
         from castoff.launcher.executors.function_job import FunctionJob, ids
         from castoff.launcher.submission.send import Unclear
         from castoff.launcher.submission.submit import submit
+        from castoff.launcher.text.python_words import in_python
 
         spec = self._job([delayed_submission.function for delayed_submission in delayed_submissions])
         try:
@@ -160,7 +161,7 @@ class CastoffExecutor(core.Executor):
             ask = f"do not submit it again before `castoff status {error.run.id}` shows if it was submitted"
             raise SubmissionError(f"{error}\n{ask}") from error
         except CastoffError as error:
-            raise SubmissionError(str(error)) from error
+            raise SubmissionError(in_python(str(error))) from error
         ranks = range(run.facts().ranks or 0)
         return [FunctionJob(run.path, job, ranks, member=member) for member, job in sorted(ids(run).items())]
 

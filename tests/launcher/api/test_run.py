@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from castoff import CastoffError, JobSpec, Run, Site, StillRunning, submit
+from castoff import CastoffError, JobSpec, Run, Site, StillRunning, submit, submit_all
 from castoff.launcher.status import watch
 from tests import patience
 
@@ -67,6 +67,24 @@ def test_it_is_found_again(local: Callable[..., Run], tmp_path: Path) -> None:
     assert again.path == run.path and again.status().ending == "done"
     with pytest.raises(CastoffError, match="no such run"):
         Run.find("twice")
+
+
+def test_a_file_and_a_site_by_name(jobs: LocalJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(jobs.folder)
+    Path("job.yaml").write_text("command: [sh, -c, 'echo {x}']\n")
+    run = submit("job.yaml", "local", parameters=[{"x": 1}])
+    assert run.wait(patience.SECONDS).ending == "done" and run.logs(rank=0) == "1\n"
+    with pytest.raises(CastoffError, match=r"is done; include_done=True restarts it"):
+        run.resubmit()
+    Path("several.yaml").write_text(
+        "jobs: {a: {command: ['true']}, b: {after: {afterok: [a]}, command: [x]}}"
+    )
+    with pytest.raises(CastoffError, match=r"holds several jobs; castoff\.submit_all takes it"):
+        submit(Path("several.yaml"), "local")
+    group = submit_all("several.yaml", "local")
+    assert group.id.startswith("several-") and group.wait(patience.SECONDS)["a"].ending == "done"
+    with pytest.raises(CastoffError, match="site is 3, but takes a Site or a site's name"):
+        submit("job.yaml", 3)  # type: ignore[arg-type]
 
 
 def test_waiting_has_an_end(local: Callable[..., Run], until: Until) -> None:
