@@ -125,7 +125,7 @@ def submit_all(
     """
     if isinstance(jobs, (str, Path)):
         loaded = load(jobs)
-        of_file = JobGroup(loaded.name or "group", (loaded,)) if isinstance(loaded, JobSpec) else loaded
+        of_file = JobGroup(loaded.name or "group", [loaded]) if isinstance(loaded, JobSpec) else loaded
         named, specs = name or of_file.name, of_file.jobs
     else:
         named, specs = name or "group", [*jobs]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -175,6 +176,8 @@ def command(
         hosts=hosts,
         inherited=inherited_lock(os.environ),  # keeps the run locked while a rank lives
     )
+    if not here:
+        _report_shell_words(job_here, request.command)
     if job_here is not None:
         request = _with_job(request, job_here, job or "the command line")
     elif not flags.keys() & {"ranks", "ranks_per_node"}:
@@ -234,6 +237,21 @@ def _this_machine() -> Allocation:
     from castoff.launcher.schedulers.local.allocation import ThisMachine
 
     return ThisMachine(f"local-{os.getpid()}", [socket.gethostname()])
+
+
+def _report_shell_words(job: _JobHere | None, command: Sequence[str]) -> None:
+    """Warn of a word of the command that only a shell understands."""
+    if job is not None:
+        from castoff.launcher.preflight.presence import report_shell_words
+
+        report_shell_words(job.spec)
+        return
+    from castoff.launcher.preflight.shell_words import near_miss, shell_warning
+
+    if found := shell_warning(command, typed=True):
+        report(f"warning: the program: {found[1]}")
+    elif command and which(command[0]) is None and (meant := near_miss(command[0])):
+        report(f"warning: the program: is {command[0]!r}, which is not on PATH here; did you mean {meant}?")
 
 
 def _report_idle_devices(request: StartRequest) -> None:

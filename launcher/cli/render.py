@@ -65,6 +65,7 @@ def command(
     from castoff.launcher.cli.members import print_members
     from castoff.launcher.planning.planner import decide
     from castoff.launcher.planning.render import rendered
+    from castoff.launcher.preflight.presence import report_shell_words
     from castoff.launcher.preflight.syntax import check_syntax
     from castoff.launcher.runs.script import head_of
 
@@ -77,6 +78,7 @@ def command(
     decided, scheduler = decide(spec, site)
     whole = rendered(decided, scheduler)
     check_syntax(decided, whole, spec)
+    report_shell_words(spec)
     script = whole.text
     if members:
         print_members(decided, as_json=as_json)

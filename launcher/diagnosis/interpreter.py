@@ -11,7 +11,8 @@ from typing import Any
 
 from castoff.launcher.config.workdir import as_path
 from castoff.launcher.diagnosis.finding import Finding, Findings, Subject
-from castoff.launcher.preflight.named_files import is_python, makes_nothing, runs_scripts
+from castoff.launcher.preflight.named_files import makes_nothing, runs_scripts
+from castoff.launcher.preflight.shell_words import is_python
 from castoff.launcher.schedulers.command import SchedulerUnreachable, run_to_end
 from castoff.launcher.text.quoting import visible_word
 

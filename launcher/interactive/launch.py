@@ -27,6 +27,7 @@ from castoff.launcher.launchers.local.processes import GRACE, send
 from castoff.launcher.launchers.local.streams import RankLines, RankLog
 from castoff.launcher.launchers.local.supervision import Rank, Report, Supervision
 from castoff.launcher.planning.render import FILTERS, rendered
+from castoff.launcher.preflight.presence import report_shell_words
 from castoff.launcher.preflight.syntax import check_syntax
 from castoff.launcher.runs.owner import record_owner
 from castoff.launcher.runs.records import Ending, Submission, read, write
@@ -63,6 +64,7 @@ def run_in_foreground(
     decided, scheduler = plan_in(allocation, spec, site, environ)
     script = rendered(decided, scheduler)
     check_syntax(decided, script, spec)
+    report_shell_words(spec)
     directory = working_directory()
     # Omit node-hours: the allocation costs the same, whatever runs in it.
     record = Submission(

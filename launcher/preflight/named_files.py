@@ -13,9 +13,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from castoff.launcher.config.job import JobSpec
-
-_PYTHON = re.compile(r"(?:python|pypy)[0-9.]*t?")
-_SHELL = re.compile(r"(?:ba|da|k|z)?sh")
+from castoff.launcher.preflight.shell_words import is_python, is_shell
 
 _PYTHON_VALUES = ("-W", "-X", "--check-hash-based-pycs")
 """Options of Python that take a value (https://docs.python.org/3/using/cmdline.html)."""
@@ -58,19 +56,13 @@ class Module(NamedTuple):
     name: str
 
 
-def is_python(word: str) -> bool:
-    """Whether the first word of a command is a Python interpreter, by its name."""
-    return _PYTHON.fullmatch(PurePosixPath(word).name) is not None
-
-
 def program(command: Sequence[str]) -> Named | Module | None:
     """The program's file or module; None if the command does not show which word it is."""
     if not command:
         return None
-    first = PurePosixPath(command[0]).name
     if is_python(command[0]):
         return _after_options(command, _PYTHON_VALUES, modules=True)
-    if _SHELL.fullmatch(first):
+    if is_shell(command[0]):
         return _after_options(command, ("-o", "-O", "+O", "+o", "--rcfile", "--init-file"), modules=False)
     return Named("command.0", command[0], runs=True)
 

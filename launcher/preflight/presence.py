@@ -32,9 +32,11 @@ from castoff.launcher.preflight.named_files import (
     runs_scripts,
     sourced,
 )
+from castoff.launcher.preflight.shell_words import near_miss, shell_warning
 from castoff.launcher.runs.plan import Plan
 from castoff.launcher.runs.secrets import secret_part
 from castoff.launcher.schedulers.registry import queued
+from castoff.launcher.typed.document import dotted
 from castoff.launcher.typed.suggestion import did_you_mean, nearest
 
 _OF_A_HOST = ("/tmp", "/var", "/dev", "/run", "/local", "/scratch/local", "/usr", "/opt", "/etc")
@@ -49,6 +51,11 @@ the path exist on this host, nodes may have another file system there.
 _FOR_A_SHELL = re.compile(r"\$\{?[A-Za-z_]|(?:^|:)~(?:/|$)")
 """Variables and home folders that users write for a shell to expand."""
 
+
+_TYPED = "--command"
+"""The place of a program that follows `--`."""
+
+_NOWHERE = "is {!r}, which is not on PATH here{}"
 
 _CHECKED = 1000
 """The largest number of members whose own folders are checked."""
@@ -82,10 +89,35 @@ def check_present(
     if not refuses:
         problems, warnings = [], [*problems, *warnings]
     for warning in warnings:
-        where = "" if warning.where == COMMAND_LINE else warning.where
-        report(f"warning: {Problem(where, warning.path, warning.message)}")
+        _warn(warning)
     if problems:
         raise InvalidInput(problems)
+
+
+def report_shell_words(spec: JobSpec) -> None:
+    """Report on standard error a word of a job's command that only a shell understands, or a program's name
+    that is a likely mistake.
+    """
+    found = shell_warning(spec.command, typed=_is_typed(spec))
+    if found is None and spec.command and which(spec.command[0]) is None:
+        meant = near_miss(spec.command[0])
+        found = (0, _NOWHERE.format(spec.command[0], f"; did you mean {meant}?")) if meant else None
+    if found:
+        path = ("command", found[0])
+        where = spec.source.where(path) if spec.source else ""
+        _warn(Problem(where, dotted(path), found[1]))
+
+
+def _is_typed(spec: JobSpec) -> bool:
+    """Whether the program followed `--` on the command line."""
+    return spec.source is not None and spec.source.where(("command", 0)) == _TYPED
+
+
+def _warn(warning: Problem) -> None:
+    if warning.where == _TYPED:
+        warning = Problem("the program", "", warning.message)
+    where = "" if warning.where == COMMAND_LINE else warning.where
+    report(f"warning: {Problem(where, warning.path, warning.message)}")
 
 
 def missing(
@@ -93,7 +125,10 @@ def missing(
 ) -> tuple[list[Problem], list[Problem]]:
     """The named files that are certainly missing, and those that may be missing."""
     look = _Look(spec, plan, directory, environ)
-    absent = [*(look.workdir() or look.program() or look.environment()), *look.variables(), *look.files()]
+    absent = look.shell_words()
+    if not any(item.field == "command.0" for item in absent):
+        absent += look.workdir() or look.program() or look.environment()
+    absent += [*look.variables(), *look.files()]
     problems, warnings = (Findings(plan.name, site, spec.source, spec.directives) for _ in range(2))
     for item in absent:
         (problems if item.is_certain else warnings).report(item.field, item.message)
@@ -208,18 +243,30 @@ class _Look:
         """A program named without a folder. The PATH of this process shows little about the job's PATH."""
         path = self._environ.get("PATH", os.defpath)
         sets_path = "PATH" in self._plan.env or any("PATH" in line for line in self._plan.setup)
-        if (
-            sets_path
-            or self._moves
-            or which(named.word, path=path)
-            or not _is_file(self._folder / named.word)
-        ):
+        if which(named.word, path=path):
             return []
+        if sets_path or self._moves or not _is_file(self._folder / named.word):
+            return self._nowhere(named, sets_path)
         starts = "python " if named.word.endswith(".py") else "./"
         is_there = f"is {named.word!r}, which is looked up on PATH, not in {self._folder}"
         return [
             _Missing(named.field, f"{is_there}: write {starts}{named.word}", self._plan.container is None)
         ]
+
+    def _nowhere(self, named: Named, sets_path: bool) -> list[_Missing]:
+        """A program that this host does not find. Other hosts, setup and containers may have it."""
+        plan = self._plan
+        of_its_own = sets_path or plan.setup or plan.python or plan.container or plan.stage
+        near = near_miss(named.word)
+        if near is None and (of_its_own or queued(plan.scheduler) is not None):
+            return []
+        hint = f"; did you mean {near}?" if near else "; add its folder to PATH, or write its whole path"
+        return [_Missing(named.field, _NOWHERE.format(named.word, hint), False)]
+
+    def shell_words(self) -> list[_Missing]:
+        """A word of the command that only a shell understands."""
+        found = shell_warning(self._plan.command, typed=_is_typed(self._spec))
+        return [_Missing(f"command.{found[0]}", found[1], False)] if found else []
 
     def _module(self, module: Module) -> list[_Missing]:
         """A module in a package in the job's folder, in which Python looks first."""

@@ -24,6 +24,9 @@ _PLAIN_WORDS = re.compile(_RESERVED + r"[a-z/](?:[a-z0-9 ./_+-]*[a-z0-9./_+-])?"
 """Words that YAML reads as one text. In lists and mappings they are quoted, to keep them apart."""
 
 
+_OF_A_SHELL = re.compile(
+    r"(?:^|\s)(?:&&|\|\|?|[12]?>>?|<|2>&1|;|\$[A-Za-z_]\w*|\$\{[A-Za-z_]\w*\}|\$\(\S.*\))(?=\s|$)|;\s"
+)
 _PARAMETER = re.compile(r"\x00([A-Za-z_][A-Za-z0-9_]*)(\$?)\x00")
 """The mark of a parameter in a text, which `parameter_mark` makes; no text of a job can hold it."""
 
@@ -52,6 +55,13 @@ def _with_parameters(text: str) -> str:
         words.append(f'"${{castoff_parameter[{name}]{dollars}}}"')
         words += [shell_word(rest)] if rest else []
     return "".join(words)
+
+
+def is_shell_line(text: str) -> bool:
+    """Whether a command line needs a shell: it joins or redirects commands, or one of its words is a
+    variable.
+    """
+    return _OF_A_SHELL.search(text) is not None
 
 
 def visible_word(text: str) -> str:

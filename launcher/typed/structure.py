@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args,
 import msgspec
 
 from castoff.launcher.errors import Problem, shown
-from castoff.launcher.text.quoting import yaml_word
+from castoff.launcher.text.quoting import is_shell_line, yaml_word
 from castoff.launcher.typed.document import Document, FieldPath, dotted
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -320,7 +320,9 @@ def _as_list(original: Any, text: str, kind: Any, path: FieldPath) -> str:
     from castoff.launcher.typed.suggestion import setting  # late: only a mistake needs it
 
     words = [line for line in text.splitlines() if line.strip()] or [text]  # a block such as `setup: |`
-    if path[-1] in ("command", "args"):
+    if path[-1] == "command" and is_shell_line(text):
+        words = ["bash", "-c", text]
+    elif path[-1] in ("command", "args"):
         with contextlib.suppress(ValueError):  # an unclosed quote
             words = shlex.split(text)
     is_text = original is text

@@ -15,9 +15,9 @@ import pytest
 
 from castoff import JobSpec, Site, plan, render
 from castoff.launcher.config.site_fields import Node
-from castoff.launcher.logs.failures import script_output
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import AttemptStatus
+from castoff.launcher.status.script_output import script_output
 from tests import patience
 from tests.cases import others_long
 from tests.launcher.scripts.harness import PROBE, STALE, STALE_SLURM

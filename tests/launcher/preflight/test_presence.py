@@ -81,11 +81,16 @@ def test_a_program_that_is_not_there(check: Check, command: str, said: str, tmp_
     "command",
     [
         *("python train.py", "python -m pkg.main", "python -m json.tool", "bash run.sh", "bash -c ./other"),
-        *("echo x", "unheard-of-program x", "python -c 1", "python -m other.package"),
+        *("echo x", "python -c 1", "python -m other.package"),
     ],
 )
 def test_a_program_that_is_there_or_may_be(check: Check, command: str) -> None:
     assert check(command) == check(command, "slurm") == ""
+
+
+def test_a_program_that_other_hosts_may_have(check: Check) -> None:
+    assert check("unheard-of-program x", "slurm") == ""
+    assert check("unheard-of-program x").startswith("warning: command.0: is 'unheard-of-program', which is ")
 
 
 def test_a_module_of_a_like_name(check: Check) -> None:
@@ -190,7 +195,7 @@ def test_a_folder_that_nobody_may_look_into(check: Check, monkeypatch: pytest.Mo
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "is_file", refuse)
-    assert check("python -m pkg.main") == check("runs.sh") == ""
+    assert check("python -m pkg.main") == check("runs.sh", "slurm") == ""
 
 
 class TestActiveEnvironment:
