@@ -319,8 +319,16 @@ def program_name(command: list[str]) -> str:
         if word.endswith(".py"):
             program = PurePosixPath(word).stem
             break
-    name = re.sub(r"[^A-Za-z0-9_.+-]", "_", program)[:60]
+    name = re.sub(r"[^A-Za-z0-9_.+-]", "_", _without_accents(program))[:60]
     return name if name[:1].isalpha() else "-".join(["job", name.strip("._+-")]).strip("-")
+
+
+def _without_accents(text: str) -> str:
+    if text.isascii():
+        return text
+    import unicodedata  # late: few names need it
+
+    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
 
 
 def check(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:

@@ -22,7 +22,7 @@ from castoff.launcher.config.site import Site
 from castoff.launcher.diagnosis import scheduling
 from castoff.launcher.diagnosis.finding import Findings, Subject
 from castoff.launcher.planning.render import template_folder
-from castoff.launcher.preflight.named_files import is_python
+from castoff.launcher.preflight.shell_words import is_python
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.schedulers.registry import queued, scheduler_of

@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -44,7 +43,7 @@ from castoff.launcher.remote.messages import (
 )
 from castoff.launcher.runs import provenance
 from castoff.launcher.runs.directory import draft_of, is_run_directory
-from castoff.launcher.runs.drafts import RunExists
+from castoff.launcher.runs.drafts import RunExists, is_id
 from castoff.launcher.runs.groups import is_group_id, name_of_group
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.records import decode, write
@@ -53,8 +52,6 @@ from castoff.launcher.schedulers.choice import check_profile, choose_site, not_d
 from castoff.launcher.submission.caller import Caller, Place
 from castoff.launcher.submission.group import Step, submit_group
 from castoff.launcher.submission.submit import dry_run, submit
-
-_RUN_ID = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9._+-]*")
 
 _PATIENCE = 120.0
 """Seconds to wait for the submission of an earlier command whose connection broke."""
@@ -183,7 +180,7 @@ class _Answers:
             raise problem
 
     def _submit(self, order: Order) -> Submitted:
-        if len(order.jobs) != 1 or _RUN_ID.fullmatch(order.run) is None:
+        if len(order.jobs) != 1 or not is_id(order.run):
             raise CastoffError("castoff: not one job arrived, or with an invalid run id")
         (job,) = order.jobs
         path = self._runs(order.runs_dir) / order.run
@@ -269,7 +266,7 @@ class _Answers:
         return (self.entry_folder / folder).resolve()
 
     def _is_run(self, run: str) -> bool:
-        return _RUN_ID.fullmatch(run) is not None and is_run_directory(self._runs(None) / run)
+        return is_id(run) and is_run_directory(self._runs(None) / run)
 
 
 def _await_other_submission(path: Path) -> None:

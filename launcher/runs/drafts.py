@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +23,10 @@ from castoff.launcher.runs.directory import check_folder, draft_of
 from castoff.launcher.runs.removal import empty, set_aside
 from castoff.launcher.runs.run import LOCK, RunDirectory
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
+_LONGEST, _LONGEST_BYTES = 60, 180
+"""The most characters, and bytes, of a name in a run id: a file name has 255 bytes."""
+_GAP = "__"
+"""Stands for the middle of a long name."""
 
 
 @dataclass
@@ -53,8 +55,42 @@ class RunExists(CastoffError):
 
 
 def name_in_id(name: str) -> str:
-    """A job's name as part of a run id, in characters that every scheduler accepts in a path."""
-    return _UNSAFE.sub("_", name)[:60].lstrip(".-") or "run"
+    """A job's name as part of a run id: its letters and digits, in any script, and `._+-`. Of a long name,
+    both ends are kept, since the last part often tells runs apart.
+
+    Schedulers whose paths are plain ASCII, such as PBS, accept no other letters in names either.
+    """
+    text = "".join(letter if _is_kept(letter) else "_" for letter in _composed(name)).lstrip(".-") or "run"
+    if _fits(text):
+        return text
+    ends = ((text[:count], text[-count:]) for count in range((_LONGEST - len(_GAP)) // 2, 0, -1))
+    return next(short for begin, end in ends if _fits(short := f"{begin}{_GAP}{end}"))
+
+
+def is_id(text: str) -> bool:
+    """Whether a text may be a run's id: a file name that is not hidden and no option."""
+    return text[:1] not in ("", ".", "-") and all(map(_is_kept, text)) and len(text.encode()) < 250
+
+
+def _composed(name: str) -> str:
+    """The name with each accented letter as one character, as file systems and terminals expect."""
+    if name.isascii():
+        return name
+    import unicodedata  # late: few names need it
+
+    return unicodedata.normalize("NFC", name)
+
+
+def _is_kept(letter: str) -> bool:
+    if letter.isascii():
+        return letter.isalnum() or letter in "._+-"
+    import unicodedata
+
+    return unicodedata.category(letter)[0] in "LMN"  # letters, their marks, and numbers
+
+
+def _fits(name: str) -> bool:
+    return len(name) <= _LONGEST and len(name.encode()) <= _LONGEST_BYTES
 
 
 def new_id(name: str) -> str:

@@ -13,7 +13,7 @@ from castoff.launcher.errors import CastoffError
 from castoff.launcher.process import locks
 from castoff.launcher.runs import drafts
 from castoff.launcher.runs.directory import is_draft
-from castoff.launcher.runs.drafts import new_run
+from castoff.launcher.runs.drafts import is_id, name_in_id, new_id, new_run
 from castoff.launcher.runs.removal import sweep
 
 from ..conftest import everything, give_away
@@ -21,7 +21,7 @@ from ..conftest import everything, give_away
 
 class TestNewRun:
     @pytest.mark.parametrize(
-        ("name", "begins"), [("a b/c", "a_b_c-"), ("..", "run-"), ("", "run-"), ("ä" * 99, "_" * 60 + "-")]
+        ("name", "begins"), [("a b/c", "a_b_c-"), ("..", "run-"), ("", "run-"), ("ä" * 99, "ä" * 29 + "__" + "ä" * 29 + "-")]
     )
     def test_ids_are_plain_words(self, tmp_path: Path, name: str, begins: str) -> None:
         with new_run(name, tmp_path) as draft:
@@ -142,3 +142,36 @@ class TestSweep:
         (tmp_path / ".a-1.draft").mkdir()
         assert sweep(tmp_path) == []
         assert everything(tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "in_id"),
+    [
+        ("train_2.1+x-y", "train_2.1+x-y"),
+        ("a b/c", "a_b_c"),
+        ("..-", "run"),
+        ("", "run"),
+        ("Обучение", "Обучение"),
+        ("训练-α", "训练-α"),
+        ("हिन्दी", "हिन्दी"),
+        ("entrai\u0302nement", "entraînement"),
+        ("x\u202ey\u3000z\N{GRINNING FACE}", "x_y_z_"),
+        ("a" * 60, "a" * 60),
+        ("a" * 80 + "-seed42", "a" * 29 + "__" + "a" * 22 + "-seed42"),
+    ],
+)
+def test_a_name_in_an_id(name: str, in_id: str) -> None:
+    assert name_in_id(name) == in_id
+    assert is_id(new_id(name))
+
+
+def test_a_long_name_of_long_letters_is_a_file_name(tmp_path: Path) -> None:
+    name = name_in_id("模" * 300 + "-seed42")
+    assert name.startswith("模模") and name.endswith("模-seed42")
+    with new_run(name, tmp_path) as draft:
+        assert draft.publish().path.is_dir()
+
+
+@pytest.mark.parametrize("text", ["", ".x", "-x", "a/b", "..", "a b", "a\n", "模" * 100, "a\udc80"])
+def test_what_is_no_id(text: str) -> None:
+    assert not is_id(text)
