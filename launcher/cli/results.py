@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -15,7 +15,8 @@ from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.offers import F, complete_runs
 from castoff.launcher.cli.output import brief, json_option, print_json, print_table, report
 from castoff.launcher.cli.run_options import selected
-from castoff.launcher.history.metrics import Point, step_words
+from castoff.launcher.history.metrics import METRICS, Point, step_words
+from castoff.launcher.history.unread_lines import unread_line
 from castoff.launcher.report.matched import LOG, Search
 from castoff.launcher.report.ranking import (
     Rule,
@@ -31,6 +32,7 @@ from castoff.launcher.report.ranking import (
 )
 from castoff.launcher.report.results import Result, results
 from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
 from castoff.launcher.status.watch import statuses
 
@@ -113,10 +115,19 @@ def command(
     else:
         _print_table(ordered, chosen, singles)
     if chosen is None and search is None:
-        append = 'no metrics: programs append lines like {"step": 10, "loss": 0.3} to $CASTOFF_METRICS_FILE'
-        report(f"{append}; --pattern 'loss=(?P<loss>[0-9.e-]+)' finds what they print")
+        _report_none(meant.runs)
     elif chosen is not None and not (as_csv or as_json):
         report(f"ordered {chosen.words}")
+
+
+def _report_none(runs: Iterable[RunDirectory]) -> None:
+    """Report that there are no metrics, and how a program writes some."""
+    line = 'lines like {"step": 10, "loss": 0.3}'
+    if unread := unread_line(folder / METRICS for run in runs for _, _, folder in run.attempts()):
+        report(f"no metrics: {unread}; programs append {line}")
+        return
+    append = f"no metrics: programs append {line} to $CASTOFF_METRICS_FILE"
+    report(f"{append}; --pattern 'loss=(?P<loss>[0-9.e-]+)' finds what they print")
 
 
 def _print_table(ordered: Sequence[Result], chosen: Rule | None, singles: Sequence[str]) -> None:

@@ -21,7 +21,8 @@ from ..conftest import everything, give_away
 
 class TestNewRun:
     @pytest.mark.parametrize(
-        ("name", "begins"), [("a b/c", "a_b_c-"), ("..", "run-"), ("", "run-"), ("ä" * 99, "ä" * 29 + "__" + "ä" * 29 + "-")]
+        ("name", "begins"),
+        [("a b/c", "a_b_c-"), ("..", "run-"), ("", "run-"), ("ä" * 99, "ä" * 29 + "__" + "ä" * 29 + "-")],
     )
     def test_ids_are_plain_words(self, tmp_path: Path, name: str, begins: str) -> None:
         with new_run(name, tmp_path) as draft:
