@@ -31,7 +31,17 @@ from castoff.launcher.runs.states import ENDINGS, RunSummary, summary
 from castoff.launcher.status.overview import Overview, Row
 from castoff.launcher.status.script_output import failure_reason
 from castoff.launcher.status.watch import status
+from castoff.launcher.text.layout import Column
+from castoff.launcher.text.shortened import cut_ids, cut_middles
 from castoff.launcher.text.words import counted, size_words
+
+_COLUMNS = (
+    Column("run", least=16, shorten=cut_ids),
+    Column("state"),
+    Column("ended", goes=2),
+    Column("size"),
+    Column("folder", goes=1, least=24, shorten=cut_middles),
+)
 
 
 class _Candidate(NamedTuple):
@@ -185,7 +195,7 @@ def _show(candidates: list[_Candidate]) -> None:
         )
         for run, summary, bytes in candidates
     ]
-    print_table(("run", "state", "ended", "size", "folder"), rows, dispensable=("folder", "ended"))
+    print_table(_COLUMNS, rows)
 
 
 def _remove(candidates: list[_Candidate], index: Index) -> tuple[list[RunDirectory], list[str]]:

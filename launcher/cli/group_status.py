@@ -14,7 +14,8 @@ from castoff.launcher.runs.groups import Group
 from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.status.group_states import GroupStates
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
-from castoff.launcher.text.layout import cut
+from castoff.launcher.text.layout import Column
+from castoff.launcher.text.shortened import cut_ids
 from castoff.launcher.text.words import listed
 
 _MOST = 100
@@ -23,8 +24,13 @@ _MOST = 100
 _NAMED = 8
 """Limit of the jobs that are named for each state if there are more."""
 
-_WHY = 100
-"""Limit of characters for the reason why a run is waiting or failed."""
+_COLUMNS = (
+    Column("job"),
+    Column("state"),
+    Column("took", goes=1),
+    Column("run", goes=2, least=16, shorten=cut_ids),
+    Column("why", goes=3, least=24),
+)
 
 
 def print_group(group: Group, describe: Callable[[RunStatus], dict[str, Any]], *, as_json: bool) -> None:
@@ -53,13 +59,13 @@ def print_group(group: Group, describe: Callable[[RunStatus], dict[str, Any]], *
         for name in states.statuses:
             found.setdefault(states.word(name), []).append(name)
         table = [(word, str(len(names)), listed(names, _NAMED)) for word, names in found.items()]
-        print_table(("state", "count", "jobs"), table)
+        print_table([Column("state"), Column("count"), Column("jobs")], table)
         return
     rows = []
     for branch in states.branches:
         status = states.statuses[branch.name]
         also = f"also after {', '.join(branch.also)}" if branch.also else ""
-        why = cut("; ".join(filter(None, [also, states.why(branch.name)])), _WHY)
+        why = "; ".join(filter(None, [also, states.why(branch.name)]))
         cells = (states.took(branch.name, now), status.id if status else "", why)
         rows.append((branch.lines + branch.name, states.word(branch.name), *cells))
-    print_table(("job", "state", "took", "run", "why"), rows, dispensable=("took", "run"))
+    print_table(_COLUMNS, rows)

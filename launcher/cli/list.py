@@ -35,7 +35,8 @@ from castoff.launcher.status.overview import Overview, Row, adopt_unlisted, alon
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
 from castoff.launcher.status.survey import RunRecords
 from castoff.launcher.status.watch import judge
-from castoff.launcher.text.layout import cut
+from castoff.launcher.text.layout import Column
+from castoff.launcher.text.shortened import cut, cut_ids
 from castoff.launcher.text.words import counted
 
 _NEWEST = 20
@@ -43,19 +44,25 @@ _NEWEST = 20
 
 _STATES = ("pending", "running", "ended", *reversed(ENDINGS))
 
-_HEADINGS = ("run", "site", "state", "code", "attempts", "age", "took", "members", "why")
+_COLUMNS = (
+    Column("run", least=16, shorten=cut_ids),
+    Column("site", goes=4, if_alike=False),
+    Column("state"),
+    Column("code", goes=2),
+    Column("attempts", goes=1),
+    Column("age", goes=7),
+    Column("took", goes=3),
+    Column("members", goes=6, least=12),
+    Column("matching", goes=8, least=12),
+    Column("parameters", goes=5, least=16),
+    Column("why", goes=9, least=28),
+)
 
 _OPTIONAL = ("matching", "parameters")
-"""Columns before the last that a list has only if a run needs them."""
+"""Columns that a list has only if a run needs them."""
 
-_DISPENSABLE = ("why", "attempts", "site", "code", "took", "parameters", "members", "matching", "age")
-"""Columns that a narrow terminal omits, because `castoff status` shows them."""
-
-_FLEXIBLE = {"parameters": 16, "why": 24}
-"""Columns that a narrow terminal shortens, and the number of characters that remain."""
-
-_WHY, _PARAMETERS = 100, 40
-"""Limits of characters for the reason why a run is waiting or failed, and for parameters."""
+_PARAMETERS = 40
+"""Limit of characters for parameters."""
 
 _READ = 100
 """Limit of members up to which the records of a run that is over are read for its matching members."""
@@ -134,9 +141,10 @@ def command(
     found = choice.look(index, poller)
     if as_json:
         print_json(*found.plain())
-    for line in [] if as_json else found.table():
+    lines, notes = ([], found.notes) if as_json else found.table()
+    for line in lines:
         click.echo(line)
-    for note in found.notes if found.rows or as_json else [found.why_none, *found.notes]:
+    for note in notes:
         report(note)
 
 
@@ -152,24 +160,19 @@ class _Found(NamedTuple):
     """Messages for the user."""
     time: float
 
-    def table(self) -> list[str]:
-        """The runs as lines; empty if there are none."""
+    def table(self) -> tuple[list[str], list[str]]:
+        """The runs as lines, and the notes for the user; no lines if there are no runs."""
         if not self.rows:
-            return []
-        optional = {
-            "matching": [one.words if one else "" for one in self.matching],
-            "parameters": [cut(sweep_words(row.entry.parameters), _PARAMETERS) for row in self.rows],
-        }
-        columns = {heading: optional[heading] for heading in _OPTIONAL if any(optional[heading])}
-        cells = [
-            (*cells[:-1], *more, cells[-1])
-            for cells, *more in zip(
-                (_cells(row, self.time) for row in self.rows), *columns.values(), strict=True
-            )
+            return [], [self.why_none, *self.notes]
+        cells = [_cells(*of_run, self.time) for of_run in zip(self.rows, self.matching, strict=True)]
+        shown = [
+            index
+            for index, column in enumerate(_COLUMNS)
+            if column.heading not in _OPTIONAL or any(row[index] for row in cells)
         ]
-        headings = (*_HEADINGS[:-1], *columns, _HEADINGS[-1])
-        dispensable = [heading for heading in _DISPENSABLE if heading in headings]
-        return table_lines(headings, cells, dispensable=dispensable, flexible=_FLEXIBLE)
+        rows = [[row[index] for index in shown] for row in cells]
+        lines, notes = table_lines([_COLUMNS[index] for index in shown], rows)
+        return lines, [*notes, *self.notes]
 
     def plain(self) -> list[dict[str, Any]]:
         """The runs as plain data."""
@@ -280,9 +283,9 @@ def _watch(index: Index, choice: _Choice, poller: Poller, interval: float, *, as
             sys.stdout.flush()
             printed = facts
         else:
-            notes = found.notes if found.rows else [found.why_none, *found.notes]
+            lines, notes = found.table()
             heading = f"{moment(found.time)}, every {interval:g} s; Ctrl-C ends this"
-            screen.print(heading, [*found.table(), *(f"castoff: {printable(note)}" for note in notes)])
+            screen.print(heading, [*lines, *(f"castoff: {printable(note)}" for note in notes)])
         pause(interval)
 
 
@@ -307,7 +310,7 @@ def _plain(row: Row, matching: Matching | None) -> dict[str, Any]:
     return {**facts, **msgspec.structs.asdict(row.summary)}
 
 
-def _cells(row: Row, now: float) -> tuple[str, ...]:
+def _cells(row: Row, matching: Matching | None, now: float) -> tuple[str, ...]:
     summary = row.summary
     words = run_words(summary, now)
     return (
@@ -319,5 +322,7 @@ def _cells(row: Row, now: float) -> tuple[str, ...]:
         brief(now - row.submitted),
         words.took,
         words.members,
-        cut(words.why, _WHY),
+        matching.words if matching else "",
+        cut(sweep_words(row.entry.parameters), _PARAMETERS),
+        words.why,
     )

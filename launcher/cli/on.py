@@ -23,11 +23,15 @@ from castoff.launcher.cli.output import (
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.remote import entries as known
 from castoff.launcher.remote.entries import Entry
+from castoff.launcher.text.layout import Column
 from castoff.launcher.text.quoting import shell_word
+from castoff.launcher.text.shortened import cut_middles
 from castoff.launcher.text.words import counted, size_words
 
 if TYPE_CHECKING:
     from castoff.launcher.remote.machine import Machine
+
+_COLUMNS = (Column("name"), Column("host"), Column("dir", least=16, shorten=cut_middles), Column("site"))
 
 
 @click.group(
@@ -110,7 +114,7 @@ def _list(as_json: bool) -> None:
         print_json(*(msgspec.to_builtins(entry) for entry in machines))
     elif machines:
         rows = [(entry.name, entry.host, entry.dir, entry.site or "") for entry in machines]
-        print_table(("name", "host", "dir", "site"), rows)
+        print_table(_COLUMNS, rows)
     else:
         report("no machines yet; castoff on add NAME USER@HOST --dir FOLDER adds one")
 
@@ -213,7 +217,8 @@ def unneeded_(dry: bool, yes: bool, as_json: bool) -> None:
     result = unneeded.unneeded(folder, os.environ)
     sizes = {path: unneeded.size(path) for path in result.unneeded}
     if sizes and not as_json:
-        print_table(("folder", "size"), [(str(path), size_words(size)) for path, size in sizes.items()])
+        columns = [Column("folder", least=24, shorten=cut_middles), Column("size")]
+        print_table(columns, [(str(path), size_words(size)) for path, size in sizes.items()])
     elif not as_json:
         report("there is nothing to remove")
     if sizes and not (dry or yes):

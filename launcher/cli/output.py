@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -16,10 +15,12 @@ from castoff.launcher.config.quantities import DURATION_PATTERN, DURATION_TAKES,
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.errors import report as report
 from castoff.launcher.text.words import brief as brief
+from castoff.launcher.text.words import counted
 from castoff.launcher.text.words import moment as moment
 
 if TYPE_CHECKING:
     from castoff.launcher.runs.states import RunStatus
+    from castoff.launcher.text.layout import Column
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs, an object a line; errors too."
@@ -121,26 +122,20 @@ def has_colours() -> bool:
     return wanted and is_terminal(sys.stdout)
 
 
-def print_table(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], *, dispensable: Sequence[str] = ()
-) -> None:
-    """Print a table; see `table_lines`."""
-    for line in table_lines(headings, rows, dispensable=dispensable):
+def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table, and report the columns that a narrow terminal hides; see `table_lines`."""
+    lines, notes = table_lines(columns, rows)
+    for line in lines:
         click.echo(line)
+    for note in notes:
+        report(note)
 
 
-def table_lines(
-    headings: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    dispensable: Sequence[str] = (),
-    flexible: Mapping[str, int] = MappingProxyType({}),
-) -> list[str]:
-    """The lines of a table: on a terminal with colours and without empty columns, else plain with all
-    columns.
+def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
+    """The lines of a table, and notes for the user about it.
 
-    In a plain table `-` marks an empty cell. `dispensable`, `flexible`: the headings of columns that a narrow
-    terminal omits or shortens, as in `castoff.launcher.text.layout.table`.
+    On a terminal, it has colours, fits the width, and has no empty columns. Elsewhere it is plain, has all
+    columns, and `-` marks an empty cell.
     """
     import shutil
 
@@ -149,16 +144,27 @@ def table_lines(
     on_terminal, has_colour = is_terminal(sys.stdout), has_colours()
     nothing = "" if on_terminal else "-"
     cells = [[state_cell(printable(text) or nothing) for text in row] for row in rows]
-    width = shutil.get_terminal_size().columns if on_terminal else None
+    laid_out = table(columns, cells, shutil.get_terminal_size().columns if on_terminal else None)
     lines = []
-    for line in table(headings, cells, width, dispensable=dispensable, flexible=flexible):
+    for line in laid_out.lines:
         codes = [_SGR[span.style] if has_colour and span.style else "" for span in line]
         texts = [
             f"\x1b[{code}m{span.text}\x1b[0m" if code else span.text
             for code, span in zip(codes, line, strict=True)
         ]
         lines.append("".join(texts).rstrip())
-    return lines
+    hidden = laid_out.hidden
+    words = f"{counted(len(hidden), 'column')} hidden: {', '.join(hidden)}; a wider terminal shows all"
+    return lines, [words] if hidden else []
+
+
+def parameter_columns(names: Sequence[str], *, goes: int) -> list[Column]:
+    """The columns of parameters. `goes`: see `Column`; the last parameter is hidden first."""
+    from castoff.launcher.text.layout import Column
+    from castoff.launcher.text.shortened import cut_middles
+
+    order = range(goes + len(names) - 1, goes - 1, -1)
+    return [Column(name, at, least=8, shorten=cut_middles) for at, name in zip(order, names, strict=True)]
 
 
 def ending_words(run: RunStatus, already: str = "") -> str:

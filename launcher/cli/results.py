@@ -13,7 +13,14 @@ import click
 
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.offers import F, complete_runs
-from castoff.launcher.cli.output import brief, json_option, print_json, print_table, report
+from castoff.launcher.cli.output import (
+    brief,
+    json_option,
+    parameter_columns,
+    print_json,
+    print_table,
+    report,
+)
 from castoff.launcher.cli.run_options import selected
 from castoff.launcher.history.metrics import METRICS, Point, step_words
 from castoff.launcher.history.unread_lines import unread_line
@@ -35,6 +42,13 @@ from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
 from castoff.launcher.status.watch import statuses
+from castoff.launcher.text.layout import Column
+from castoff.launcher.text.shortened import cut_ids
+
+_HIDDEN = {"step": 2, "last": 3}
+"""Columns about a metric that a narrow terminal hides, in this order."""
+
+_NUMBER = len("-1.23457e-05")
 
 
 def ranking_options(function: F) -> F:
@@ -137,7 +151,16 @@ def _print_table(ordered: Sequence[Result], chosen: Rule | None, singles: Sequen
     metric = [f"best {chosen.metric}", "step", "last"] if chosen else []
     if chosen and chosen.metric in singles:
         metric = [chosen.metric, *(name for name in singles if name != chosen.metric)]
-    headings = ("run", "member", "state", *names, *metric, "took", "why")
+    columns = [
+        Column("run", least=16, shorten=cut_ids),
+        Column("member"),
+        Column("state"),
+        *parameter_columns(names, goes=5),
+        # A number is never cut, as only a metric's name can be longer.
+        *(Column(name, goes=_HIDDEN.get(name, 0), least=_NUMBER) for name in metric),
+        Column("took", goes=1),
+        Column("why", goes=4, least=24),
+    ]
     several_runs = len({member.run for member in ordered}) > 1
     is_array = len(ordered) > len({member.run for member in ordered})
     rows = []
@@ -150,8 +173,8 @@ def _print_table(ordered: Sequence[Result], chosen: Rule | None, singles: Sequen
             values = [_last(member, name) for name in metric]
         rows.append((run, str(member.member), member.state, *parameters, *values, took, member.why))
     if not several_runs and is_array:  # omit the run, which the user has just named
-        headings, rows = headings[1:], [row[1:] for row in rows]
-    print_table(headings, rows, dispensable=("why", "took", "last", "step", *reversed(names)))
+        columns, rows = columns[1:], [row[1:] for row in rows]
+    print_table(columns, rows)
     if left_out:
         report(f"{left_out} more parameters differ: --csv and --json have all of them")
 

@@ -13,7 +13,15 @@ import msgspec
 
 from castoff.launcher.cli.group_status import print_group
 from castoff.launcher.cli.help import examples
-from castoff.launcher.cli.output import brief, json_option, moment, print_json, print_table, report
+from castoff.launcher.cli.output import (
+    brief,
+    json_option,
+    moment,
+    parameter_columns,
+    print_json,
+    print_table,
+    report,
+)
 from castoff.launcher.cli.run_options import groups_meant, run_options, selected
 from castoff.launcher.config.quantities import cpulist
 from castoff.launcher.errors import CastoffError, printable
@@ -37,6 +45,7 @@ from castoff.launcher.status.overview import adopt_unlisted
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
 from castoff.launcher.status.script_output import failure_reason, script_output
 from castoff.launcher.status.watch import statuses
+from castoff.launcher.text.layout import Column
 
 _ROWS = 20
 """Number of members up to which each has a row; more are grouped by state and exit code."""
@@ -232,12 +241,21 @@ def _print_members(run: RunStatus, parameters: RunParameters, now: float) -> Non
     if len(run.members) <= _ROWS:
         names = parameters.varying[:_COLUMNS]
         named = ["name"] if parameters.member_name else []
-        headings = ("member", *named, *names, "state", "code", "attempts", "began", "took", "host")
+        columns = [
+            *(Column(heading) for heading in ("member", *named)),
+            *parameter_columns(names, goes=5),
+            Column("state"),
+            Column("code", goes=3),
+            Column("attempts", goes=1),
+            Column("began", goes=4),
+            Column("took", goes=2),
+            Column("host"),
+        ]
         directory = RunDirectory(Path(run.directory))
         rows = [_cells(directory, member, parameters, names, now) for member in run.members]
-        print_table(headings, rows, dispensable=("attempts", "took", "code", "began", *reversed(names)))
+        print_table(columns, rows)
     else:
-        print_table(("state", "code", "count", "members"), _groups(run.members))
+        print_table([*map(Column, ("state", "code", "count", "members"))], _groups(run.members))
     newest = [(member, member.attempts[-1]) for member in run.members if member.attempts]
     begun = [
         (member, attempt) for member, attempt in newest if attempt.started or attempt.word != "cancelled"

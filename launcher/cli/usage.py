@@ -20,11 +20,18 @@ from castoff.launcher.status.overview import adopt_unlisted, alone_in
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
 from castoff.launcher.status.survey import RunRecords
 from castoff.launcher.status.watch import judge
+from castoff.launcher.text.layout import Column
 from castoff.launcher.text.words import counted
 
-_HEADINGS = ("site", "account", "queue", "ending", "starts", "requested node-h", "used node-h")
-
-_DISPENSABLE = ("starts", "queue", "account", "site")
+_COLUMNS = (
+    Column("site", goes=4),
+    Column("account", goes=3),
+    Column("queue", goes=2),
+    Column("ending"),
+    Column("starts", goes=1),
+    Column("requested node-h"),
+    Column("used node-h"),
+)
 
 _Key = tuple[str, str, str, str]
 
@@ -54,7 +61,7 @@ def command(since: int | None, name: str | None, as_json: bool) -> None:
         cells = [(*key, *_cells(summed)) for key, summed in rows]
         if len(rows) > 1:
             cells.append(("total", "", "", "", *_cells(total(counted_starts))))
-        print_table(_HEADINGS, cells, dispensable=_DISPENSABLE)
+        print_table(_COLUMNS, cells)
     _explain(total(counted_starts))
 
 
@@ -92,7 +99,8 @@ def _hours(count: float) -> str:
 
 
 def _plain(key: _Key, summed: Total) -> dict[str, Any]:
-    return {**dict(zip(_HEADINGS, key, strict=False)), **summed._asdict()}
+    names = (column.heading for column in _COLUMNS)
+    return {**dict(zip(names, key, strict=False)), **summed._asdict()}
 
 
 def _explain(summed: Total) -> None:

@@ -10,7 +10,7 @@ from castoff.launcher.report.cells import Moments, ended, table
 from castoff.launcher.report.page import environment, inline, policy
 from castoff.launcher.status.group_states import GroupStates
 from castoff.launcher.status.tree import direct, levels
-from castoff.launcher.text.layout import cut
+from castoff.launcher.text.shortened import cut
 from castoff.launcher.text.svg import arrow, document, group, rect, text
 
 _MOST = 300

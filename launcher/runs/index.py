@@ -37,6 +37,7 @@ from castoff.launcher.runs.records import Seconds, decode
 from castoff.launcher.runs.run import LOCK, RunDirectory
 from castoff.launcher.runs.states import RunSummary
 from castoff.launcher.runs.sweep import Sweep, Swept
+from castoff.launcher.text.shortened import like
 from castoff.launcher.typed.suggestion import did_you_mean
 
 
@@ -208,8 +209,8 @@ class Index:
         raise CastoffError("there are no runs yet; `castoff list --scan FOLDER` finds those in a folder")
 
     def find(self, reference: str) -> RunDirectory:
-        """Find a run by its path, its name (the newest such run), its id, a unique beginning of its id, or
-        the scheduler's id of its job.
+        """Find a run by its path, its name (the newest such run), its id, a unique beginning of its id, its
+        id as a narrow list shows it, or the scheduler's id of its job.
 
         A reference with a `/` is a path; any other reference is a path only if no run has that name or id.
 
@@ -334,15 +335,16 @@ def _find(reference: str, known: Callable[[], list[Entry]]) -> str:
     exact = _called(reference, newest)
     if path := next((entry.path for entry in exact if entry.is_there), None):
         return path
-    begun = [entry for entry in newest if entry.id.startswith(reference) and entry.is_there]
-    if len(begun) > 1:
-        ids = ", ".join(entry.id for entry in begun[:_MANY])
+    is_meant = like(reference).fullmatch
+    meant = [entry for entry in newest if is_meant(entry.id) and entry.is_there]
+    if len(meant) > 1:
+        ids = ", ".join(entry.id for entry in meant[:_MANY])
+        which = "begin with this" if meant[0].id.startswith(reference) else "look like this"
         raise CastoffError(
-            f"{reference}: {len(begun)} runs have ids that begin with this; give more of the id; "
-            f"the newest: {ids}"
+            f"{reference}: {len(meant)} runs have ids that {which}; give more of the id; the newest: {ids}"
         )
-    if begun:
-        return begun[0].path
+    if meant:
+        return meant[0].path
     if reference and is_run_directory(Path(reference)):
         return reference
     refusals = []

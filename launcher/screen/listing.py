@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -13,7 +12,8 @@ from castoff.launcher.history.listing import RunWords, run_words
 from castoff.launcher.history.progress import Left, Metric, Progress
 from castoff.launcher.runs.states import FAILED, RunSummary
 from castoff.launcher.status.overview import Row
-from castoff.launcher.text.layout import Cell, Line, bar, number, state_cell, table
+from castoff.launcher.text.layout import Cell, Column, Line, bar, number, state_cell, table
+from castoff.launcher.text.shortened import cut_ids
 from castoff.launcher.text.words import brief
 
 FILTERS: Mapping[str, Callable[[RunSummary], bool]] = {
@@ -23,18 +23,17 @@ FILTERS: Mapping[str, Callable[[RunSummary], bool]] = {
 }
 """The filters by name, in the order in which the key `f` selects them."""
 
-_HEADINGS = ("run", "state", "progress", "loss", "left", "age")
-_DISPENSABLE = ("age", "loss", "left")
-"""Columns that a narrow screen omits, in this order."""
-
-_FLEXIBLE = {"run": 12, "progress": 24}
-"""Columns that can be cut, and the minimum number of their characters."""
+_COLUMNS = (
+    Column("run", least=16, shorten=cut_ids),
+    Column("state"),
+    Column("progress", goes=4, least=24),
+    Column("loss", goes=2),
+    Column("left", goes=3),
+    Column("age", goes=1),
+)
 
 _BAR = 8
-_BESIDE = 60
-"""The characters of all columns other than a run's id."""
 _ORDER = ("running", "pending", "unknown")
-_DATE = re.compile(r"-\d{8}-\d{6}-(?=\w+$)")
 
 
 class Item(NamedTuple):
@@ -83,17 +82,13 @@ def heading(items: Sequence[Item], filter_name: str, search: str, left_out: int)
 
 def lines(items: Sequence[Item], now: float, width: int) -> list[Line]:
     """The headings, and a line for each run, both `width` wide."""
-    ids = [printable(item.row.entry.id) for item in items]
-    if max(map(len, ids), default=0) > width - _BESIDE:  # leave out the date, since the age is shown
-        ids = [_DATE.sub("…", run_id) for run_id in ids]
-    rows = [_cells(item, now, name) for item, name in zip(items, ids, strict=True)]
-    return table(_HEADINGS, rows, width, dispensable=_DISPENSABLE, flexible=_FLEXIBLE)
+    return table(_COLUMNS, [_cells(item, now) for item in items], width).lines
 
 
-def _cells(item: Item, now: float, name: str) -> tuple[Cell, ...]:
+def _cells(item: Item, now: float) -> tuple[Cell, ...]:
     words = run_words(item.row.summary, now, item.progress, item.deadline)
     return (
-        Cell(name),
+        Cell(printable(item.row.entry.id)),
         state_cell(words.state),
         Cell(printable(_progress(words))),
         _loss_cell(words.loss),

@@ -21,18 +21,29 @@ from castoff.launcher.screen.listing import steps_with_bar
 from castoff.launcher.text.layout import (
     STATE_STYLES,
     Cell,
+    Column,
     Line,
     Span,
-    cut,
     number,
     sparkline,
     state_cell,
     table,
 )
+from castoff.launcher.text.shortened import cut
 from castoff.launcher.text.words import brief, moment
 
 _ATTEMPTS = 5
 """The number of newest attempts that are shown."""
+
+_OF_ATTEMPTS = (
+    Column("attempt"),
+    Column("state"),
+    Column("code", goes=2),
+    Column("began", goes=3),
+    Column("took", goes=1),
+    Column("host", goes=4, least=8),
+)
+"""The columns of the table of attempts."""
 
 _HOSTS = 8
 """The maximum number of hosts that are named."""
@@ -119,10 +130,7 @@ def _attempts(detail: Detail, now: float, width: int) -> Iterator[Line]:
     if len(newest) < len(member.attempts):
         yield from _fields("attempts", [f"{len(member.attempts)}; the newest:"], width)
     rows = [_attempt_cells(member, attempt, now, is_array=is_array) for attempt in newest]
-    headings = ("attempt", "state", "code", "began", "took", "host")
-    yield from table(
-        headings, rows, width, dispensable=("took", "code", "began", "host"), flexible={"host": 8}
-    )
+    yield from table(_OF_ATTEMPTS, rows, width).lines
     last = newest[-1]
     for text in why(last.failure, last.reason):
         yield from _fields("", text.split(), width)

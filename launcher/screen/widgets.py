@@ -20,7 +20,8 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from castoff.launcher.errors import printable
-from castoff.launcher.text.layout import Line, cut
+from castoff.launcher.text.layout import Line
+from castoff.launcher.text.shortened import cut
 
 
 class Lines(ScrollView, can_focus=True, inherit_bindings=False):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from types import MappingProxyType
 from typing import NamedTuple
+
+from castoff.launcher.text.shortened import cells, cut, cut_all, padded
 
 STATE_STYLES = {
     "done": "green",
@@ -46,70 +47,109 @@ def state_cell(word: str) -> Cell:
     return Cell(word, STATE_STYLES.get(word, ""))
 
 
-def fitted(
-    headings: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    width: int | None,
-    *,
-    dispensable: Sequence[str] = (),
-) -> dict[int, int]:
-    """Choose the columns of a table that fit the width, with two spaces between them: their widths by index.
+class Column(NamedTuple):
+    """A column of a table, and how it fits a narrow terminal."""
 
-    Empty columns other than the first are left out. `dispensable`: headings of columns to leave out, in this
-    order, while the table is wider than `width`.
+    heading: str
+    goes: int = 0
+    """0: it is always shown. Otherwise, columns with smaller numbers are hidden first."""
+    least: int | None = None
+    """The cells that it keeps if it is shortened; None: it is shortened only where nothing can be hidden."""
+    shorten: Callable[[Sequence[str], int], Sequence[str]] = cut_all
+    """Cuts its texts to a number of cells."""
+    if_alike: bool = True
+    """Whether it is shown on a terminal if all its texts are alike."""
+
+
+class Table(NamedTuple):
+    """A table as lines, the headings first, and the headings of columns for which there was no room."""
+
+    lines: list[Line]
+    hidden: list[str]
+
+
+def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int | None) -> Table:
+    """Lay out a table with two spaces between columns: at most `width` cells wide, or as wide as its cells.
+
+    Empty columns other than the first are left out. Columns are hidden if the others could not keep their
+    least widths. Those that can be shortened share the remaining width in proportion to these.
     """
-    columns = enumerate(zip(headings, *rows, strict=True))
-    widths = {index: max(map(len, column)) for index, column in columns if index == 0 or any(column[1:])}
-    for heading in dispensable:
-        if width is not None and table_width(widths) > width:
-            widths.pop(headings.index(heading), None)
-    return widths
+    texts = {index: [row[index].text for row in rows] for index in range(len(columns))}
+    texts = {
+        index: column for index, column in texts.items() if _is_shown(columns[index], column, index, width)
+    }
+    wanted = {index: _widest([columns[index].heading, *column]) for index, column in texts.items()}
+    widths, shown = wanted, texts
+    if width is not None and _width(wanted) > width:
+        least = _kept(columns, texts, width)
+        widths = _shared(least, wanted, width)
+        # Where cutting takes more than it must, as an id's whole date, others get the rest.
+        for index, wide in widths.items():
+            if (used := _used(columns[index], texts[index], wide)) < wide:
+                wanted[index] = used
+        widths = _shared(least, wanted, width)
+        shown = {index: [*columns[index].shorten(texts[index], wide)] for index, wide in widths.items()}
+    sides = rows[0] if rows else [Cell("")] * len(columns)
+    lines = [_spaced(_heading(columns[index], wide, sides[index]) for index, wide in widths.items())]
+    for number, row in enumerate(rows):
+        cells_of_row = (row[index]._replace(text=shown[index][number]) for index in widths)
+        lines.append(_spaced(map(_span, cells_of_row, widths.values())))
+    return Table(lines, [columns[index].heading for index in texts if index not in widths])
 
 
-def table_width(widths: Mapping[int, int]) -> int:
+def _is_shown(column: Column, texts: Sequence[str], index: int, width: int | None) -> bool:
+    """Whether a column says anything; the first always does."""
+    return index == 0 or (any(texts) and (width is None or column.if_alike or len({*texts}) > 1))
+
+
+def _heading(column: Column, width: int, side: Cell) -> Span:
+    return _span(Cell(cut(column.heading, width), "bold", side.right), width)
+
+
+def _span(cell: Cell, width: int) -> Span:
+    return Span(padded(cell.text, width, right=cell.right), cell.style)
+
+
+def _widest(texts: Iterable[str]) -> int:
+    return max(map(cells, texts), default=0)
+
+
+def _width(widths: Mapping[int, int]) -> int:
     """The width of a table with these columns."""
     return sum(widths.values()) + 2 * len(widths) - 2
 
 
-def table(
-    headings: Sequence[str],
-    rows: Sequence[Sequence[Cell]],
-    width: int | None,
-    *,
-    dispensable: Sequence[str] = (),
-    flexible: Mapping[str, int] = MappingProxyType({}),
-) -> list[Line]:
-    """Format a table as lines, the headings first. Without `width`, it is as wide as its cells.
-
-    `flexible`: columns that share the remaining width and may be cut, each to so many characters at least.
-    """
-    texts = [[cell.text for cell in row] for row in rows]
-    least = [
-        [text[: flexible.get(heading)] for heading, text in zip(headings, row, strict=True)] for row in texts
-    ]
-    widths = fitted(headings, least, width, dispensable=dispensable)
-    for index in [column for column in widths if headings[column] in flexible]:
-        wanted = max(len(row[index]) for row in texts) if texts else 0
-        missing = max(wanted - widths[index], 0)
-        widths[index] += missing if width is None else min(max(width - table_width(widths), 0), missing)
-    sides = rows[0] if rows else [Cell("")] * len(headings)
-    top = [Cell(column, "bold", side.right) for column, side in zip(headings, sides, strict=True)]
-    return [_table_line(row, widths) for row in (top, *rows)]
+def _kept(columns: Sequence[Column], texts: Mapping[int, Sequence[str]], width: int) -> dict[int, int]:
+    """The shown columns with their least widths: 1 if even those that are always shown do not fit."""
+    least = {index: _used(columns[index], column, columns[index].least) for index, column in texts.items()}
+    kept = {index: wide for index, wide in least.items() if not columns[index].goes}
+    for index in sorted(least.keys() - kept.keys(), key=lambda index: -columns[index].goes):
+        if _width(more := {**kept, index: least[index]}) <= width:
+            kept = more
+    return {index: kept[index] if _width(kept) <= width else 1 for index in sorted(kept)}
 
 
-def _table_line(row: Sequence[Cell], widths: Mapping[int, int]) -> Line:
-    spans = []
-    for index, width in widths.items():
-        text, style, right = row[index]
-        text = cut(text, width)
-        spans.append(Span(text.rjust(width) if right else text.ljust(width), style))
-        spans.append(Span("  "))
-    return spans[:-1]
+def _shared(least: Mapping[int, int], wanted: Mapping[int, int], width: int) -> dict[int, int]:
+    """Widths of columns, from the least to those that they want, which fill a table's width."""
+    widths = {index: min(wide, wanted[index]) for index, wide in least.items()}
+    for _ in range(width - _width(widths)):
+        narrow = [index for index, wide in widths.items() if wide < wanted[index]]
+        if not narrow:
+            break
+        widths[min(narrow, key=lambda index: widths[index] / least[index])] += 1
+    return widths
 
 
-def cut(text: str, width: int) -> str:
-    """Cut a text to a width; … replaces the rest."""
-    return text if len(text) <= width else f"{text[: max(width - 1, 0)]}…"[:width]
+def _used(column: Column, texts: Sequence[str], width: int | None) -> int:
+    """The cells of a width that a column uses, if its texts are cut to that; None: they are not cut."""
+    whole = _widest([column.heading, *texts])
+    if width is None or whole <= width:
+        return whole
+    return max(_widest(column.shorten(texts, width)), min(cells(column.heading), width))
+
+
+def _spaced(spans: Iterable[Span]) -> Line:
+    return [part for span in spans for part in (span, Span("  "))][:-1]
 
 
 def bar(part: float, width: int) -> str:

@@ -29,7 +29,6 @@ from ..terminal import on_terminal
 Until = Callable[..., None]
 COMMAND = str(Path(sys.executable).with_name("castoff"))
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9][0-9;]*m")
-LAST_TO_GO = ["attempts", "site", "code", "took", "members", "age", "state", "run"]
 HEADINGS = ["run", "site", "state", "code", "attempts", "age", "took", "members", "why"]
 
 
@@ -41,6 +40,11 @@ def index() -> Index:
 @pytest.fixture
 def runs(tmp_path: Path, index: Index) -> list[RunDirectory]:
     return make_runs(tmp_path / "runs", index, 100)
+
+
+def shown_id(run: RunDirectory) -> str:
+    """A run's id in a narrow table."""
+    return re.sub(r"-\d{8}-\d{6}-", "..", run.id)
 
 
 def columns(output: str) -> list[list[str]]:
@@ -330,8 +334,8 @@ class TestTerminal:
         assert answer.code == 0 and COLOUR.search(answer.output)
         shown = re.sub(r"\x1b\[[0-9;]*m", "", answer.output)
         heading, *rows = [line.split() for line in shown.splitlines()]
-        # without `attempts`, since nothing was requeued
-        assert heading == ["run", "site", "state", "code", "age", "took", "members", "why"]
+        # without `attempts`, since nothing was requeued, and `site`, since all have the same
+        assert heading == ["run", "state", "code", "age", "took", "members", "why"]
         assert [row[0] for row in rows[:-1]] == [run.id for run in runs[-20:]]
         assert shown.splitlines()[-1] == "castoff: 80 older runs are over and not shown; --all shows them"
         for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
@@ -339,23 +343,45 @@ class TestTerminal:
         piped = castoff("list", env={"FORCE_COLOR": "1"})
         assert "\x1b" not in piped.stdout + piped.stderr
 
-    def test_ids_are_whole_in_a_narrow_one(self, runs: list[RunDirectory], tmp_path: Path) -> None:
-        """Columns go one after the other, and colours stay."""
-        wide = 20 + max(len(run.id) for run in runs)
-        for columns, left in ((80, 6), (wide, 3), (20, 2)):
-            output = on_terminal("castoff", "list", cwd=tmp_path, columns=columns).output
-            assert all(run.id in output for run in runs[-20:]) and COLOUR.search(output)
-            heading, *rows = [
-                line for line in re.sub(r"\x1b\[[0-9;]*m", "", output).splitlines() if "  " in line
-            ]
-            assert heading.split() == [word for word in HEADINGS if word in LAST_TO_GO[-left:]]
-            assert columns == 20 or max(map(len, rows)) <= columns
+    @pytest.mark.parametrize(
+        ("columns", "left", "hidden"),
+        [
+            (100, "run state code age took members why", ""),
+            (80, "run state age took members why", "1 column hidden: code"),
+            (60, "run state age why", "3 columns hidden: code, took, members"),
+            (20, "run state", "5 columns hidden: code, age, took, members, why"),
+        ],
+    )
+    def test_a_narrow_one_keeps_the_reasons(
+        self, runs: list[RunDirectory], tmp_path: Path, columns: int, left: str, hidden: str
+    ) -> None:
+        """Ids and reasons are shortened, columns are hidden one after the other, and colours stay."""
+        output = on_terminal("castoff", "list", cwd=tmp_path, columns=columns).output
+        assert COLOUR.search(output)
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", output).splitlines()
+        heading, *rows = lines[:21]
+        assert heading.split() == left.split() and max(map(len, rows)) <= columns
+        assert (f"castoff: {hidden}; a wider terminal shows all" in lines) == bool(hidden)
+        if "why" in left:
+            assert "rank 1 on node7 failed" in rows[9]
+
+    def test_an_id_is_accepted_as_shown(
+        self, castoff: Castoff, runs: list[RunDirectory], tmp_path: Path
+    ) -> None:
+        output = on_terminal("castoff", "list", cwd=tmp_path, columns=60, env={"NO_COLOR": "1"}).output
+        ids = [line.split()[0] for line in output.splitlines()[1:21]]
+        assert ids[-1] == "sweep..0063"
+        found = objects(castoff("status", "--json", *ids).stdout)
+        assert [one["id"] for one in found] == [run.id for run in runs[-20:]]
+        (member,) = objects(castoff("status", "--json", "sweep..0063:7").stdout)[0]["members"]
+        assert member["member"] == 7
 
     @pytest.mark.long
     def test_more_than_anybody_reads(self, index: Index, tmp_path: Path) -> None:
         runs = make_runs(tmp_path / "runs", index, 500)
-        answer = on_terminal("castoff", "list", "--all", cwd=tmp_path, columns=60)
-        assert [line.split()[0] for line in answer.output.splitlines()[-500:]] == [run.id for run in runs]
+        answer = on_terminal("castoff", "list", "--all", cwd=tmp_path, columns=60, env={"NO_COLOR": "1"})
+        ids = [line.split()[0] for line in answer.output.splitlines()[-501:-1]]
+        assert ids == [shown_id(run) for run in runs]
 
 
 class TestStatusOfArrays:
@@ -490,13 +516,14 @@ class TestWatching:
         assert "done" in rest[-1]
 
     def test_what_does_not_fit_is_counted(self, runs: list[RunDirectory], tmp_path: Path) -> None:
-        interrupt = [(runs[-1].id, "\x03")]
+        interrupt = [(re.escape(shown_id(runs[-1])), "\x03")]
         words = ("castoff", "list", "--watch", "--all")
         answer = on_terminal(*words, cwd=tmp_path, columns=60, has_signals=True, then=interrupt)
         shown = re.sub(r"\x1b\[[0-9;]*[mKJF]", "", answer.output).splitlines()
         heading, note, *rows = shown[:39]
-        assert ", every 2 s; Ctrl-C ends this" in heading and note == "64 lines do not fit above these"
-        assert [row.split()[0] for row in rows] == [run.id for run in runs[-37:]]
+        assert ", every 2 s; Ctrl-C ends this" in heading and note == "65 lines do not fit above these"
+        assert rows.pop() == "castoff: 3 columns hidden: code, took, members; a wider ter…"
+        assert [row.split()[0] for row in rows] == [shown_id(run) for run in runs[-36:]]
         assert max(map(len, shown[:39])) <= 60
 
     def test_tables_one_after_the_other_where_it_is_no_terminal(

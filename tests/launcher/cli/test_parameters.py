@@ -225,7 +225,7 @@ class TestOtherVerbs:
         assert wrong.stderr == "castoff: lr: members are selected as in lr=1e-3,seed=2\n"
 
     def test_lists_on_a_terminal(self, jobs: LocalJobs, sweep: RunDirectory) -> None:
-        for columns, shown in ((80, "lr=0.1,1e-2 "), (140, "lr=0.1,1e-2 seed=0,1")):
+        for columns, shown in ((90, "lr=0.1,1e-2 "), (140, "lr=0.1,1e-2 seed=0,1")):
             output = on_terminal("castoff", "list", cwd=jobs.folder, columns=columns).output
             plain = re.sub(r"\x1b\[[0-9;]*m", "", output).splitlines()
             assert shown in plain[1] and max(map(len, plain)) <= columns

@@ -101,7 +101,7 @@ def test_a_list_and_one_of_it(runs: list[RunDirectory]) -> None:
     async def use(pilot: Pilot) -> None:
         text = await reads(pilot, "castoff top, 20 ended, 10 older (a)")
         assert text.splitlines()[1].split() == ["run", "state", "progress", "age"]
-        assert [line.split()[0] for line in text.splitlines()[2:4]] == ["preprocess…001d", "causets…001c"]
+        assert [line.split()[0] for line in text.splitlines()[2:4]] == ["preprocess..001d", "causets..001c"]
         assert "rank 1 on node7 failed first" in text and text.splitlines()[-1].startswith(
             "Enter open  l logs"
         )
@@ -140,7 +140,7 @@ def test_search_filter_and_all(runs: list[RunDirectory]) -> None:
         await reads(pilot, "search: quit", "no such runs")
         await pilot.press("escape", "slash", *"causets", "enter")
         text = await reads(pilot, "search: causets")
-        assert len([line for line in text.splitlines() if line.startswith("causets…")]) == 5
+        assert len([line for line in text.splitlines() if line.startswith("causets..")]) == 5
         await pilot.press("escape", "a")
         text = await reads(pilot, "castoff top, 30 ended")
         assert "older" not in text

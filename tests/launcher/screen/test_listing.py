@@ -56,14 +56,14 @@ def test_a_loss_that_is_nan_stands_out() -> None:
 def test_at_80_columns() -> None:
     clock = time.strftime("%H:%M", time.localtime(NOW + 600))
     assert texts(lines(shown(RUNS, "all", ""), NOW, 80)) == [
-        "run         state     progress                             loss      left    age",
-        "sweep…ffff  running   ██░░░░░░ 2/8 done, 1 failed, 5 run…                    30s",
-        "train…cccc  running   ████░░░░  50% 500/1,000              0.25        4m    60s",
-        "short…dddd  stopping  ████░░░░  50% 500/1,000              0.25  wall 60s    60s",
-        f"wait…eeee   pending   starts ~{clock}; others come first (…                    60s",
-        "bad…bbbb    failed    rank 3 on n1 failed first: exit co…                    60s",
-        "odd…9999    unknown   Slurm no longer knows job 7                            60s",
-        "done…aaaa   done      ████░░░░  50% 500/1,000              0.25            2h00m",
+        "run          state     progress                            loss      left    age",
+        "sweep..ffff  running   ██░░░░░░ 2/8 done, 1 failed, 5 ru…                    30s",
+        "train..cccc  running   ████░░░░  50% 500/1,000             0.25        4m    60s",
+        "short..dddd  stopping  ████░░░░  50% 500/1,000             0.25  wall 60s    60s",
+        f"wait..eeee   pending   starts ~{clock}; others come first …                    60s",
+        "bad..bbbb    failed    rank 3 on n1 failed first: exit c…                    60s",
+        "odd..9999    unknown   Slurm no longer knows job 7                           60s",
+        "done..aaaa   done      ████░░░░  50% 500/1,000             0.25            2h00m",
     ]
 
 
@@ -73,7 +73,7 @@ def test_it_fits_and_what_tells_most_stays(width: int) -> None:
     assert max(map(len, found)) <= width
     assert found[0].split()[:3] == ["run", "state", "progress"]
     assert ("loss" in found[0], "left" in found[0], "age" in found[0]) == (width > 60, width > 50, width > 60)
-    assert ("train-20261128-101500-cccc" in found[2]) == (width >= 100)
+    assert ("train-20261128-101500-cccc" in found[2]) == (width >= 130)
 
 
 def test_what_would_reach_the_terminal_does_not() -> None:

