@@ -140,7 +140,7 @@ def test_search_filter_and_all(runs: list[RunDirectory]) -> None:
         await reads(pilot, "search: quit", "no such runs")
         await pilot.press("escape", "slash", *"causets", "enter")
         text = await reads(pilot, "search: causets")
-        assert len([line for line in text.splitlines() if line.startswith("causets..")]) == 5
+        assert len([line for line in text.splitlines() if line.startswith("causets-2026")]) == 5
         await pilot.press("escape", "a")
         text = await reads(pilot, "castoff top, 30 ended")
         assert "older" not in text
