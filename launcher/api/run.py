@@ -13,7 +13,13 @@ from typing import Any
 from castoff.launcher.api.display import drawn_members, run_html, status_line
 from castoff.launcher.config.quantities import cpulist
 from castoff.launcher.errors import CastoffError, printable
-from castoff.launcher.history.metrics import MetricsReader, metrics_files, metrics_of
+from castoff.launcher.history.reading import (
+    FEW_STRETCHES,
+    MetricsReader,
+    metrics_files,
+    metrics_of,
+    reduced_metrics_of,
+)
 from castoff.launcher.logs.printing import write_logs
 from castoff.launcher.logs.sources import Selection, attempts_of, check_ranks
 from castoff.launcher.runs.index import Index
@@ -88,7 +94,7 @@ class Run(RunDirectory):
             for (now,) in watch.poll([self], timeout):
                 last = now
                 for member in drawn_members(now.members):
-                    reader = readers.setdefault(member, MetricsReader())
+                    reader = readers.setdefault(member, MetricsReader(FEW_STRETCHES))
                     reader.look(metrics_files(self, member))
                 metrics = [reader.metrics for reader in readers.values()]
                 line.show(status_line(now, metrics, at=time.time()))
@@ -192,7 +198,7 @@ class Run(RunDirectory):
     def _repr_html_(self) -> str:
         """Show the run in a notebook."""
         now = self.status()
-        metrics = [metrics_of(self, member) for member in drawn_members(now.members)]
+        metrics = [reduced_metrics_of(self, member) for member in drawn_members(now.members)]
         return run_html(now, metrics, at=time.time(), folder=Path.cwd())
 
     def _anew(self) -> RunStatus:

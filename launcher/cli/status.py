@@ -27,7 +27,7 @@ from castoff.launcher.config.quantities import cpulist
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.history.attempts import early_ranks, early_words, hosts
 from castoff.launcher.history.listing import site_words, start_words, words_of_status
-from castoff.launcher.history.metrics import MetricsReader, metrics_files
+from castoff.launcher.history.reading import FEW_STRETCHES, MetricsReader, metrics_files
 from castoff.launcher.logs.silence import LONG, last_sign
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.parameters import RunParameters, parameters_of
@@ -56,8 +56,8 @@ _ATTEMPTS = 10
 _HOSTS = 4
 """Limit of the hosts named for an attempt."""
 
-_REPORTS, _READS = 10_000, 1.0
-"""Limits for the progress line: reports of a program that are kept, and seconds for reading them."""
+_READS = 1.0
+"""Seconds for reading a program's reports, for the progress line."""
 
 _COLUMNS = 6
 """Limit of an array's parameters in the table of its members."""
@@ -169,7 +169,7 @@ def _progress(run: RunStatus, now: float) -> str:
     """The progress of a running run; empty for an array, whose members are counted separately."""
     if len(run.members) > 1 or {run.state, *(one.state for one in run.members)} != {"running"}:
         return ""
-    reader = MetricsReader(_REPORTS)
+    reader = MetricsReader(FEW_STRETCHES)
     try:
         directory = RunDirectory(Path(run.directory))
         metrics = reader.look(metrics_files(directory, run.members[0].member), time.monotonic() + _READS)

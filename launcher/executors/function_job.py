@@ -20,7 +20,7 @@ from castoff.launcher.api.run import Run
 from castoff.launcher.errors import CastoffError, shown
 from castoff.launcher.executors.environment import FunctionPaths
 from castoff.launcher.executors.watcher import RunWatcher, key_of
-from castoff.launcher.history.metrics import metrics_of
+from castoff.launcher.history.reading import reduced_metrics_of
 from castoff.launcher.logs.failures import excerpt_of, failed_rank
 from castoff.launcher.runs.directory import open_own, opened
 from castoff.launcher.runs.records import Failure, Send, begins, read
@@ -136,7 +136,7 @@ class FunctionJob(core.Job[R]):
     def _repr_html_(self) -> str:
         """The job's HTML in a notebook."""
         status = of_member(self.run.status(), self.member)
-        metrics = [metrics_of(self.run, self.member)]
+        metrics = [reduced_metrics_of(self.run, self.member)]
         return run_html(status, metrics, at=time.time(), folder=Path.cwd())
 
     def submission(self) -> utils.DelayedSubmission:

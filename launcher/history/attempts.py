@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from castoff.launcher.config.quantities import cpulist
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.history.metrics import METRICS, first_time
+from castoff.launcher.history.reading import METRICS, first_time
 from castoff.launcher.runs.records import PER_RANK_FILES, Facts, Start, Submission, read, record_bytes
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import AttemptStatus, MemberStatus

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from castoff.launcher.history.metrics import Metrics, Point, Report, finite
+from castoff.launcher.history.stretches import part_of
 
 _RECENT = 20
 """The number of newest reports from which the pace is computed."""
@@ -100,23 +101,46 @@ def progress_of(metrics: Metrics, since: float = 0.0) -> Progress:
         reported=metrics.time,
         pace=pace(report for report in metrics.reports[-_RECENT:] if (report.time or 0.0) >= since),
         loss=None if loss is None else Metric(loss, last[loss]),
-        curve=[] if loss is None else _even(finite(metrics.curve(loss))),
+        curve=[] if loss is None else _even(_means(metrics, loss)),
         speed=None if speed is None else Metric(speed, last[speed]),
         **{field: last[name] for field, name in names_of.items() if name is not None},
         others=[Metric(name, last[name]) for name in names if name not in shown],
     )
 
 
-def _even(points: Sequence[Point]) -> list[float]:
-    """Average a curve over equal intervals of steps, since older reports may be sparser than newer ones."""
-    if len(points) <= _COLUMNS:
-        return [one.value for one in points]
-    first, span = points[0].step, points[-1].step - points[0].step
-    parts: list[list[float]] = [[] for _ in range(_COLUMNS)]
-    for point in points:
-        index = int((point.step - first) / span * _COLUMNS) if span > 0 else 0
-        parts[min(max(index, 0), _COLUMNS - 1)].append(point.value)
-    return [sum(value / len(part) for value in part) for part in parts if part]
+class _Mean(NamedTuple):
+    """The mean of some values of a curve."""
+
+    step: float
+    value: float
+    number: int = 1
+    """The number of values."""
+
+
+def _means(metrics: Metrics, name: str) -> list[_Mean]:
+    """The finite values of a metric; of older reports, their means."""
+    older = [
+        _Mean(part.middle, part.mean, part.number - part.odd) for part in metrics.parts(name) if part.points
+    ]
+    newest = (Point(one.step, one.values[name]) for one in metrics.reports if name in one.values)
+    return [*older, *(_Mean(*point) for point in finite(newest))]
+
+
+def _even(means: Sequence[_Mean]) -> list[float]:
+    """Average a curve over equal intervals of steps, since older values may be sparser than newer ones."""
+    if len(means) <= _COLUMNS:
+        return [one.value for one in means]
+    first, span = means[0].step, means[-1].step - means[0].step
+    parts: list[list[_Mean]] = [[] for _ in range(_COLUMNS)]
+    for one in means:
+        index = int((one.step - first) / span * _COLUMNS) if span > 0 else 0
+        parts[min(max(index, 0), _COLUMNS - 1)].append(one)
+    numbers = (sum(one.number for one in part) for part in parts)
+    return [
+        sum(one.value * (one.number / number) for one in part)
+        for part, number in zip(parts, numbers, strict=True)
+        if part
+    ]
 
 
 def pace(reports: Iterable[Report]) -> float | None:
@@ -132,15 +156,26 @@ def device_use(metrics: Metrics, start: float, end: float | None) -> float | Non
     """The mean fraction of time in which devices computed, from the reports between two times.
 
     Times are in seconds since the epoch; None if nothing was reported. Names such as `gpu_utilization` count;
-    if a value is above 1, all are percent.
+    if a value is above 1, all are percent. A stretch of older reports counts by the middle of its time.
     """
     name = _first(metrics.names, _UTILIZATION) or ""
     until = math.inf if end is None else end + 1  # scripts record whole seconds
-    timed = (report for report in metrics.reports if name in report.values and report.time is not None)
-    values = [one.values[name] for one in timed if start <= (one.time or 0.0) < until]
+    older = [
+        stretch.parts[name]
+        for stretch in metrics.older
+        if name in stretch.parts and stretch.times and start <= sum(stretch.times) / 2 < until
+    ]
+    newest = [
+        (one.step, one.values[name])
+        for one in metrics.reports
+        if name in one.values and one.time is not None and start <= one.time < until
+    ]
+    parts = [part for part in (*older, part_of(*zip(*newest, strict=True)) if newest else None) if part]
+    values = [value for part in parts for _, value in part.points]
     if not values or min(values) < 0 or max(values) > 100:
         return None
-    return sum(values) / len(values) / (1 if max(values) <= 1 else 100)
+    mean = sum(part.total for part in parts) / sum(part.number - part.odd for part in parts)
+    return mean / (1 if max(values) <= 1 else 100)
 
 
 class Left(NamedTuple):

@@ -58,7 +58,7 @@ def curve(label: str, column: Column, limit: int) -> Curve:
     """Draw a curve through the finite values, with at most about `limit` points."""
     good = column.finite
     shown = thin(good, limit)
-    return Curve(label, shown, summarised(column), len(shown) < len(good.values))
+    return Curve(label, shown, summarised(column), len(shown) < good.number)
 
 
 def points_of_each(curves: int) -> int:
@@ -71,7 +71,7 @@ def thin(column: Column, limit: int) -> list[Point]:
 
     No peak is lost thereby.
     """
-    steps, values = column
+    steps, values, _ = column
     last = len(values) - 1
     if last < limit:
         return [*map(Point, steps, values)]

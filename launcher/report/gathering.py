@@ -10,8 +10,9 @@ from typing import NamedTuple
 import msgspec
 
 from castoff.launcher.history.attempts import hosts, phases, waiting
-from castoff.launcher.history.metrics import Metrics, metrics_of
+from castoff.launcher.history.metrics import Metrics
 from castoff.launcher.history.progress import device_use
+from castoff.launcher.history.reading import reduced_metrics_of
 from castoff.launcher.history.usage import shares, starts_of, total, usages
 from castoff.launcher.logs.failures import excerpt_of, failed_rank
 from castoff.launcher.report.cells import log_text
@@ -148,7 +149,7 @@ def _compared(run: RunDirectory, results: Sequence[Result], chosen: Rule | None)
         words = parameters_words(result.parameters, paths)
         label = f"{result.member}: {words}" if words else f"member {result.member}"
         # Read again, since keeping the curves of all members would take much memory.
-        column = columns(metrics_of(run, result.member)).get(chosen.metric)
+        column = columns(reduced_metrics_of(run, result.member)).get(chosen.metric)
         if column is not None and column.finite.values:
             curves.append(curve(label, column, limit))
     return [Plot(chosen.metric, curves)]

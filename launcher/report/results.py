@@ -9,7 +9,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from castoff.launcher.errors import printable
-from castoff.launcher.history.metrics import Metrics, Point, metrics_of
+from castoff.launcher.history.metrics import Metrics, Point
+from castoff.launcher.history.reading import reduced_metrics_of
+from castoff.launcher.history.stretches import Part, part_of
 from castoff.launcher.runs.parameters import parameters_of
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import MemberStatus, RunStatus, why
@@ -107,15 +109,24 @@ def results(
 
 
 def metrics_of_member(run: RunDirectory, member: MemberStatus) -> Metrics:
-    """What a member has reported in the attempts that its status names."""
-    return metrics_of(run, member.member, [attempt.attempt for attempt in member.attempts])
+    """What a member has reported in the attempts that its status names; of millions of reports, stretches."""
+    return reduced_metrics_of(run, member.member, [attempt.attempt for attempt in member.attempts])
 
 
 class Column(NamedTuple):
-    """The values of one metric, which may not be finite, and the step of each."""
+    """The values of one metric, which may not be finite, and the step of each. Of very many, only a few, with
+    the smallest and the largest of each stretch.
+    """
 
     steps: list[float]
     values: list[float]
+    whole: Part | None = None
+    """A summary of all values, if these are only some of them."""
+
+    @property
+    def number(self) -> int:
+        """The number of all finite values."""
+        return self.whole.number - self.whole.odd if self.whole else len(self.finite.values)
 
     @property
     def finite(self) -> Column:
@@ -123,39 +134,39 @@ class Column(NamedTuple):
         if all(map(math.isfinite, self.values)):
             return self
         kept = [index for index, value in enumerate(self.values) if math.isfinite(value)]
-        return Column([self.steps[index] for index in kept], [self.values[index] for index in kept])
+        steps, values = [self.steps[index] for index in kept], [self.values[index] for index in kept]
+        return Column(steps, values, self.whole)
 
 
 def columns(metrics: Metrics) -> dict[str, Column]:
-    """The columns of all metrics, in the order of their first appearance. There may be millions of values."""
-    columns_by_name: dict[str, Column] = {}
+    """The columns of all metrics, in the order of their first appearance."""
+    found = {name: Column([], [], metrics.whole(name) if metrics.older else None) for name in metrics.names}
+    for stretch in metrics.older:
+        for name, part in stretch.parts.items():
+            for step, value in part.points:
+                found[name].steps.append(step)
+                found[name].values.append(value)
     for report in metrics.reports:
         step = report.step
         for name, value in report.values.items():
-            column = columns_by_name.get(name)
-            if column is None:
-                column = columns_by_name[name] = Column([], [])
+            column = found[name]
             column.steps.append(step)
             column.values.append(value)
-    return columns_by_name
+    return found
 
 
 def summarised(column: Column) -> Values:
     """Summarise the values of a metric."""
-    finite, number = column.finite, len(column.values)
-
-    def point(value: float) -> Point:
-        return Point(finite.steps[finite.values.index(value)], value)
-
+    whole = column.whole or part_of(column.steps, column.values)
+    assert whole is not None  # a column has values
+    smallest, largest = (whole.best(largest=largest) for largest in (False, True))
     return Values(
-        number=number,
-        last=Point(column.steps[-1], column.values[-1]),
-        smallest=point(min(finite.values)) if finite.values else None,
-        largest=point(max(finite.values)) if finite.values else None,
-        odd=number - len(finite.values),
-        first_odd=next((one for one in map(Point, *column) if not math.isfinite(one.value)), None)
-        if len(finite.values) < number
-        else None,
+        number=whole.number,
+        last=Point(*whole.last),
+        smallest=smallest and Point(*smallest),
+        largest=largest and Point(*largest),
+        odd=whole.odd,
+        first_odd=whole.first_odd and Point(*whole.first_odd),
     )
 
 

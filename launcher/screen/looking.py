@@ -16,8 +16,8 @@ import msgspec
 
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.history.listing import deadline_of, explained
-from castoff.launcher.history.metrics import MetricsReader, metrics_files
 from castoff.launcher.history.progress import Progress, progress_of
+from castoff.launcher.history.reading import FEW_STRETCHES, MetricsReader, metrics_files
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import RunStatus, RunSummary, summary
@@ -36,9 +36,6 @@ several updates.
 
 _TURN = 0.05
 """The minimum number of seconds for reading the reports of one run."""
-
-_KEPT = 10_000
-"""The maximum number of a run's reports that are kept."""
 
 _FIRST_READS = 0.3
 """Seconds for reading the metrics of runs that are over before the screen is updated; each run is read once.
@@ -231,7 +228,7 @@ class Looker:
     def _progress(self, directory: str, since: float, member: int = 0) -> Progress:
         """The progress of a member; empty if its files cannot be read, or not in the time for reading."""
         name = f"{directory}/{member}" if member else directory
-        reader = self._readers.setdefault(name, MetricsReader(_KEPT))
+        reader = self._readers.setdefault(name, MetricsReader(FEW_STRETCHES))
         # Each run gets some time, even if another has much to read.
         give_up = max(self._give_up, time.monotonic() + _TURN)
         try:

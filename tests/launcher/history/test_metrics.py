@@ -12,16 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from castoff.launcher.history.metrics import (
-    Metrics,
-    MetricsReader,
-    Point,
-    finite,
-    first_time,
-    flat,
-    metrics_of,
-    step_words,
-)
+from castoff.launcher.history.metrics import Metrics, Point, finite, flat, step_words
+from castoff.launcher.history.reading import MetricsReader, first_time, metrics_of
 from castoff.launcher.runs.run import RunDirectory
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from castoff.launcher.history.metrics import Metrics, MetricsReader, Report
+from castoff.launcher.history.metrics import Metrics, Report
 from castoff.launcher.history.progress import Metric, device_use, pace, progress_of, speed_unit, time_left
+from castoff.launcher.history.reading import MetricsReader
 from castoff.trainers.reporting.sinks import METRICS
 
 

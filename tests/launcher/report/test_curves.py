@@ -90,4 +90,4 @@ def test_many_curves_have_fewer_points_each() -> None:
 
 def test_columns_of_what_is_reported_now_and_then() -> None:
     found = columns(metrics(a=[1, 2, 3], b=[4]))
-    assert found == {"a": ([0, 1, 2], [1, 2, 3]), "b": ([0], [4])}
+    assert found == {"a": Column([0, 1, 2], [1, 2, 3]), "b": Column([0], [4])}
