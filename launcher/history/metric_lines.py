@@ -135,10 +135,7 @@ class LineDecoder:
     def _rows(self, data: bytes, start: int) -> Rows | None:
         """Decode lines together; None if they do not look alike, or describe the lines that follow."""
         number = data.count(b"\n")
-        # msgspec would accept an object of several lines, and several in one.
-        if data[:1] != b"{" or data[-2:] != b"}\n" or data.count(b"}\n{") != number - 1:
-            return None
-        found, is_odd = self._structures(data)
+        found, is_odd = self._structures(b"[%b]" % data[:-1].replace(b"\n", b","))
         if found is None or len(found) != number:
             return None
         columns = {name: list(map(getter, found)) for name, getter in self._getters.items()}
@@ -161,17 +158,17 @@ class LineDecoder:
         )
 
     def _structures(self, data: bytes) -> tuple[list[Any] | None, bool]:
-        """A structure for each line, and whether NaN and infinities were replaced by strings."""
+        """A structure for each object of an array, and whether strings have replaced NaN and infinities."""
         if self._plain is None or self._odd is None:
             return None, False
         try:
-            return self._plain.decode_lines(data), False
+            return self._plain.decode(data), False
         except (msgspec.MsgspecError, ValueError, RecursionError):
             pass
         if (b"NaN" not in data and b"Infinity" not in data) or "\ue000".encode() in data:
             return None, False
         try:
-            return self._odd.decode_lines(_ODD_NUMBER.sub(_odd_word, data)), True
+            return self._odd.decode(_ODD_NUMBER.sub(_odd_word, data)), True
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return None, False
 
@@ -208,7 +205,7 @@ _Odd = float | Literal["\ue000nan", "\ue000inf", "\ue000-inf"]
 
 
 def _decoder(kinds: Mapping[str, bool], number: Any) -> msgspec.json.Decoder[Any]:
-    """A decoder of objects with these fields only, of which any may be absent."""
+    """A decoder of an array of objects with these fields only, of which any may be absent."""
     fields: list[Any] = []
     for index, (name, is_number) in enumerate(kinds.items()):
         kind = number | None if is_number else Any
@@ -218,7 +215,7 @@ def _decoder(kinds: Mapping[str, bool], number: Any) -> msgspec.json.Decoder[Any
             fields.append((f"f{index}", kind, None))
     rename = {f"f{index}": name for index, name in enumerate(kinds)}
     line = msgspec.defstruct("Line", fields, rename=rename, forbid_unknown_fields=True, gc=False)
-    return msgspec.json.Decoder(line)
+    return msgspec.json.Decoder(list[line])  # type: ignore[valid-type]
 
 
 def _odd_word(match: re.Match[bytes]) -> bytes:

@@ -81,7 +81,8 @@ class MetricsReader:
             if self.behind:
                 break
         if has_more and self._reduction is not None:
-            self.metrics.older, self.metrics.reports = self._reduction.stretches, self._reduction.newest()
+            self.metrics.reports = self._reduction.newest()
+            self.metrics.older = self._reduction.stretches
         return self.metrics
 
     def unread(self, files: Iterable[Path]) -> int:
@@ -246,10 +247,10 @@ class _State:
 
 def _rises(steps: Numbers, last: float | None) -> bool:
     """Whether all steps are numbers, in order, and after `last`."""
+    known: list[float] = steps  # type: ignore[assignment]
     try:
-        return (last is None or steps[0] >= last) and all(  # type: ignore[operator]
-            map(operator.le, steps, itertools.islice(steps, 1, None))
-        )
+        later = itertools.islice(known, 1, None)
+        return (last is None or known[0] >= last) and all(map(operator.le, known, later))
     except TypeError:
         return False
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import operator
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from castoff.launcher.history.metric_lines import Numbers
@@ -90,23 +90,27 @@ class Table:
 
     def stretch(self) -> Stretch:
         """The reports as one stretch."""
-        parts, first = {}, {}
+        parts, begins = {}, {}
         for name, values in self.metrics.items():
             part = part_of(self.steps, values)
             if part is not None:
                 parts[name] = part
-                first[name] = 0 if part.number == len(values) else _first(values)
-        if any(first.values()):
-            parts = {name: parts[name] for name in sorted(parts, key=first.__getitem__)}
-        times = [one for one in self.times or () if one is not None]
+                begins[name] = 0 if part.number == len(values) else _first(values)
+        if any(begins.values()):
+            parts = {name: parts[name] for name in sorted(parts, key=begins.__getitem__)}
+        first, last = _known(self.times or ()), _known(reversed(self.times or ()))
         return Stretch(
             self.source,
             len(self.steps),
             (self.lines[0], self.lines[-1]),
             (self.steps[0], self.steps[-1]),
-            (times[0], times[-1]) if times else None,
+            None if first is None or last is None else (first, last),
             parts,
         )
+
+
+def _known(numbers: Iterable[float | None]) -> float | None:
+    return next((number for number in numbers if number is not None), None)
 
 
 def _first(values: Numbers) -> int:
@@ -116,7 +120,7 @@ def _first(values: Numbers) -> int:
 class Reduction:
     """What a member has reported, in the order of steps."""
 
-    def __init__(self, most: int, read_again: Callable[[Stretch], list[Table]], recent: float = RECENT):
+    def __init__(self, most: int, read_again: Callable[[Stretch], list[Table]], recent: float | None = None):
         """`most`: the maximum number of stretches; `read_again`: reads the reports of a stretch again;
         `recent`: the minimum number of newest reports that are kept whole.
         """
@@ -128,7 +132,7 @@ class Reduction:
         self._pending_source: Source | None = None
         self._most = most
         self._read_again = read_again
-        self._recent = recent
+        self._recent = RECENT if recent is None else recent
         self._width = 1
         """The maximum number of reports of a stretch."""
         self._names: set[str] = set()

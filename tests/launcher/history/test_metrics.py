@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from pathlib import Path
@@ -86,21 +85,6 @@ def test_steps_that_continue_in_a_later_epoch_are_kept(tmp_path: Path) -> None:
     again = [{"step": step, "epoch": step / 20, "loss": 1} for step in range(30, 60, 10)]
     found = read(written(tmp_path / "a", *first), written(tmp_path / "b", *again))
     assert found.curve("loss") == [(10, 0), (20, 0), (30, 1), (40, 1), (50, 1)]
-
-
-def test_few_reports_of_many_may_be_kept(tmp_path: Path) -> None:
-    lines: list[dict[str, Any]] = [{"step": step, "loss": step} for step in range(5000)]
-    lines[2501:2501] = [{"step": 2500, "val": 7}]
-    reader = MetricsReader(500)
-    found = reader.look([written(tmp_path / "a", *lines)])
-    assert len(found.reports) <= 500
-    assert found.last == {"loss": 4999, "val": 7} and found.step == 4999
-    assert [one.step for one in found.reports[-100:]] == [*range(4900, 5000)]
-    steps = [one.step for one in found.reports]
-    assert steps == sorted(steps) and steps[0] < 100  # the whole curve, not only its end
-    assert max(after - before for before, after in itertools.pairwise(steps)) < 200
-    odd = MetricsReader(500).look([written(tmp_path / "b", *({f"x{n}": n} for n in range(3000)))])
-    assert len(odd.reports) <= 500 and odd.last["x2999"] == 2999
 
 
 def test_a_look_may_leave_the_rest_to_the_next(tmp_path: Path) -> None:

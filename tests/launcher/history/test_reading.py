@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from castoff.launcher.history import metric_lines, reduction
 from castoff.launcher.history.metrics import Metrics
 from castoff.launcher.history.reading import MetricsReader
-from castoff.launcher.history.stretches import Part
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +100,7 @@ def check(found: Metrics, exact: Simple) -> None:
         assert (whole.best(largest=False), whole.best(largest=True)) == (smallest, largest)
         assert (found.best(name, largest=False), found.best(name, largest=True)) == (smallest, largest)
         assert whole.total == pytest.approx(sum(value for _, value in good))
-        curve = [tuple(point) for point in found.curve(name) if math.isfinite(point.value)]
+        curve = [(point.step, point.value) for point in found.curve(name) if math.isfinite(point.value)]
         left = iter(good)
         assert all(point in left for point in curve)  # some of the values, in order
         assert curve[:1] == good[:1] and curve[-1:] == good[-1:]
@@ -150,6 +149,12 @@ LINES = st.one_of(
 )
 
 
+def epochs(first: int, end: int) -> list[dict[str, Any]]:
+    """Lines of epochs whose steps begin again in each."""
+    return [{"step": step, "epoch": epoch, "a": epoch} for epoch in range(first, end) for step in range(5)]
+
+
+@example(files=[[epochs(0, 6)], [epochs(3, 5)]], most=3, looks=1)
 @given(
     files=st.lists(st.lists(LINES, max_size=6), min_size=1, max_size=3),
     most=st.integers(1, 6),
@@ -175,3 +180,35 @@ def test_reduced_reports_have_exact_summaries(
     check(reduced.metrics, simple(texts))
     for field in ("step", "total_steps", "time", "device"):
         assert getattr(reduced.metrics, field) == getattr(exact.metrics, field)
+
+
+def test_few_stretches_stand_for_many_reports(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    lines: list[dict[str, Any]] = [{"step": step, "time": step / 2, "loss": step} for step in range(5000)]
+    lines[2501:2501] = [{"step": 2500, "val": 7}]
+    lines[1234]["loss"] = 9999
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = MetricsReader(20).look([path])
+    assert 10 <= len(found.older) <= 20 and len(found.reports) < 10
+    assert found.last == {"loss": 4999, "val": 7} and (found.step, found.time) == (4999, 2499.5)
+    steps = [step for stretch in found.older for step in stretch.steps]
+    assert steps == sorted(steps) and steps[0] == 0
+    assert max(after - before for before, after in itertools.pairwise(steps)) < 512
+    assert found.best("loss", largest=True) == (1234, 9999) in found.curve("loss")
+    assert found.older[0].times == (0, found.older[0].steps[1] / 2)
+
+
+def test_many_metrics_share_the_stretches(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("".join(json.dumps({f"x{number}": number}) + "\n" for number in range(3000)))
+    found = MetricsReader(2000).look([path])
+    assert len(found.older) <= 2 * reduction._PARTS // 3000
+    assert found.last["x2999"] == 2999 and len(found.names) == 3000
+
+
+def test_only_new_bytes_are_read(tmp_path: Path) -> None:
+    path, reader = tmp_path / "a", MetricsReader(20)
+    path.write_text('{"step": 1, "loss": 4}\n{"st')
+    assert reader.unread([path, tmp_path / "absent"]) == 27
+    reader.look([path])
+    assert reader.unread([path]) == 4

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.many_runs import make_runs
+from castoff.launcher.history import metric_lines
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.screen import looking
@@ -104,7 +105,8 @@ def test_a_program_that_has_reported_very_much_holds_up_nothing(
 ) -> None:
     """Each look reads a part of its file, and shows nothing of it until then: that would be out of date."""
     monkeypatch.setattr(looking, "_READS", 0.0)
-    monkeypatch.setattr(looking, "_TURN", 0.0)  # so one line
+    monkeypatch.setattr(looking, "_TURN", 0.0)
+    monkeypatch.setattr(metric_lines, "_BLOCK", 40)  # so one line
     much, little = local(tmp_path / "much", index), local(tmp_path / "little", index)
 
     def steps() -> tuple[float | None, ...]:
