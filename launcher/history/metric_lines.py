@@ -159,8 +159,10 @@ class LineDecoder:
 
     def _structures(self, data: bytes) -> tuple[list[Any] | None, bool]:
         """A structure for each object of an array, and whether strings have replaced NaN and infinities."""
-        if self._plain is None or self._odd is None:
+        if not self._is_number:
             return None, False
+        if self._plain is None or self._odd is None:
+            self._plain, self._odd = _decoder(self._is_number, float), _decoder(self._is_number, _Odd)
         try:
             return self._plain.decode(data), False
         except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -198,7 +200,7 @@ class LineDecoder:
             return
         self._is_number = kinds
         self._getters = {name: attrgetter(f"f{index}") for index, name in enumerate(kinds)}
-        self._plain, self._odd = _decoder(kinds, float), _decoder(kinds, _Odd)
+        self._plain = self._odd = None
 
 
 _Odd = float | Literal["\ue000nan", "\ue000inf", "\ue000-inf"]
