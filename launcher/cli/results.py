@@ -22,7 +22,8 @@ from castoff.launcher.cli.output import (
     report,
 )
 from castoff.launcher.cli.run_options import selected
-from castoff.launcher.history.metrics import METRICS, Point, step_words
+from castoff.launcher.history.metrics import Point, step_words
+from castoff.launcher.history.reading import METRICS
 from castoff.launcher.history.unread_lines import unread_line
 from castoff.launcher.report.matched import LOG, Search
 from castoff.launcher.report.ranking import (
