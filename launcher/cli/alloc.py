@@ -25,7 +25,9 @@ from castoff.launcher.cli.program import TakesJob
 @click.option(
     "--jupyter", is_flag=True, help="Start Jupyter Lab on the first host, and print how to reach it."
 )
-@click.option("--dry-run", "dry", is_flag=True, help="Print script and command line; touch nothing.")
+@click.option(
+    "--dry-run", "--test-only", "dry", is_flag=True, help="Print script and command line; touch nothing."
+)
 @click.option(
     "--runs-dir",
     type=click.Path(path_type=Path),

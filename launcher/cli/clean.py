@@ -14,8 +14,8 @@ import click
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.offers import complete_runs
 from castoff.launcher.cli.output import (
+    age,
     brief,
-    duration,
     is_terminal,
     json_option,
     print_json,
@@ -62,9 +62,9 @@ class _Candidate(NamedTuple):
 @click.argument("runs", nargs=-1, shell_complete=complete_runs)
 @click.option(
     "--older-than",
-    callback=duration,
+    callback=age,
     metavar="AGE",
-    help="Only runs that ended more than AGE ago, as 30d.",
+    help="Only runs that ended more than AGE ago, as 30d, or before a date.",
 )
 @click.option(
     "--ending",

@@ -10,6 +10,7 @@ import click
 
 from castoff.launcher.cli.offers import F, set_option, site_option
 from castoff.launcher.cli.output import report
+from castoff.launcher.cli.shorthands import shorthand_options, without_shorthands
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.job_group import JobGroup, load
 from castoff.launcher.config.site import Search, Site
@@ -55,8 +56,9 @@ target: contextvars.ContextVar[Target | None] = contextvars.ContextVar("target",
 
 
 def job_options(function: F) -> F:
-    """Add JOB, --site, --set and a flag for each plain field of a job file."""
+    """Add JOB, --site, --set, a flag for each plain field of a job file, and those of `shorthands`."""
     fields = fields_of(JobSpec)
+    function = shorthand_options(function)
     for name in reversed((*_NUMBERS, *_TEXTS)):
         flag = f"--{name.replace('_', '-')}"
         kind = "INTEGER" if name in _NUMBERS else "TEXT"
@@ -123,8 +125,8 @@ def asked_fields(spec: JobSpec, fields: Iterable[str]) -> list[str]:
 
 
 def values_of(flags: dict[str, Any]) -> dict[str, Any]:
-    """The values of the fields that flags set."""
-    return {name: _number(name, value) for name, value in flags.items() if value is not None}
+    """The values of the fields that flags set, by the fields' paths."""
+    return {name: _number(name, value) for name, value in without_shorthands(flags).items()}
 
 
 def _number(name: str, value: str | int) -> str | int:

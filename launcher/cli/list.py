@@ -15,8 +15,8 @@ import msgspec
 
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.output import (
+    age,
     brief,
-    duration,
     interval_option,
     json_option,
     moment,
@@ -68,6 +68,14 @@ _READ = 100
 """Limit of members up to which the records of a run that is over are read for its matching members."""
 
 
+def _own(_context: click.Context, _option: click.Parameter, user: str | None) -> None:
+    """Accept the user's own name: there are no other users' runs in the list."""
+    from getpass import getuser  # late: few lists name a user
+
+    if user is not None and user != getuser():
+        raise click.BadParameter(f"is {user!r}, but the list holds your own runs only: drop it")
+
+
 @click.command(
     "list",
     epilog=examples(
@@ -94,7 +102,10 @@ _READ = 100
     "--name", metavar="NAME", help="Only runs of this name, or of such a group; * matches anything."
 )
 @click.option(
-    "--since", callback=duration, metavar="AGE", help="Only runs submitted within the last AGE, as 7d."
+    "--since",
+    callback=age,
+    metavar="AGE",
+    help="Only runs submitted within the last AGE, as 7d, or since a date, as yesterday or 2026-11-01.",
 )
 @click.option(
     "--with",
@@ -110,6 +121,10 @@ _READ = 100
     metavar="FOLDER",
     help="First add runs in this folder and below that the list lacks.",
 )
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=1), metavar="N", help="Only the N newest of these runs."
+)
+@click.option("-u", "--user", callback=_own, expose_value=False, hidden=True)  # as for squeue
 @click.option("--watch", is_flag=True, help="Repeat at intervals, until Ctrl-C.")
 @interval_option
 @json_option
@@ -120,6 +135,7 @@ def command(
     since: int | None,
     parameters: tuple[str, ...],
     scan: Path | None,
+    limit: int | None,
     watch: bool,
     interval: float,
     as_json: bool,
@@ -134,7 +150,8 @@ def command(
         _scan(index, scan)
     adopt_unlisted(os.environ, alone_in(Path()))
     pairs(parameters)  # reports a word that is none
-    choice = _Choice(states, name, since, parameters, None if everything or as_json else _NEWEST)
+    newest = None if everything or as_json else limit or _NEWEST
+    choice = _Choice(states, name, since, parameters, newest, limit)
     poller = Poller(AT_A_GLANCE)
     if watch:
         _watch(index, choice, poller, interval, as_json=as_json)
@@ -189,6 +206,8 @@ class _Choice(NamedTuple):
     """Selectors of members, as `lr=1e-3`."""
     newest: int | None
     """Number of ended runs to list; None: all."""
+    limit: int | None
+    """Number of runs to list, newest first; None: all."""
 
     def look(self, index: Index, poller: Poller) -> _Found:
         """Query the current states, and return the selected runs."""
@@ -203,6 +222,8 @@ class _Choice(NamedTuple):
             )
 
         rows, left_out = overview.choose(wanted, self.newest)
+        if self.limit is not None:
+            rows, left_out = rows[-self.limit :], 0
         older = [f"{left_out} older runs are over and not shown; --all shows them"] if left_out else []
         rows = [
             row._replace(

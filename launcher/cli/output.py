@@ -27,7 +27,12 @@ json_option = click.option(
 )
 
 follow_option = click.option(
-    "-f", "--follow", "follows", is_flag=True, help="Then follow the run's logs, and exit with its code."
+    "-f",
+    "--follow",
+    "--wait",
+    "follows",
+    is_flag=True,
+    help="Then follow the run's logs, and exit with its code.",
 )
 
 _SGR = {
@@ -50,7 +55,7 @@ def _interval(context: click.Context, option: click.Parameter, value: str | None
     if seconds is None:
         return LOOK_INTERVAL
     if seconds < 1:
-        raise click.BadParameter(f"{value!r} is too short: write 1s or more")
+        raise click.BadParameter(f"is {value!r}, which is too short: write 1s or more")
     return float(seconds)
 
 
@@ -174,6 +179,45 @@ def ending_words(run: RunStatus, already: str = "") -> str:
 
 def duration(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
     """The callback of an option that takes a duration as in job files: convert it to seconds."""
-    if value is not None and not re.search(DURATION_PATTERN, value):
-        raise click.BadParameter(f"{value!r} is not {DURATION_TAKES}")
-    return None if value is None else seconds(value)
+    if value is None or re.search(DURATION_PATTERN, value):
+        return None if value is None else seconds(value)
+    raise click.BadParameter(f"is {value!r}, but takes {DURATION_TAKES}{_meant_duration(value)}")
+
+
+_UNITS = {"s": "s", "m": "m", "min": "m", "h": "h", "hr": "h", "d": "d", "day": "d", "hour": "h"}
+_UNITS |= {"sec": "s", "second": "s", "minute": "m"}
+_DAYS = {"w": 7, "week": 7, "month": 30, "y": 365, "year": 365}
+
+
+def _meant_duration(text: str) -> str:
+    """`; use 2h` for `2 hours`; empty if the text is not a number with a unit."""
+    match = re.fullmatch(r"([0-9]{1,4})[ -]?([a-z]+?)s?", text.strip().lower())
+    if match and (unit := _UNITS.get(match[2] or "s")):
+        return f"; use {match[1]}{unit}"
+    return f"; use {int(match[1]) * _DAYS[match[2]]}d" if match and match[2] in _DAYS else ""
+
+
+_DAYS_AGO = {"today": 0, "yesterday": 1}
+_DATES = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S")
+
+
+def age(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
+    """The callback of an option that takes an age or a date: convert it to seconds before now."""
+    if value is None or re.search(DURATION_PATTERN, value):
+        return None if value is None else seconds(value)
+    from datetime import datetime, timedelta  # late: few commands name a date
+
+    now, begun = datetime.now(), None
+    if (days := _DAYS_AGO.get(value.lower())) is not None:
+        begun = now.replace(hour=0, minute=0, second=0) - timedelta(days)
+    for form in _DATES:
+        try:
+            begun = begun or datetime.strptime(value, form)
+        except ValueError:
+            continue
+    if begun is None:
+        takes = "an age, as 90s, 12h or 7d, or a date: 2026-11-01, today or yesterday"
+        raise click.BadParameter(f"is {value!r}, but takes {takes}{_meant_duration(value)}")
+    if begun > now:
+        raise click.BadParameter(f"is {value!r}, which is in the future")
+    return int((now - begun).total_seconds())

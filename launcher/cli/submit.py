@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 )
 @click.option("--new", is_flag=True, help="Begin anew, even if an earlier submission of the file stopped.")
 @follow_option
-@click.option("--dry-run", "dry", is_flag=True, help="Print script and command line; touch nothing.")
+@click.option(
+    "--dry-run", "--test-only", "dry", is_flag=True, help="Print script and command line; touch nothing."
+)
 @click.option("--runs-dir", type=click.Path(path_type=Path), help="Where run directories go.")
 @click.option("--yes", is_flag=True, help="Do not ask before code is sent to another machine.")
 @json_option

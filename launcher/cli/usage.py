@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from castoff.launcher.cli.help import examples
-from castoff.launcher.cli.output import duration, json_option, print_json, print_table, report
+from castoff.launcher.cli.output import age, json_option, print_json, print_table, report
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.history.usage import Share, Total, shares, total
 from castoff.launcher.runs.index import Entry, Index
@@ -37,7 +37,9 @@ _Key = tuple[str, str, str, str]
 
 
 @click.command("usage", epilog=examples("castoff usage --since 30d", "castoff usage --name 'train*' --json"))
-@click.option("--since", callback=duration, metavar="AGE", help="Only starts within the last AGE, as 30d.")
+@click.option(
+    "--since", callback=age, metavar="AGE", help="Only starts within the last AGE, as 30d, or since a date."
+)
 @click.option("--name", metavar="NAME", help="Only runs of this name; * matches anything.")
 @json_option
 def command(since: int | None, name: str | None, as_json: bool) -> None:

@@ -8,23 +8,32 @@ import click
 import msgspec
 
 from castoff.launcher.cli.help import examples
-from castoff.launcher.cli.output import is_terminal, json_option, print_json, report
+from castoff.launcher.cli.output import duration, is_terminal, json_option, print_json, report
 from castoff.launcher.cli.run_options import groups_meant, report_unsent, run_meant, run_options, runs_meant
 from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.status.group_states import first_code
 from castoff.launcher.status.watch import check_over, poll
 
 
+def _seconds(context: click.Context, option: click.Parameter, value: str | None) -> float | None:
+    """Convert the value of --timeout, in which a number without a unit is one of seconds."""
+    try:
+        plain = float(value or "")
+    except ValueError:
+        return duration(context, option, value)
+    return plain if 0 <= plain < float("inf") else duration(context, option, value)
+
+
 @click.command(
     "wait",
     epilog=examples(
         "castoff wait",
-        "castoff wait train --timeout 3600 && castoff logs train",
+        "castoff wait train --timeout 2h && castoff logs train",
     ),
 )
 @run_options
 @click.option(
-    "--timeout", type=click.FloatRange(min=0), help="Give up after this many seconds (exit code 124)."
+    "--timeout", callback=_seconds, metavar="TIME", help="Give up after TIME, as 90s or 2h (exit code 124)."
 )
 @json_option
 def command(runs: tuple[str, ...], names: tuple[str, ...], timeout: float | None, as_json: bool) -> int:

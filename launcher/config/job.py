@@ -66,7 +66,9 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
         Word | None,
         meaning("The job's name; default: that of the module after -m, the script or the program."),
     ] = None
-    nodes: Annotated[Count | None, meaning("How many nodes; default 1.")] = None
+    nodes: Annotated[
+        Count | None, meaning("How many nodes; default 1, or as many as have a device for each of `ranks`.")
+    ] = None
     ranks_per_node: Annotated[
         Count | None, meaning("Ranks on each node; default: one per device of the site's nodes, else 1.")
     ] = None
@@ -240,7 +242,7 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     def load(
         cls, path: str | Path | None, *, overrides: Iterable[str] = (), flags: Mapping[str, Any] | None = None
     ) -> "JobSpec":
-        """Read a job file. Whole fields from `flags` win over it, `--set` `overrides` over both.
+        """Read a job file. Fields from `flags`, by their paths, win over it, `--set` `overrides` over both.
 
         Without a file, the flags and overrides are the job.
 
@@ -358,8 +360,9 @@ def _from_document(
         message = "is not a job: it holds no fields; `castoff init` writes one to start from"
         raise invalid(document.origin, message)
     for name, value in flags.items():
-        origin = f"--{name.replace('_', '-')}"
-        document.put([name], Document(value, origin), origin)
+        field, *inner = name.split(".")
+        origin = f"--{field.replace('_', '-')}"
+        document.put([field, *inner], Document(value, origin), origin)
     for name, other in (("ranks", "ranks_per_node"), ("ranks_per_node", "ranks")):
         if name in flags and other not in flags:  # --ranks replaces the file's ranks_per_node, and vice versa
             document.data.pop(other, None)

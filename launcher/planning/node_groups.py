@@ -11,6 +11,7 @@ from castoff.launcher.config.defaults import fixed_ranks
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Site
 from castoff.launcher.planning import limits
+from castoff.launcher.text.words import counted
 
 
 def default_ranks(spec: JobSpec, site: Site, shared: limits.Target | None) -> tuple[int, str]:
@@ -28,6 +29,30 @@ def default_ranks(spec: JobSpec, site: Site, shared: limits.Target | None) -> tu
         why = f"{shared.name} gives a job {total} of a node's devices"
     each = max(total // (spec.devices_per_rank or 1), 1)
     return each, f"{each} ranks per node: {why}"
+
+
+def nodes_for_devices(spec: JobSpec, site: Site) -> int | None:
+    """Return how many nodes have a device for each of the job's `ranks`, if one node has too few; None: one
+    is enough, or no number is.
+    """
+    node, ranks = site.node, spec.ranks
+    per_rank = 1 if spec.devices_per_rank is None else spec.devices_per_rank
+    if node is None or ranks is None or spec.launcher.driver or not 0 < per_rank <= node.device_count:
+        return None
+    total = node.device_count
+    may_share = per_rank == 1 and ranks % total == 0 and ranks // total <= node.ranks_per_device
+    return None if ranks * per_rank <= total or may_share else -(-ranks // (total // per_rank))
+
+
+def with_nodes(spec: JobSpec, site: Site) -> tuple[JobSpec, list[str]]:
+    """Return the job with as many nodes as the devices of its `ranks` need, if it leaves these open, and a
+    note about it.
+    """
+    nodes = nodes_for_devices(spec, site) if spec.nodes is None else None
+    if nodes is None or site.node is None:
+        return spec, []
+    each = f"and a node has {counted(site.node.device_count, 'device')}"
+    return replace(spec, nodes=nodes), [f"{nodes} nodes: {spec.ranks} ranks use devices, {each}"]
 
 
 def together(spec: JobSpec, groups: list[NodeGroup]) -> JobSpec:

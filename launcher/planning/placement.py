@@ -21,6 +21,7 @@ from castoff.launcher.launchers.commands import LAUNCHERS
 from castoff.launcher.planning import binding, devices, limits
 from castoff.launcher.planning.binding import Bound
 from castoff.launcher.planning.findings import Findings
+from castoff.launcher.planning.node_groups import nodes_for_devices
 from castoff.launcher.ranks.visible import MASKS
 from castoff.launcher.runs.plan import Devices
 from castoff.launcher.schedulers.base import Scheduler
@@ -333,7 +334,11 @@ class _Placer:
         """Report, under the field that the user has set, that the ranks do not fit on a node."""
         asked = getattr(self.spec, field)
         source = f"({self.site.name}: {self.node.source}, {self.node.date})" if self.node else ""
-        if asked is not None and asked > 1:
-            self.found.report(field, f"is {asked}, but {error} {source}")
+        if nodes := nodes_for_devices(self.spec, self.site):
+            source = f"; for {self.spec.ranks} ranks, {setting('nodes', str(nodes))} {source}"
         else:
-            self.found.report_ranks(self.spec, self.asked.layout, f"{error} {source}")
+            source = f" {source}"
+        if asked is not None and asked > 1:
+            self.found.report(field, f"is {asked}, but {error}{source}")
+        else:
+            self.found.report_ranks(self.spec, self.asked.layout, f"{error}{source}")

@@ -84,7 +84,8 @@ class _Planner:
         self.device_type = given.device_type if given.script is None else agreed.spec.device_type
         stage = [stage_in.decided(item) for item in agreed.spec.stage]
         self.groups = chunks.node_groups(agreed.spec.select) if "select" in scheduler.handles else []
-        in_common = node_groups.together(agreed.spec, self.groups)
+        sized, notes = node_groups.with_nodes(agreed.spec, agreed.site)
+        in_common = node_groups.together(sized if scheduler.has_queue else agreed.spec, self.groups)
         self.spec = spec = msgspec.structs.replace(in_common, stage=stage)
         self.site, self.scheduler, self.given = agreed.site, scheduler, given.directives
         self.contradictions, site = agreed.contradictions, agreed.site
@@ -101,6 +102,7 @@ class _Planner:
         self.whole_nodes = bool(exclusive or (site.node and site.node.exclusive)) and not self.shared
         self.of_node = site.node.device_count if site.node else 0
         self.found = Findings(self.name, site, given.source, self.given)
+        self.found.notes += notes if scheduler.has_queue else []
         self.layout = self._layout()
         self.launcher = self._launcher()
         self.site_args = site.launcher_args if self.queued and self.launcher == site.launcher else []
