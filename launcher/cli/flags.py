@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from castoff.launcher.cli.output import meant_duration
 from castoff.launcher.config.job import COMMAND_LINE, JobSpec
 from castoff.launcher.errors import InvalidInput, Problem
 from castoff.launcher.text.quoting import visible_word, yaml_word
@@ -53,6 +54,13 @@ def _answered(problem: Problem, flags: Mapping[str, str]) -> Problem:
 
     if path in _MISREAD and where == f"--{path}" and re.match(r"is '(?!-?\d+')", message):
         message += _MISREAD[path]
+    if path == "name" and where == "--name" and re.match(r"is '\d+-\d", message):
+        message += f"; qsub's -J is --array: --array {message.split(chr(39))[1]}"
+    if path == "walltime" and (text := re.match(r"is '(.*)', but takes a duration", message)):
+        message += meant_duration(text[1])
+    if where.startswith("--set ") and (field := re.search(r"; here: ([a-z_.]+)$", message)):
+        words = flag_words(f"{field[1]}: {yaml_word(where.partition('=')[2])}", flags)
+        message = f"{message[: field.start()]}; here: {words}" if words else message
     if path == "walltime" and (minutes := re.match(r"is '?([1-9]\d*)'?, but takes a duration", message)):
         message += f"; sbatch's {minutes[1]} is {minutes[1]}m in castoff"
     if where == "--command":  # not a flag: the command follows --

@@ -73,7 +73,7 @@ def _own(_context: click.Context, _option: click.Parameter, user: str | None) ->
     from getpass import getuser  # late: few lists name a user
 
     if user is not None and user != getuser():
-        raise click.BadParameter(f"is {user!r}, but the list holds your own runs only: drop it")
+        raise click.BadParameter(f"is {user!r}, but the list holds your own runs only; here: castoff list")
 
 
 @click.command(

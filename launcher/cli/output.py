@@ -181,7 +181,7 @@ def duration(_context: click.Context, _option: click.Parameter, value: str | Non
     """The callback of an option that takes a duration as in job files: convert it to seconds."""
     if value is None or re.search(DURATION_PATTERN, value):
         return None if value is None else seconds(value)
-    raise click.BadParameter(f"is {value!r}, but takes {DURATION_TAKES}{_meant_duration(value)}")
+    raise click.BadParameter(f"is {value!r}, but takes {DURATION_TAKES}{meant_duration(value)}")
 
 
 _UNITS = {"s": "s", "m": "m", "min": "m", "h": "h", "hr": "h", "d": "d", "day": "d", "hour": "h"}
@@ -189,7 +189,7 @@ _UNITS |= {"sec": "s", "second": "s", "minute": "m"}
 _DAYS = {"w": 7, "week": 7, "month": 30, "y": 365, "year": 365}
 
 
-def _meant_duration(text: str) -> str:
+def meant_duration(text: str) -> str:
     """`; use 2h` for `2 hours`; empty if the text is not a number with a unit."""
     match = re.fullmatch(r"([0-9]{1,4})[ -]?([a-z]+?)s?", text.strip().lower())
     if match and (unit := _UNITS.get(match[2] or "s")):
@@ -217,7 +217,7 @@ def age(_context: click.Context, _option: click.Parameter, value: str | None) ->
             continue
     if begun is None:
         takes = "an age, as 90s, 12h or 7d, or a date: 2026-11-01, today or yesterday"
-        raise click.BadParameter(f"is {value!r}, but takes {takes}{_meant_duration(value)}")
+        raise click.BadParameter(f"is {value!r}, but takes {takes}{meant_duration(value)}")
     if begun > now:
         raise click.BadParameter(f"is {value!r}, which is in the future")
     return int((now - begun).total_seconds())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ class TakesProgram(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Store the program's words in `ctx.obj`, and let click parse the words before them."""
         first = first_word(self, ctx, args)
+        _refuse_misread(self, ctx, args if first is None else args[: first + 1])
         if first is not None and is_job_file(args[first]):
             _refuse_directives(ctx, args[first])
         elif first is not None:
@@ -55,6 +57,7 @@ class TakesJob(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Refuse a program without `--` and a script for sbatch, qsub or flux batch; else parse as click."""
+        _refuse_misread(self, ctx, args)
         first = None if ctx.resilient_parsing else first_word(self, ctx, args)
         if first is not None and is_program(args[first]) and not is_job_file(args[first]):
             _refuse(ctx, args[:first], [*args[first:], *([] if ctx.obj is None else ["--", *ctx.obj])])
@@ -79,6 +82,21 @@ def first_word(command: click.Command, ctx: click.Context, args: list[str]) -> i
     return len(args) - len(left) - 1 if has_word else None
 
 
+_MISREAD = re.compile(r"-[A-Za-z][\w-]+(=.*)?|[A-Za-z]+")
+"""Words that may be a long option with one hyphen, or the unit of a number before it."""
+
+
+def _refuse_misread(command: click.Command, ctx: click.Context, words: list[str]) -> None:
+    """Fail if click would read words as something else than was meant: `-nodes 2`, `--walltime 2 hours`."""
+    if ctx.resilient_parsing or not any(map(_MISREAD.fullmatch, words)):
+        return
+    from castoff.launcher.cli.corrections import misread
+    from castoff.launcher.cli.translation import Typed
+
+    if (message := misread(Typed(command, ctx.command_path, words, ctx.obj))) is not None:
+        ctx.fail(message)
+
+
 def _refuse(ctx: click.Context, options: list[str], program: list[str]) -> None:
     """Fail, and show the command line that the user probably meant."""
     from castoff.launcher.text.quoting import visible_word
@@ -87,8 +105,10 @@ def _refuse(ctx: click.Context, options: list[str], program: list[str]) -> None:
     message = directives_in(name)
     if message is None:
         starts = INTERPRETERS.get(Path(name).suffix)
-        meant = [*options, "--", *([starts] if starts and not os.access(name, os.X_OK) else []), *program]
-        line = " ".join(map(visible_word, meant))
+        runs = [starts] if starts and not os.access(name, os.X_OK) else []
+        is_here = not runs and "/" not in name and Path(name).is_file()
+        program = [*runs, f"./{name}" if is_here else name, *program[1:]]
+        line = " ".join(map(visible_word, [*options, "--", *program]))
         message = f"is a program, not a job file; programs follow --: {ctx.command_path} {line}"
     ctx.fail(f"{visible_word(name)} {message}")
 

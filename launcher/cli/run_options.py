@@ -202,7 +202,7 @@ def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = 
     """
     if not runs and not names:
         click.get_current_context().fail(
-            "missing argument 'RUNS...', or --name NAME; `castoff list` shows your runs"
+            "name a run, or all of a name by --name NAME; `castoff list` shows your runs"
         )
     index = Index.of(os.environ)
     words = [word for word in runs[1:] if is_selector(word) and not _is_run(index, word)]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import click
 
 from castoff.launcher.cli.offers import F, complete_runs
+from castoff.launcher.text.quoting import visible_word
 
 Fields: TypeAlias = "Iterator[tuple[str, Any]]"
 
@@ -44,9 +45,9 @@ def _dependency(text: str) -> Fields:
         after = after_of(text)
     except ValueError:
         conditions = "after, afterok, afternotok, afterany or aftercorr"
-        raise ValueError(
-            f"is {text!r}, but takes {conditions} with jobs, as in --dependency afterok:12:13"
-        ) from None
+        takes = f"takes {conditions} with jobs, as in --dependency afterok:12:13"
+        run = "" if ":" in text else f"; here: --after {visible_word(text)}"
+        raise ValueError(f"is {text!r}, but {takes}{run}") from None
     for condition, jobs in after.items():
         yield f"after.{condition}", jobs
 

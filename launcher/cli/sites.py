@@ -33,9 +33,15 @@ class _Sites(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] in self.commands:
             return super().resolve_command(ctx, args)
-        if any(not word.startswith("-") for word in args[1:]):
-            from castoff.launcher.typed.suggestion import did_you_mean
+        from castoff.launcher.config.synonyms import of_verb
+        from castoff.launcher.typed.suggestion import did_you_mean
 
+        command = did_you_mean(args[0], self.commands)
+        if template := of_verb("sites", args[0]):
+            command = f"; here: {' '.join([template.partition(' VALUE')[0], *map(visible_word, args[1:])])}"
+        if command and args[0] not in Search.here().profiles():
+            ctx.fail(f"there is no site {args[0]!r}{command}")
+        if any(not word.startswith("-") for word in args[1:]):
             words = ", ".join(self.commands)
             ctx.fail(
                 f"takes a site's name or one of {words}, not {args[0]!r}"

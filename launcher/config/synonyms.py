@@ -29,7 +29,28 @@ def instead(kind: str, word: str) -> str | None:
     return _table(kind).get(word.strip("-").replace("-", "_"))
 
 
-@cache
+def of_verb(verb: str, option: str) -> str | None:
+    """What to type in place of an option that a verb does not have, with the placeholders of the table; None
+    if nothing is known of it. `a job`: verbs that take a job; `a verb`: all.
+    """
+    return _table(f"flags of {verb}").get(option)
+
+
+def reader_names(option: str) -> list[str]:
+    """The schedulers whose readers of scripts know an option."""
+    return [scheduler for scheduler, words in _rows("read by").items() if option in words.split()]
+
+
 def _table(kind: str) -> dict[str, str]:
-    rows = Document.read(Path(__file__).with_suffix(".yaml")).data.get(kind, {})
-    return {word: meant for meant, words in rows.items() for word in words.split()}
+    return {word: meant for meant, words in _rows(kind).items() for word in words.split()}
+
+
+def _rows(kind: str) -> dict[str, str]:
+    rows: dict[str, str] = _file().get(kind, {})
+    return rows
+
+
+@cache
+def _file() -> dict[str, dict[str, str]]:
+    tables: dict[str, dict[str, str]] = Document.read(Path(__file__).with_suffix(".yaml")).data
+    return tables
