@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from castoff.launcher.cli.help import VERBS, module_of
-from castoff.launcher.cli.program import INTERPRETERS, JOB_FILES, directives_in
+from castoff.launcher.cli.script_files import INTERPRETERS, JOB_FILES, directives_in
 from castoff.launcher.cli.translation import Typed, translated
 from castoff.launcher.config.synonyms import hint, instead
 from castoff.launcher.text.quoting import visible_word
@@ -164,15 +164,16 @@ def _of_a_value(error: click.BadParameter, typed: Typed) -> str:
     name = typed_as[0] if typed_as else _spelled(parameter, error.ctx).partition(" ")[0]
     if text.startswith("is "):
         return f"{name}: {text}"
-    value = re.sub(r"^'(.*)'$", r"\1", text.partition(" is not ")[0])
+    shown = text.partition(" is not ")[0]
+    value = re.sub("^'(.*)'$", r"\1", shown)
     kind = parameter.type
     if isinstance(kind, click.Choice):
         near = did_you_mean(value, kind.choices)
-        return f"{name}: is {value!r}, but takes one of {', '.join(kind.choices)}{near}"
+        return f"{name}: is {shown}, but takes one of {', '.join(kind.choices)}{near}"
     if isinstance(kind, click.IntRange):
         least, most = kind.min, kind.max
         bounds = f"from {least} to {most}" if most is not None else f"of {least} or more"
-        return f"{name}: is {value!r}, but takes a whole number {bounds}"
+        return f"{name}: is {shown}, but takes a whole number {bounds}"
     return f"{name}: {text}"
 
 

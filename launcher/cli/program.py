@@ -9,10 +9,7 @@ from typing import Any
 
 import click
 
-JOB_FILES = (".yaml", ".yml", ".json")
-
-INTERPRETERS = {".py": "python", ".sh": "bash"}
-"""The interpreter for a script that is not executable, by the file's suffix."""
+from castoff.launcher.cli.script_files import INTERPRETERS, JOB_FILES, directives_in, is_program
 
 
 def is_job_file(word: str) -> bool:
@@ -24,13 +21,6 @@ def is_job_file(word: str) -> bool:
     path = Path(word)
     is_file = path.exists() and not path.is_dir() and not os.access(path, os.X_OK)
     return is_file and not is_program(word)
-
-
-def is_program(word: str) -> bool:
-    """Whether a word names a script, or a program of this machine."""
-    from shutil import which  # late: not needed if the command line has `--`
-
-    return word.endswith(tuple(INTERPRETERS)) or which(word) is not None
 
 
 class TakesProgram(click.Command):
@@ -121,22 +111,3 @@ def _refuse_directives(ctx: click.Context, name: str) -> None:
         return
     if (message := directives_in(name)) is not None:
         ctx.fail(f"{visible_word(name)} {message}")
-
-
-def directives_in(path: str) -> str | None:
-    """The message that a file is a script for sbatch, qsub or flux batch; None if it is not."""
-    from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, queued_of
-    from castoff.launcher.text.quoting import visible_word
-
-    try:
-        with Path(path).open(encoding="utf-8", errors="replace") as file:
-            text = file.read(100_000)
-    except (OSError, ValueError):
-        return None
-    for scheduler in map(queued_of, HAVE_DIRECTIVES):
-        if scheduler.directive_mark in text:
-            command = " ".join(scheduler.submit_command)
-            job_file = Path(path).with_suffix(".yaml").name
-            writes = f"`castoff import {visible_word(path)} -o {visible_word(job_file)}` converts it"
-            return f"is a script for {command}, not a job file; {writes}"
-    return None

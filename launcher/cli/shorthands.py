@@ -108,6 +108,11 @@ _SHORTHANDS = (
 )
 
 
+def _given(_context: click.Context, _option: click.Parameter, value: Any) -> Any:
+    """None for an option that was not given, also if it may be repeated."""
+    return value or None
+
+
 def shorthand_options(function: F) -> F:
     """Add the flags."""
     for row in reversed(_SHORTHANDS):
@@ -117,6 +122,7 @@ def shorthand_options(function: F) -> F:
             metavar=row.metavar,
             help=row.help,
             multiple=row.is_repeated,
+            callback=_given,
             shell_complete=row.completes,
         )(function)
     return function

@@ -129,10 +129,18 @@ def _of_scripts(typed: Typed, option: str, name: str, value: str) -> str:
     """What sets the same fields as an option of sbatch or qsub; empty if it is none, or a flag sets its
     field.
     """
-    from castoff.launcher.launchers.foreign.asked import Asked
-
     if name == "mail_type" or (option == "-m" and _is_mail(value)):
         return f"; here: {_mail(typed, value)}"
+    resource, _, amount = value.partition("=")
+    if option == "-l" and resource not in ("nodes", "select") and "," not in amount:
+        return _of_a_field(typed, resource, amount) or _read(typed, option, name, value)
+    return _read(typed, option, name, value)
+
+
+def _read(typed: Typed, option: str, name: str, value: str) -> str:
+    """What sets the fields that a scheduler's reader of scripts finds in an option; empty if none does."""
+    from castoff.launcher.launchers.foreign.asked import Asked
+
     for reader in _readers(typed, name, value):
         asked = Asked()
         quoted = "" if value == MISSING else '"' + value.replace('"', "'") + '"'

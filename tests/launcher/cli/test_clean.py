@@ -197,8 +197,8 @@ class TestAsking:
                 "cannot ask without a terminal: give --yes, or --dry-run to see what would be removed",
             ),
             (["--ending", "done", "--json"], "cannot ask without a terminal"),
-            (["--ending", "unknown", "--yes"], "'unknown' is not one of"),
-            (["--older-than", "old", "--yes"], "'old' is not a duration"),
+            (["--ending", "unknown", "--yes"], "--ending: is 'unknown', but takes one of"),
+            (["--older-than", "old", "--yes"], "--older-than: is 'old', but takes an age"),
             (["nothing", "--yes"], "nothing: no such run"),
         ],
     )

@@ -480,7 +480,8 @@ def test_a_mistake_about_runs_is_mended(mistake: str, castoff: Castoff, folder: 
 
 CLICK = re.compile(
     r"[Mm]issing (argument|option|parameter)|[Gg]ot unexpected|is not a valid|is not in the range"
-    r"|nvalid value|requires an argument|is not one of|take a value|[Nn]o such (command|option)|unrecognized|RANGE"
+    r"|nvalid value|requires an argument|is not one of|take a value|[Nn]o such (command|option)"
+    r"|unrecognized|RANGE"
 )
 """Words of click and argparse."""
 
@@ -503,10 +504,10 @@ def assert_castoffs_own(message: str) -> None:
         ("sites foo bar", "takes a site's name or one of show, check, new, probe, not 'foo'"),
         ("trust --remove", "--remove takes the folders to trust no longer"),
         ("launch -n", "-n needs a value: -n N (see castoff launch --help)"),
-        ("launch -n 0 x", "-n: is '0', but takes a whole number of 1 or more"),
-        ("launch --master-port 5 x", "--master-port: is '5', but takes a whole number from 1024 to 65535"),
+        ("launch -n 0 x", "-n: is 0, but takes a whole number of 1 or more"),
+        ("launch --master-port 5 x", "--master-port: is 5, but takes a whole number from 1024 to 65535"),
         ("render --site", "--site needs a value: --site NAME"),
-        ("logs a --rank -1", "--rank: is '-1', but takes a whole number of 0 or more"),
+        ("logs a --rank -1", "--rank: is -1, but takes a whole number of 0 or more"),
         ("completion", "NAME is missing: one of bash, zsh, fish"),
         ("train", "NAME is missing: one of dpo, gnn, sedd"),
         ("import", "SCRIPT is missing, as in castoff import SCRIPT"),

@@ -230,7 +230,10 @@ def test_the_port_must_be_free_where_ranks_meet(castoff: Castoff) -> None:
         (["--node-rank", "0", "--nodes", "2", "--master-addr", ""], "--master-addr is missing"),
         (["--master-addr", "h"], "--master-addr needs --node-rank and --nodes"),
         (["--master-port", "4000"], "--master-port needs --node-rank and --nodes"),
-        (["--node-rank", "0", "--nodes", "1", "--master-port", "80"], "1024<=x<=65535"),
+        (
+            ["--node-rank", "0", "--nodes", "1", "--master-port", "80"],
+            "takes a whole number from 1024 to 65535",
+        ),
         (["--node-rank", "0", "--nodes", "1", "--set", "ranks=3"], "--node-rank is for a program after --"),
     ],
 )

@@ -200,8 +200,8 @@ class TestList:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            (["--since", "yesterday"], "'yesterday' is not a duration: "),
-            (["--state", "broken"], "'broken' is not one of "),
+            (["--since", "tomorrow"], "'tomorrow', but takes an age"),
+            (["--state", "broken"], "'broken', but takes one of "),
             (["--scan", "/nowhere"], "/nowhere: cannot be searched: No such file"),
         ],
     )

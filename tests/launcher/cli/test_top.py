@@ -188,7 +188,7 @@ def test_without_its_package(castoff: Castoff, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [("0s", "'0s' is too short: write 1s or more"), ("often", "'often' is not a duration")],
+    [("0s", "is '0s', which is too short: write 1s or more"), ("often", "is 'often', but takes a duration")],
 )
 def test_intervals(castoff: Castoff, value: str, said: str) -> None:
     for verb in ("top", "list"):

@@ -105,12 +105,15 @@ def test_trainings_are_listed(castoff: Castoff) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["gmn", "c.yaml"], "'gmn' is not one of 'dpo', 'gnn', 'sedd'; did you mean gnn? (see castoff train"),
-        (["c.yaml"], "'c.yaml' is not one of 'dpo', 'gnn', 'sedd'"),
-        (["\x1b[2J"], "'\\x1b[2J' is not one of 'dpo', 'gnn', 'sedd'"),
-        ([], "missing argument 'NAME'"),
-        (["--", "gnn"], "missing argument 'NAME'"),
-        (["--set", "a=b", "gnn"], "'--set' is not one of 'dpo', 'gnn', 'sedd'"),
+        (
+            ["gmn", "c.yaml"],
+            "is 'gmn', but takes one of dpo, gnn, sedd; did you mean gnn? (see castoff train",
+        ),
+        (["c.yaml"], "is 'c.yaml', but takes one of dpo, gnn, sedd"),
+        (["\x1b[2J"], "is '\\x1b[2J', but takes one of"),
+        ([], "NAME is missing: one of dpo, gnn, sedd"),
+        (["--", "gnn"], "NAME is missing: one of dpo, gnn, sedd"),
+        (["--set", "a=b", "gnn"], "is '--set', but takes one of dpo, gnn, sedd"),
     ],
 )
 def test_names_that_are_none(words: list[str], said: str, castoff: Castoff) -> None:
