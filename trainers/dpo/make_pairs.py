@@ -30,6 +30,7 @@ from castoff.trainers.dpo.samples.worse import burial, worse
 from castoff.trainers.dpo.settings import Chains
 from castoff.trainers.dpo.structures.reading import Chain
 from castoff.trainers.files.durable import replace_file
+from castoff.trainers.program.parser import Parser
 
 _PROGRAM = "python -m castoff.trainers.dpo.make_pairs"
 
@@ -150,7 +151,7 @@ def _share(text: str) -> float:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=_PROGRAM,
         description="Make synthetic preferences of structures: each chain's own sequence against itself with "
         "substitutions that are guessed to be worse. Nothing in them was measured.",

@@ -15,6 +15,7 @@ from castoff.trainers.configuration.paths import expanded
 from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.gnn.graphs.splits import prepared
 from castoff.trainers.program.command_line import make_importable
+from castoff.trainers.program.parser import Parser
 
 _PROGRAM = "python -m castoff.trainers.gnn.prepare"
 
@@ -45,7 +46,7 @@ def _written(config: Config) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=_PROGRAM,
         description="Write the graphs that a training would write when it begins, so that its ranks do "
         "not wait for them. It uses data.n_processes processes, and can run on a login "

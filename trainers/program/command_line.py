@@ -21,6 +21,7 @@ from castoff.trainers.configuration.tags import text_of
 from castoff.trainers.configuration.yaml_text import in_a_line
 from castoff.trainers.distributed.failures import reported, words
 from castoff.trainers.program.logs import in_own_words, setup_logging
+from castoff.trainers.program.parser import Parser
 
 
 def run(name: str, description: str, needed: Sequence[str], train: Callable[[Config], None]) -> None:
@@ -45,7 +46,7 @@ def run(name: str, description: str, needed: Sequence[str], train: Callable[[Con
 
 def new_parser(name: str, description: str) -> argparse.ArgumentParser:
     """A system's parser, without arguments."""
-    return argparse.ArgumentParser(
+    return Parser(
         prog=f"castoff train {name}",
         description=f"{description} Every rank of a job runs this. The same command again resumes from the "
         "newest checkpoint in the run's folder, <training.path>/<name>; Ctrl-C saves and ends with code "

@@ -20,6 +20,7 @@ from castoff.trainers.distributed.device_choice import choose_device
 from castoff.trainers.distributed.errors import DistributedError
 from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.distributed.randomness import seed_all
+from castoff.trainers.program.parser import Parser
 from castoff.trainers.sedd.alphabet import decode
 from castoff.trainers.sedd.task import SeddTask
 from castoff.trainers.task.configured_task import task_of
@@ -115,7 +116,7 @@ def _whole(least: int, most: float = math.inf) -> Any:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=_PROGRAM,
         description="Generate proteins with the best model of a training run, with averaged weights if "
         "there are any, and write them as FASTA. The same arguments give the same proteins "

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from castoff.trainers.configuration.fields import ConfigError, convert
+from castoff.trainers.program.parser import Parser
 from castoff.trainers.sedd.store.building import build
 from castoff.trainers.sedd.store.token_store import Filters, Manifest
 
@@ -63,7 +64,7 @@ def _positive(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=_PROGRAM,
         description="Pack proteins into a token store, which a training reads without loading it: each "
         "sequence once, in the order of the files. If interrupted, start it again.",

@@ -15,6 +15,7 @@ from castoff.launcher.config.quantities import (
     cpus,
     seconds,
     size,
+    timeout,
 )
 from castoff.launcher.text.words import size_words
 
@@ -126,3 +127,14 @@ def test_sizes(text: str, total: int) -> None:
 )
 def test_sizes_in_words(count: int, words: str) -> None:
     assert size_words(count) == words
+
+
+@pytest.mark.parametrize(("text", "expected"), [("5", 5.0), ("0.5", 0.5), ("5m", 300.0), ("1d12h", 129600.0)])
+def test_a_timeout_without_a_unit_is_one_of_seconds(text: str, expected: float) -> None:
+    assert timeout(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1", "inf", "1e3"])
+def test_what_is_no_timeout(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a duration"):
+        timeout(text)

@@ -131,6 +131,30 @@ class TestAurora:
         }
 
     @pytest.mark.parametrize(
+        ("fields", "nodes"),
+        [
+            ({"ranks": 4}, 1),
+            ({"ranks": 16}, 4),
+            ({"ranks": 5}, 2),
+            ({"ranks": 4, "devices_per_rank": 2}, 2),
+            ({"ranks": 3, "devices_per_rank": 3}, 3),
+            ({"ranks": 16, "devices_per_rank": 0}, 1),
+        ],
+    )
+    def test_ranks_get_the_nodes_that_their_devices_need(self, fields: dict[str, Any], nodes: int) -> None:
+        found = planned("perlmutter", **fields)
+        assert (found.nodes, sum(count * times for count, times in found.layout)) == (nodes, fields["ranks"])
+        note = f"{nodes} nodes: {fields['ranks']} ranks use devices, and a node has 4 devices"
+        assert (note in found.notes) == (nodes > 1)
+
+    def test_with_nodes_the_message_says_how_many_are_needed(self) -> None:
+        words = refused("perlmutter", ranks=16, nodes=1)["ranks"]
+        assert "is 16, but a node has 4 devices" in words and "; for 16 ranks, `nodes: 4` (" in words
+
+    def test_ranks_that_share_devices_stay_on_one_node(self) -> None:
+        assert planned("aurora", ranks=24).nodes == 1
+
+    @pytest.mark.parametrize(
         ("fields", "path", "words"),
         [
             (

@@ -72,7 +72,7 @@ def test_not_both(
     with pytest.raises(SystemExit) as ended:
         command_line.run("toy", "Train a toy.", (), lambda _: pytest.fail("it trained"))
     assert ended.value.code == 2
-    assert "--resume: not allowed with argument --fresh" in capsys.readouterr().err
+    assert "--resume excludes --fresh: drop one of the two" in capsys.readouterr().err
 
 
 OWN = """

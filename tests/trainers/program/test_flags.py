@@ -77,10 +77,10 @@ def test_any_text_arrives_as_it_was_given(text: str) -> None:
             "--no_wandb cannot be used with --wandb_project p; drop one of the two",
         ),
         ("--no_wandb --wandb_name n --wandb_project p", "with --wandb_project p and --wandb_name n; drop"),
-        ("--seed x", "argument --seed: is 'x', but takes a whole number"),
-        ("--device gpu", "invalid choice: 'gpu'"),
-        ("--fresh --resume", "not allowed with argument"),
-        ("--epoch 3", "unrecognized arguments: --epoch"),
+        ("--seed x", "--seed: is 'x', but takes a whole number"),
+        ("--device gpu", "--device: is 'gpu', but takes one of auto, cpu"),
+        ("--fresh --resume", "--resume excludes --fresh: drop one of the two"),
+        ("--epoch 3", "no option --epoch"),
     ],
 )
 def test_flags_that_make_no_sense(
