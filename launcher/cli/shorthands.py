@@ -149,9 +149,8 @@ def without_shorthands(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 def _share(gpus: int, values: dict[str, Any]) -> None:
     """Give GPUs to the ranks that flags ask for; to as many ranks if no flag does."""
-    asked = [values.get(name) for name in ("ranks", "ranks_per_node", "nodes")]
-    counts = [int(each) if str(each).isdecimal() and int(each) else None for each in asked]
-    ranks, each, nodes = counts
+    asked = [str(values.get(name)) for name in ("ranks", "ranks_per_node", "nodes")]
+    ranks, each, nodes = (int(count) if count.isdecimal() and int(count) else None for count in asked)
     if ranks is None and each is not None:
         ranks = each * (nodes or 1)
     if "devices_per_rank" in values:
