@@ -10,7 +10,7 @@
 # make bench-structures  what inverse folding learns of real ones, and preferences change: as long; mmseqs2
 # make bench-causets  what the network learns of causal sets, beside a forest and estimators, with several seeds
 # make docs        write the references in docs/ anew, from the code: tables of fields and modules, and the manual page
-# make pictures    draw the pictures of the documents anew; `python -m docs.pictures.record` runs their commands first
+# make pictures    draw the pictures of the documents anew; `python -m docs.pictures.record`, film and page record them first
 # make site        build the documents' site into site/; open site/index.html
 # make lock        choose new versions for constraints.txt
 # make clean       remove what these commands made

@@ -14,8 +14,9 @@ from castoff.trainers import TrainerDDP
 from docs.pictures.drawn import FOLDER, drawn
 from docs.pictures.life import CONTINUES
 from docs.pictures.loop import STEPS
+from docs.pictures.moving import moving, shown
 from docs.pictures.record import COMMANDS, FILES
-from docs.pictures.recorded import attempts, session
+from docs.pictures.recorded import Screen, attempts, session
 from docs.pictures.timeline import COLOURS
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -39,6 +40,7 @@ def test_it_needs_no_network_and_has_words(name: str) -> None:
     title = root.find("{http://www.w3.org/2000/svg}title")
     assert title is not None and len((title.text or "").split()) > 4
     without = PICTURES[name].replace("http://www.w3.org/2000/svg", "")
+    without = without.replace('href="data:', "")
     assert re.findall(r"https?:|href|<script|@import|url\((?!#)", without) == []
 
 
@@ -61,6 +63,16 @@ def test_the_loop_names_what_the_trainer_calls() -> None:
 
     code = inspect.getsource(TrainerDDP)
     assert [name for _, name, _ in STEPS if f"{name}(" not in code] == []
+
+
+def test_a_film_shows_each_line_for_as_long_as_the_screen_did() -> None:
+    screens = [Screen(0.0, ["$", ""]), Screen(0.5, ["$ ls", ""]), Screen(1.0, ["$ ls", "a b"])]
+    lines = [tuple(one) for one in shown(screens, 4.0) if one.line]
+    assert lines == [(0, "$", 0.0, 0.5), (0, "$ ls", 0.5, 4.0), (1, "a b", 1.0, 4.0)]
+    film = moving(screens, 10, 2, "a film of three screens")
+    assert "animation: 4s step-end infinite" in film and "12.5%{visibility:hidden}" in film
+    still = film[film.index("prefers-reduced-motion: reduce") :]
+    assert re.findall(r'class="at last".*?>([^<>]+)</text>', still) == ["$ ls", "a b"]
 
 
 def test_what_was_recorded_is_of_these_commands(tmp_path: Path) -> None:

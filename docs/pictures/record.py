@@ -39,7 +39,6 @@ print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"])
 
 COMMANDS = (
     "cat job.yaml",
-    "castoff render --head job.yaml --site aurora",
     "castoff submit -f job.yaml --site local --nodes 1 --set 'setup=[]'",
     "castoff status hello",
 )
