@@ -18,6 +18,7 @@ from castoff.launcher.report import sections
 from castoff.launcher.report.cells import Moments, visible
 from castoff.launcher.report.curves import Plot
 from castoff.launcher.report.facts import RunFacts
+from castoff.launcher.runs.pages import GENERATOR
 
 
 def page(facts: RunFacts) -> str:
@@ -44,7 +45,7 @@ def page(facts: RunFacts) -> str:
 @functools.cache
 def environment(folder: Path) -> jinja2.Environment:
     """The templates of pages, which escape all that they insert."""
-    return jinja2.Environment(
+    pages = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -53,6 +54,8 @@ def environment(folder: Path) -> jinja2.Environment:
         autoescape=True,
         finalize=_shown,
     )
+    pages.globals["generator"] = GENERATOR
+    return pages
 
 
 def _shown(value: Any) -> Any:

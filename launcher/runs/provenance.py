@@ -17,6 +17,7 @@ import msgspec
 
 from castoff.launcher.process import files
 from castoff.launcher.runs.git import Git, GitError
+from castoff.launcher.runs.pages import is_page
 from castoff.launcher.runs.records import read as read_record
 from castoff.launcher.runs.records import write
 from castoff.launcher.runs.run import RunDirectory
@@ -52,7 +53,7 @@ class Code(msgspec.Struct):
     changed: Names = msgspec.field(default_factory=Names)
     """Tracked files that differ from the commit, including those of submodules."""
     untracked: Names = msgspec.field(default_factory=Names)
-    """Files that git neither tracks nor ignores."""
+    """Files that git neither tracks nor ignores, without pages that castoff wrote."""
     diff_bytes: int = 0
     left_out: dict[str, Names] = {}
     """Files whose difference is not in code.diff, by reason."""
@@ -140,6 +141,7 @@ def _describe(git: Git, diff: _Diff, prefix: str = "") -> None:
     modules = [name for about, _, name in entries if about.startswith("160000 ")]
     which = ["--others"] if commit else ["--others", "--cached"]  # before the first commit all is new
     new = sorted({*git.names("ls-files", "-z", *which, "--exclude-standard")})
+    new = [name for name in new if not is_page(git.folder / name)]
     for name, text in _sections(git, prefix, "HEAD") if commit else ():
         diff.code.changed.add(name)
         diff.add(name, text)

@@ -22,6 +22,7 @@ import msgspec
 from castoff.launcher.config.quantities import size
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.runs.git import Git, GitError
+from castoff.launcher.runs.pages import is_page
 from castoff.launcher.runs.secrets import secret_part
 from castoff.launcher.text.words import size_words
 
@@ -57,7 +58,7 @@ class Taken(msgspec.Struct):
     files: int
     bytes: int
     left_out: Names
-    """Files that git ignores; folders end in `/`."""
+    """Files that git ignores, and pages that castoff wrote; folders end in `/`."""
     withheld: Names = msgspec.field(default_factory=Names)
     """Untracked files whose names look like secrets."""
 
@@ -79,7 +80,7 @@ class Tree(NamedTuple):
     links: dict[str, str]
     """Paths to be copied as links, and the originals to which they lead."""
     left_out: list[str]
-    """Files that git ignores; folders end in `/`."""
+    """Files that git ignores, and pages that castoff wrote; folders end in `/`."""
     withheld: list[str]
     """Untracked files whose names look like secrets."""
     in_git: bool
@@ -108,16 +109,17 @@ def tree_around(
             paths = [os.path.relpath(os.path.normpath(directory / path), top) for path in snapshot.paths]
             links = _links(top, directory, snapshot.link)
             _check_no_home([top / path for path in paths] or [top], environ)
-            secret: dict[str, str] | None = None if is_code else {}
-            present, ignored = _files(git, paths, snapshot.limit, secret), _ignored(git, paths)
+            held_back = None if is_code else _HeldBack({}, [])
+            present, ignored = _files(git, paths, snapshot.limit, held_back), _ignored(git, paths)
         except GitError as error:
             raise CastoffError(f"snapshot: {directory}: git reports: {error}") from error
         except OSError as error:
             raise CastoffError(f"snapshot: {error.filename}: cannot be read: {error.strerror}") from error
     files = {name: about for name, about in present.items() if not _within(name, links)}
     _check_size(top, {name: about.st_size for name, about in files.items()}, snapshot.limit)
-    left_out = sorted(name for name in ignored if not _within(name, links))
-    withheld = sorted({shown for name, shown in (secret or {}).items() if not _within(name, links)})
+    secret, pages = held_back or _HeldBack({}, [])
+    left_out = sorted(name for name in (*ignored, *pages) if not _within(name, links))
+    withheld = sorted({shown for name, shown in secret.items() if not _within(name, links)})
     return Tree(top, os.path.relpath(directory, top), files, links, left_out, withheld, in_git)
 
 
@@ -205,39 +207,56 @@ def _check_no_home(roots: list[Path], environ: Mapping[str, str]) -> None:
             )
 
 
-def _secret(git: Git, paths: list[str], names: Iterable[str]) -> dict[str, str]:
-    """The files that look like secrets and that the user has not named, each with the path for messages.
+class _HeldBack(NamedTuple):
+    """Files that are not copied, unless git tracks them or the user has named them."""
 
-    A file counts as named if git tracks it or if `paths` lists it.
-    """
+    secret: dict[str, str]
+    """Files that look like secrets, each with the path for messages."""
+    pages: list[str]
+    """Pages that castoff wrote: each would make the code another one, and may be large."""
+
+
+def _held_back(git: Git, paths: list[str], names: Iterable[str]) -> _HeldBack:
+    """The files to hold back among `names`. A file counts as named if git tracks it or `paths` lists it."""
     secret: dict[str, str] = {}
+    pages: list[str] = []
     for name in names:
         named = max((path for path in paths if _within(name, (path,))), key=len, default="")
         inside = os.path.relpath(name, named) if named not in ("", ".") else name
-        if inside != "." and (part := secret_part(inside)):
+        if inside == ".":
+            continue
+        if part := secret_part(inside):
             secret[name] = os.path.normpath(f"{named}/{part}").lstrip("/") + "/" * (part != inside)
-    if not secret:
-        return {}
+        elif name.endswith(".html"):
+            pages.append(name)
+    if not secret and not pages:
+        return _HeldBack({}, [])
     tracked = {*git.names("ls-files", "-z", "--cached")}
-    return {name: part for name, part in secret.items() if name not in tracked}
+    return _HeldBack(
+        {name: part for name, part in secret.items() if name not in tracked},
+        [name for name in pages if name not in tracked and is_page(git.folder / name)],
+    )
 
 
 def _files(
-    git: Git, paths: list[str], limit: str, secret: dict[str, str] | None, prefix: str = ""
+    git: Git, paths: list[str], limit: str, held_back: _HeldBack | None, prefix: str = ""
 ) -> dict[str, os.stat_result]:
     """The files and links to copy of a tree and of repositories in it; `prefix`: the path of such a
     repository.
 
-    Files that look like secrets go into `secret` instead, unless that is None.
+    Files to hold back go into `held_back` instead, unless that is None.
     """
     words = ["ls-files", "-z", "--cached", "--others", *_IGNORED, "--error-unmatch", "--"]
     names = dict.fromkeys(git.names(*words, *paths))
     _check_size(git.folder, dict.fromkeys(names, 0), limit)
-    held_back = {} if secret is None else _secret(git, paths, names)
-    if secret is not None:
-        secret |= {prefix + name: prefix + shown for name, shown in held_back.items()}
+    without: set[str] = set()
+    if held_back is not None:
+        secret, pages = _held_back(git, paths, names)
+        held_back.secret.update({prefix + name: prefix + shown for name, shown in secret.items()})
+        held_back.pages.extend(prefix + name for name in pages)
+        without = {*secret, *pages}
     files: dict[str, os.stat_result] = {}
-    for name in (name for name in names if name not in held_back):
+    for name in (name for name in names if name not in without):
         path = f"{git.folder}/{name}"
         try:
             about = os.lstat(path)
@@ -246,7 +265,7 @@ def _files(
         if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
             files[prefix + name] = about
         elif os.path.lexists(f"{path}/.git"):
-            files |= _files(git.at(path), [], limit, secret, f"{prefix}{name.rstrip('/')}/")
+            files |= _files(git.at(path), [], limit, held_back, f"{prefix}{name.rstrip('/')}/")
     # A link may have replaced a folder that git tracks.
     links = {name for name, about in files.items() if stat.S_ISLNK(about.st_mode)}
     return {name: files[name] for name in files if not _within(_folder_of(name), links)}
