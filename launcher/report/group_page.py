@@ -48,6 +48,7 @@ def group_page(states: GroupStates, at: float) -> str:
         .render(
             policy=policy(styles, []),
             styles=styles,
+            scripts=[],
             group=states.group,
             words=states.words,
             remedy=states.remedy,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from castoff.launcher.config.quantities import clock, cpulist
-from castoff.launcher.history.attempts import HostRanks
+from castoff.launcher.history.attempts import HostRanks, Phase
 from castoff.launcher.history.listing import steps_words
 from castoff.launcher.history.metrics import Point, step_words
 from castoff.launcher.report import timeline
@@ -23,7 +23,7 @@ from castoff.launcher.report.ranking import (
     value_words,
 )
 from castoff.launcher.report.tables import further, members, misses_ranks, resources
-from castoff.launcher.runs.states import members_words, why
+from castoff.launcher.runs.states import FAILED, members_words, why
 from castoff.launcher.text.words import brief
 
 _LINES = 500
@@ -51,8 +51,8 @@ class Strip(NamedTuple):
     begin: Cell
     end: Cell
     lines: Sequence[Line]
-    most: int = 0
-    """The largest number of members at a time in a census; 0: it is not a census."""
+    census: str = ""
+    """The census in words; empty: it is not a census."""
 
 
 class Shown(NamedTuple):
@@ -67,7 +67,6 @@ class Shown(NamedTuple):
 def sections(facts: RunFacts, moments: Moments) -> dict[str, Any]:
     """The variables of the template."""
     return {
-        "first_rows": FIRST_ROWS,
         "state": facts.now.word,
         "summary": [*_summary(facts)],
         "request": [*_request(facts)],
@@ -196,15 +195,19 @@ def _nodes(count: int) -> str:
 # The timeline
 
 
-def _phases(facts: RunFacts) -> list[list[Any]]:
+def _phases(facts: RunFacts) -> list[list[Phase]]:
     """The phases of each member, over all its attempts in order."""
     return [
         [
-            *(phase for attempt in member.attempts for phase in attempt.phases),
+            *(phase for attempt in member.attempts for phase in _phases_of(attempt)),
             *([member.waiting] if member.waiting else []),
         ]
         for member in facts.members
     ]
+
+
+def _phases_of(one: AttemptFacts) -> Sequence[Phase]:
+    return timeline.marked_failed(one.phases) if one.status.ending in FAILED else one.phases
 
 
 def _sums(facts: RunFacts) -> dict[str, float]:
@@ -219,8 +222,9 @@ def _strip(facts: RunFacts, moments: Moments) -> Strip | None:
         return None
     ends = moments.date(whole.begin), moments.date(whole.end)
     if len(all_phases) > _LINED:
-        stacked, most = timeline.census(all_phases, whole, facts.at)
-        return Strip(*ends, [Line("members", f"at most {most} members at a time", stacked)], most)
+        most = timeline.most_at_once(all_phases, facts.at)
+        words = f"at most {most} of {len(all_phases)} members ran at a time"
+        return Strip(*ends, [Line("members", words, timeline.census(all_phases, whole, facts.at))], words)
     lines = [
         Line(
             f"member {member.result.member}" if facts.is_array else "",
@@ -237,10 +241,10 @@ def _attempts(facts: RunFacts, moments: Moments) -> Table | None:
     if facts.is_array or not facts.members[0].attempts:
         return None
     rows = [_attempt(attempt, facts, moments) for attempt in facts.members[0].attempts]
-    headings = ("attempt", "state", "began", *timeline.ORDER, "host", "why")
+    headings = ("attempt", "state", "began", *timeline.PHASES, "host", "why")
     if len(rows) <= FIRST_ROWS:
-        return table("Attempts", headings, rows, *timeline.ORDER)
-    return table("Attempts, the newest first", headings, rows[::-1], *timeline.ORDER)
+        return table("Attempts", headings, rows, *timeline.PHASES)
+    return table("Attempts, the newest first", headings, rows[::-1], *timeline.PHASES)
 
 
 def _attempt(one: AttemptFacts, facts: RunFacts, moments: Moments) -> Sequence[Cell]:
@@ -251,7 +255,7 @@ def _attempt(one: AttemptFacts, facts: RunFacts, moments: Moments) -> Sequence[C
         f"{one.words}{restart}",
         ended(status.word),
         moments.date(status.started) or "never",
-        *(took.get(name, "") for name in timeline.ORDER),
+        *(took.get(name, "") for name in timeline.PHASES),
         status.host or "",
         "; ".join(why(status.failure, status.reason)),
     )

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from castoff.launcher.history.attempts import QUEUED, RUNNING, SETUP, START_UP, Phase
 from castoff.launcher.text.words import brief
 
-ORDER = (QUEUED, SETUP, START_UP, RUNNING)
+PHASES = (QUEUED, SETUP, START_UP, RUNNING)
+
+FAILED = "failed"
+"""The kind of the last phase of an attempt that failed."""
+
+ORDER = (*PHASES, FAILED)
 
 MARK = "mark"
 """The kind of a bar that marks the beginning of another attempt."""
@@ -67,31 +74,49 @@ def bars(some: Sequence[Phase], whole: Span, at: float) -> list[Bar]:
     return [*shown, *(marks if len(marks) <= _MARKED else ())]
 
 
-def census(some: Sequence[Sequence[Phase]], whole: Span, at: float) -> tuple[list[Bar], int]:
-    """The number of members in each phase over time, as stacked bars, and the largest number at a time."""
+def marked_failed(some: Sequence[Phase]) -> list[Phase]:
+    """The phases of an attempt that failed: the last is FAILED, if the attempt began."""
+    if not some or some[-1].name == QUEUED:
+        return [*some]
+    return [*some[:-1], some[-1]._replace(name=FAILED)]
+
+
+def census(some: Sequence[Sequence[Phase]], whole: Span, at: float) -> list[Bar]:
+    """The number of members in each phase over time, as stacked bars."""
     width = (whole.end - whole.begin) / _BINS
-    counts = [dict.fromkeys(ORDER, 0) for _ in range(_BINS)]
+    changes = {kind: [0] * (_BINS + 1) for kind in ORDER}
     for phase in (phase for member in some for phase in member):
-        end = at if phase.end is None else phase.end
-        first = int((phase.start - whole.begin) / width)
-        for column in range(max(first, 0), _BINS):
-            middle = whole.begin + (column + 0.5) * width
-            if middle >= end:
-                break
-            if middle >= phase.start:
-                counts[column][phase.name] += 1
-    most = max(sum(count.values()) for count in counts)
+        # A phase counts in the columns whose middle it covers.
+        first, end = (
+            min(max(math.ceil((moment - whole.begin) / width - 0.5), 0), _BINS)
+            for moment in (phase.start, at if phase.end is None else phase.end)
+        )
+        if first < end:
+            changes[phase.name][first] += 1
+            changes[phase.name][end] -= 1
+    counts = [[*itertools.accumulate(changes[kind][:_BINS])] for kind in ORDER]
+    most = max(map(sum, zip(*counts, strict=True)))
     stacked = []
-    for column, numbers in enumerate(counts):
+    for column, numbers in enumerate(zip(*counts, strict=True)):
         top = 100.0
-        for kind in reversed(ORDER):
-            height = numbers[kind] * 100.0 / max(most, 1)
+        for kind, number in reversed([*zip(ORDER, numbers, strict=True)]):
+            height = number * 100.0 / max(most, 1)
             top -= height
             if height:
                 stacked.append(
                     Bar(kind, column * WIDTH / _BINS, WIDTH / _BINS, round(top, 2), round(height, 2))
                 )
-    return stacked, most
+    return stacked
+
+
+def most_at_once(some: Iterable[Sequence[Phase]], at: float) -> int:
+    """The largest number of members that had begun at a time, and neither waited nor had ended."""
+    events: list[tuple[float, int]] = []
+    for phase in (phase for member in some for phase in member):
+        if phase.name != QUEUED and phase.seconds(at) > 0:
+            # At the same moment, what ends comes first: one phase follows the other.
+            events += [(phase.start, 1), (at if phase.end is None else phase.end, -1)]
+    return max(itertools.accumulate((change for _, change in sorted(events)), initial=0))
 
 
 def sums(some: Iterable[Sequence[Phase]], at: float) -> dict[str, float]:

@@ -246,6 +246,13 @@ def test_other_metrics_of_members_have_a_table() -> None:
     assert rows == [["1", "", "", "3"], ["0", "0.5", "0.25", "1"]]
 
 
+def test_failed_attempts_are_red_on_the_timeline() -> None:
+    text = page(facts(attempts=[attempt(0, ending="failed"), attempt(1), attempt(2, ending="cancelled")]))
+    (bars,) = re.findall(r'<svg class="bars"(.*?)</svg>', text, re.DOTALL)
+    assert (bars.count('class="failed"'), bars.count('class="running"')) == (1, 2)
+    assert "in failed attempts: 40s" in text and 'aria-label="queued 10s, setup 10s' in text
+
+
 def test_a_hundred_attempts_are_folded() -> None:
     text = page(facts(attempts=[attempt(number) for number in range(100)]))
     assert "<summary>80 more</summary>" in text
@@ -272,7 +279,7 @@ def test_a_thousand_members_are_counted_and_folded() -> None:
     text = page(facts(*members))
     assert "Members are ordered by val/loss, smallest first, as its name suggests." in text
     assert "<summary>950 more</summary>" in text
-    assert text.count('class="bars"') == 1 and "at most 1000 members at a time" in text
+    assert text.count('class="bars"') == 1 and "at most 1000 of 1000 members ran at a time" in text
     assert text.index('<th scope="row">999</th>') < text.index('<th scope="row">998</th>')
     assert len(text) < 1_000_000
 

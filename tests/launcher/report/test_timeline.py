@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from castoff.launcher.history.attempts import QUEUED, RUNNING, SETUP, Phase
-from castoff.launcher.report.timeline import MARK, Bar, Span, bars, census, span, sums, words
+from castoff.launcher.report.timeline import (
+    FAILED,
+    MARK,
+    Bar,
+    Span,
+    bars,
+    census,
+    marked_failed,
+    most_at_once,
+    span,
+    sums,
+    words,
+)
 
 TWO = [Phase(QUEUED, 0, 50), Phase(RUNNING, 50, 100), Phase(QUEUED, 100, 150), Phase(RUNNING, 150, None)]
 
@@ -36,13 +48,36 @@ def test_marks_of_many_attempts_would_hide_them() -> None:
 
 def test_many_members_are_counted() -> None:
     members = [[Phase(QUEUED, 0, 10 * number), Phase(RUNNING, 10 * number, 1000)] for number in range(1, 51)]
-    found, most = census(members, Span(0, 1000), 0)
-    assert most == 50
+    found = census(members, Span(0, 1000), 0)
+    assert most_at_once(members, 0) == 50
     first, last = (([bar for bar in found if bar.x == x]) for x in (0, 992))
     assert first == [Bar(QUEUED, 0, 8, 0, 100)]
     assert last == [Bar(RUNNING, 992, 8, 0, 100)]
     for x in {bar.x for bar in found}:
         assert abs(sum(bar.height for bar in found if bar.x == x) - 100) < 0.1
+
+
+def test_members_that_wait_do_not_run() -> None:
+    """As with a limit of members at a time."""
+    members = [
+        [
+            Phase(QUEUED, 0, 10 * at),
+            Phase(SETUP, 10 * at, 10 * at + 5),
+            Phase(RUNNING, 10 * at + 5, 10 * at + 10),
+        ]
+        for at in range(99)
+    ]
+    assert most_at_once(members, 0) == 1
+    assert most_at_once([*members, [Phase(RUNNING, 15, None)]], 1000) == 2
+    assert most_at_once([], 0) == 0
+
+
+def test_the_last_phase_of_a_failed_attempt_is_marked() -> None:
+    assert marked_failed(TWO[:2]) == [TWO[0], Phase(FAILED, 50, 100)]
+    assert marked_failed(TWO[:1]) == TWO[:1] and marked_failed([]) == []
+    both = [*marked_failed(TWO[:2]), *marked_failed(TWO[2:])]
+    assert [bar.kind for bar in bars(both, Span(0, 200), 200)] == [QUEUED, FAILED, QUEUED, FAILED, MARK]
+    assert sums([both], 200) == {QUEUED: 100, FAILED: 100}
 
 
 def test_in_words() -> None:
