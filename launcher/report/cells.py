@@ -19,6 +19,17 @@ class Table(NamedTuple):
     headings: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     numbers: Sequence[int] = ()
+    note: str = ""
+    """What is left out."""
+
+    def shortened(self, first: int, last: int, where: str) -> Table:
+        """Leave out rows in the middle of a long table; `where` they are."""
+        left_out = len(self.rows) - first - last
+        if left_out <= 0:
+            return self
+        rows = [*self.rows[:first], *self.rows[first + left_out :]]
+        note = f"{left_out:,} rows between the first {first:,} and the last {last:,} are left out: {where}"
+        return self._replace(rows=rows, note=note)
 
 
 def table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[Cell]], *numbers: str) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from castoff.launcher.history.metrics import Metrics, Point
@@ -41,6 +41,8 @@ class Plot(NamedTuple):
 
     title: str
     curves: Sequence[Curve]
+    metric: str = ""
+    """The metric of all curves, which belong to several members; empty: each has its own metric."""
 
 
 def plots(metrics: Metrics) -> list[Plot]:
@@ -52,6 +54,25 @@ def plots(metrics: Metrics) -> list[Plot]:
     return [
         Plot(title, [curve(name, finite[name], limit) for name in names]) for title, names in grouped(finite)
     ]
+
+
+def plots_of_several(
+    members: Iterable[tuple[str, Mapping[str, Column]]], names: Sequence[str], limit: int
+) -> list[Plot]:
+    """A plot for each of these metrics, with the curves of all members, which are taken one at a time.
+    `limit`: the number of points of each curve.
+    """
+    curves: dict[str, list[Curve]] = {name: [] for name in names}
+    for label, found in members:
+        for name in names:
+            if (column := found.get(name)) is not None and column.finite.values:
+                curves[name].append(curve(label, column, limit))
+    return [Plot(name, some, name) for name, some in curves.items() if some]
+
+
+def by_interest(names: Iterable[str], first: str) -> list[str]:
+    """Metrics in the order in which their plots are shown, after `first`."""
+    return [first, *(name for _, some in grouped(names) for name in some if name != first)]
 
 
 def curve(label: str, column: Column, limit: int) -> Curve:

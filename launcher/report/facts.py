@@ -84,12 +84,14 @@ class RunFacts:
     failures_left_out: int = 0
     metrics: Metrics = field(default_factory=Metrics)
     """The metrics of the only member; for an array, those of the first member that has any, of which only
-    packages, device and common parameters are shown.
+    packages and device are shown.
     """
     rule: Rule | None = None
     plots: Sequence[Plot] = ()
     compared: int = 0
     """The number of members in the plots of an array."""
+    metrics_left_out: int = 0
+    """The number of metrics of an array that are not drawn."""
 
     @property
     def is_array(self) -> bool:

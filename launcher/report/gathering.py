@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,11 +16,11 @@ from castoff.launcher.history.reading import reduced_metrics_of
 from castoff.launcher.history.usage import shares, starts_of, total, usages
 from castoff.launcher.logs.failures import excerpt_of, failed_rank
 from castoff.launcher.report.cells import log_text
-from castoff.launcher.report.curves import Plot, curve, plots, points_of_each
+from castoff.launcher.report.curves import Plot, by_interest, plots, plots_of_several, points_of_each
 from castoff.launcher.report.facts import AttemptFacts, Excerpt, FailureFacts, MemberFacts, RunFacts
 from castoff.launcher.report.masking import masked_job, masked_parameters, masked_script
 from castoff.launcher.report.ranking import Rule, for_a_table, metric_names, parameters_words, ranked, rule
-from castoff.launcher.report.results import Result, columns, metrics_of_member, result_of
+from castoff.launcher.report.results import Column, Result, columns, metrics_of_member, result_of
 from castoff.launcher.runs import provenance
 from castoff.launcher.runs.directory import names_in
 from castoff.launcher.runs.parameters import parameters_of
@@ -48,8 +48,19 @@ _LONGEST = 600
 _COMPARED = 20
 """The maximum number of members whose curves share a plot."""
 
+_METRICS = 25
+"""The maximum number of metrics of which members' curves are drawn: then each curve has enough points."""
+
 _Busy = dict[tuple[int, int], float]
 """The reported fraction of time in which devices computed, by member and last attempt of a job."""
+
+
+class _Drawn(NamedTuple):
+    """The plots of a run; for an array, of how many members, and how many metrics are left out."""
+
+    plots: Sequence[Plot]
+    members: int = 0
+    metrics_left_out: int = 0
 
 
 class Wish(NamedTuple):
@@ -78,6 +89,7 @@ def gather(run: RunDirectory, wish: Wish, poller: Poller | None = None) -> RunFa
     chosen = rule(metric_names(results), wish.by, wish.largest)
     failures, left_out = _failures(run, now)
     is_array = len(now.members) > 1
+    drawn = _compared(run, results, chosen) if is_array else _Drawn(plots(metrics))
     return RunFacts(
         now=now,
         at=at,
@@ -92,8 +104,9 @@ def gather(run: RunDirectory, wish: Wish, poller: Poller | None = None) -> RunFa
         failures_left_out=left_out,
         metrics=metrics,
         rule=chosen,
-        plots=_compared(run, results, chosen) if is_array else plots(metrics),
-        compared=min(len(results), _COMPARED) if is_array else 0,
+        plots=drawn.plots,
+        compared=drawn.members,
+        metrics_left_out=drawn.metrics_left_out,
     )
 
 
@@ -138,21 +151,23 @@ def _members(run: RunDirectory, now: RunStatus, results: Sequence[Result], busy:
     ]
 
 
-def _compared(run: RunDirectory, results: Sequence[Result], chosen: Rule | None) -> list[Plot]:
-    """One plot, with the chosen metric of the best members."""
+def _compared(run: RunDirectory, results: Sequence[Result], chosen: Rule | None) -> _Drawn:
+    """The plots of an array's best members: one for each metric."""
     if chosen is None:
-        return []
+        return _Drawn([])
     best = [result for result in ranked(results, chosen) if chosen.metric in result.metrics][:_COMPARED]
-    (paths, _), limit = for_a_table(results), points_of_each(len(best))
-    curves = []
-    for result in best:
-        words = parameters_words(result.parameters, paths)
-        label = f"{result.member}: {words}" if words else f"member {result.member}"
-        # Read again, since keeping the curves of all members would take much memory.
-        column = columns(reduced_metrics_of(run, result.member)).get(chosen.metric)
-        if column is not None and column.finite.values:
-            curves.append(curve(label, column, limit))
-    return [Plot(chosen.metric, curves)]
+    (paths, _), names = for_a_table(results), by_interest(metric_names(best), chosen.metric)
+
+    def members() -> Iterator[tuple[str, Mapping[str, Column]]]:
+        for result in best:
+            words = parameters_words(result.parameters, paths)
+            label = f"{result.member}: {words}" if words else f"member {result.member}"
+            # Read again, since keeping the curves of all members would take much memory.
+            yield label, columns(reduced_metrics_of(run, result.member))
+
+    drawn = names[:_METRICS]
+    found = plots_of_several(members(), drawn, points_of_each(len(best) * len(drawn)))
+    return _Drawn(found, len(best), len(names) - len(drawn))
 
 
 def _failures(run: RunDirectory, now: RunStatus) -> tuple[list[FailureFacts], int]:

@@ -17,11 +17,11 @@ from castoff.launcher.report.facts import AttemptFacts, RunFacts
 from castoff.launcher.report.masking import masked_words
 from castoff.launcher.report.ranking import (
     best,
-    differing,
     larger_is_better,
     ranked,
     value_words,
 )
+from castoff.launcher.report.sweep import sweep
 from castoff.launcher.report.tables import further, members, misses_ranks, resources
 from castoff.launcher.runs.states import FAILED, members_words, why
 from castoff.launcher.text.words import brief
@@ -76,6 +76,7 @@ def sections(facts: RunFacts, moments: Moments) -> dict[str, Any]:
         "odd": _odd(facts),
         "members": members(facts),
         "further": further(facts),
+        "sweep": sweep(facts),
         "placements": [*_placements(facts)],
         "local_ranks": _local_ranks(facts),
         "resources": resources(facts),
@@ -92,7 +93,7 @@ def plot(one: Plot, facts: RunFacts) -> Shown:
     """A plot with a table of its values, for people who cannot see it."""
     rows = []
     for curve in one.curves:
-        name = facts.rule.metric if facts.is_array and facts.rule else curve.label
+        name = one.metric or curve.label
         largest = facts.rule.largest if facts.rule and name == facts.rule.metric else larger_is_better(name)
         values = curve.values
         point = values.best(largest=largest) if largest is not None else None
@@ -328,12 +329,6 @@ def _packages(versions: Mapping[str, str]) -> Table | None:
 
 
 def _parameters(facts: RunFacts) -> Table | None:
-    """The program's parameters; for arrays only those that all members share."""
-    if facts.is_array:
-        parameters = facts.metrics.parameters
-        paths = set(differing([member.result for member in facts.members]))
-        rows = [(path, value_words(value)) for path, value in parameters.items() if path not in paths]
-    else:
-        rows = [(path, value_words(value)) for path, value in facts.metrics.parameters.items()]
-    caption = "Parameters that all members share" if facts.is_array else "Parameters"
-    return Table(caption, ("parameter", "value"), rows) if rows else None
+    """The program's parameters; None for arrays, whose parameters are in `sweep`."""
+    rows = [(path, value_words(value)) for path, value in facts.metrics.parameters.items()]
+    return Table("Parameters", ("parameter", "value"), rows) if rows and not facts.is_array else None

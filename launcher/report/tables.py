@@ -21,8 +21,11 @@ from castoff.launcher.report.results import Result
 from castoff.launcher.runs.records import Usage
 from castoff.launcher.text.words import brief, size_words
 
-_FURTHER = 8
+_FURTHER = 24
 """The maximum number of metrics that are shown besides the metric that orders the members."""
+
+_CELLS = 8_000
+"""About the maximum number of cells of a table: a quarter of a megabyte."""
 
 
 def members(facts: RunFacts) -> Table | None:
@@ -44,7 +47,7 @@ def members(facts: RunFacts) -> Table | None:
         parameters = [value_words(result.parameters.get(path)) for path in paths]
         outcome = (ended(result.state), str(result.attempts), took, result.why)
         rows.append((str(result.member), *parameters, *values, *outcome))
-    return table("Members, best first", headings, rows, *metric, "attempts", "took")
+    return _limited(table("Members, best first", headings, rows, *metric, "attempts", "took"), facts)
 
 
 def further(facts: RunFacts) -> Table | None:
@@ -61,7 +64,13 @@ def further(facts: RunFacts) -> Table | None:
         (str(result.member), *(cell for name in chosen for cell in _best_and_last(result, name)))
         for result in results
     ]
-    return table("Other metrics of the members", ("member", *headings), rows, *headings)
+    return _limited(table("Other metrics of the members", ("member", *headings), rows, *headings), facts)
+
+
+def _limited(one: Table, facts: RunFacts) -> Table:
+    """A table of members without most of those in the middle, if there are very many."""
+    most = _CELLS // len(one.headings)
+    return one.shortened(most - most // 10, most // 10, f"castoff results {facts.now.id} --csv")
 
 
 def _best_and_last(one: Result, name: str) -> tuple[str, str]:
@@ -108,7 +117,8 @@ def resources(facts: RunFacts) -> Table | None:
     if len(used) > 1:
         rows = [("all", together([usage for _, usage in used])), *rows]
     headings = ("job up to attempt", "took", "CPUs", "CPU use", "memory", "device use", "by")
-    return table("Resources used", headings, [_row(*row) for row in rows], *headings[1:-1])
+    shown = table("Resources used", headings, [_row(*row) for row in rows], *headings[1:-1])
+    return shown.shortened(_CELLS // 10, 0, "castoff usage")
 
 
 def misses_ranks(facts: RunFacts) -> bool:

@@ -149,8 +149,9 @@ class TestReport:
     def test_of_an_array(self, sweep: RunDirectory) -> None:
         found = gather(sweep, Wish())
         assert found.rule is not None and found.rule.metric == "val/loss"
-        (plot,) = found.plots
-        assert [one.label for one in plot.curves] == ["2: width=16", "1: width=8", "0: width=0"]
+        assert [plot.title for plot in found.plots] == ["val/loss", "val/f1"]
+        for plot in found.plots:
+            assert [one.label for one in plot.curves] == ["2: width=16", "1: width=8", "0: width=0"]
         assert [one.attempt for one in found.failures] == ["1.0"]
         assert "Members are ordered by val/loss, smallest first" in page(found)
         by_f1 = gather(sweep, Wish("val/f1", False))

@@ -118,9 +118,13 @@ CONTRAST = """
       const far = ratio(style.color, behind(one));
       if (far < 4.5) found.push(`${one.tagName} ${one.className} ${far}`);
     }
-    for (const [tag, colour] of [['rect', style.fill], ['line', style.stroke]]) {
+    const shapes = [['rect', style.fill], ['line', style.stroke], ['polyline', style.stroke]];
+    if (one.matches('.dot')) shapes.push(['circle', style.fill]);
+    if (one.matches('.ring, .best, .cross')) shapes.push([one.tagName, style.stroke]);
+    if (one.tagName === 'text') shapes.push(['text', style.fill]);
+    for (const [tag, colour] of shapes) {
       if (one.tagName !== tag || one.classList.contains('mark')) continue;
-      if (ratio(colour, behind(document.body)) < 3) {
+      if (ratio(colour, behind(document.body)) < (tag === 'text' ? 4.5 : 3)) {
         found.push(`${tag} ${one.getAttribute('class')} ${colour}`);
       }
     }
@@ -158,6 +162,37 @@ def test_the_policy_is_in_force(chromium: Chromium, written: dict[str, Path]) ->
     assert chromium.requests() == ["https://x.org/x"]
     assert chromium.value("window.bad === undefined")
     assert any("Content Security Policy" in one for one in chromium.complaints())
+
+
+def test_what_can_be_scrolled_has_a_shadow_where_there_is_more(
+    chromium: Chromium, written: dict[str, Path]
+) -> None:
+    chromium.open(written["array"], width=375, height=800)
+    edges = [
+        chromium.value(f"(() => {{ const one = document.querySelector('.scroll'); {js}; return 0 }})()")
+        or _edges(chromium)
+        for js in ("one.scrollIntoView()", "one.scrollLeft = 40", "one.scrollLeft = one.scrollWidth")
+    ]
+    assert edges == [(False, True), (True, True), (True, False)]
+
+
+def _edges(chromium: Chromium) -> tuple[bool, bool]:
+    """Whether the first table's left and right edges are darker than the page."""
+    box = chromium.value(
+        "(({x, y, width}) => [x, y, width])(document.querySelector('.scroll').getBoundingClientRect())"
+    )
+    shot = chromium.call("Page.captureScreenshot")["data"]
+    script = """(async ([x, y, width]) => {
+      const image = new Image(), canvas = document.createElement('canvas');
+      image.src = 'data:image/png;base64,SHOT';
+      await image.decode();
+      [canvas.width, canvas.height] = [image.width, image.height];
+      const context = canvas.getContext('2d');
+      context.drawImage(image, 0, 0);
+      return [x + 1, x + width - 2].map((at) => context.getImageData(at, y + 2, 1, 1).data[0] < 240);
+    })""".replace("SHOT", shot)
+    left, right = chromium.value(f"{script}({box})")
+    return left, right
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -261,7 +296,7 @@ def test_buttons_change_the_scale_smooth_and_hide_curves(
 def test_every_button_and_region_can_be_reached_and_has_a_name(
     chromium: Chromium, written: dict[str, Path]
 ) -> None:
-    chromium.open(written["array"])
+    chromium.open(written["array"], height=6000)
     chromium.wait_for(DRAWN)
     named: list[tuple[str, str | None]] = []
 
