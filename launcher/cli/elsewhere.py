@@ -7,6 +7,7 @@ The machine is named by `castoff --on NAME VERB …`, by the variable CASTOFF_ON
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -45,6 +46,12 @@ _ON_TERMINALS = ("shell", "alloc", "top", "clean")
 
 _LARGEST_PAGE = 1 << 26
 """Limit of a run page's size, in bytes; a page with 20 curves has a fiftieth of it."""
+
+_END_OF_PAGE = b"</html>\n"
+"""The end of a page, which is nowhere else in it, since pages escape all text of runs."""
+
+_REFRESH = re.compile(rb'<meta http-equiv="refresh"[^>]*>\n')
+"""What lets a browser load a page again."""
 
 _READING = ("shell", "alloc")
 """Verbs that pass this process's standard input to their program."""
@@ -127,25 +134,57 @@ def _call(machine: Machine, typed: list[str], rest: list[str], program: list[str
 
 
 def _report(machine: Machine, words: list[str]) -> int:
-    """Make the page of a run on the other machine, and write it on this one as `castoff report` would."""
+    """Make the page of runs on the other machine, and write it on this one as `castoff report` would."""
     from castoff.launcher.cli.report import command
 
     context = command.make_context("castoff report", list(words))
-    run, output = context.params["run"], context.params["output"]
+    runs, output, watch = (context.params[name] for name in ("runs", "output", "watch"))
     chosen = [word for name, value in context.params.items() for word in _ranking(name, value)]
-    _check_paths(machine, "report", [] if run is None else [run])
+    if watch:
+        chosen += ["--watch", "--interval", f"{context.params['interval']:g}s"]
+    _check_paths(machine, "report", list(runs))
     if output is None and is_terminal(sys.stdout):
-        output = f"{Path(run or 'report').name}.html"
-    passed = passing.Passed(machine, "report", [*([] if run is None else [run]), *chosen, "--output", "-"])
+        output = "comparison.html" if len(runs) > 1 else f"{Path(*runs or ('report',)).name}.html"
+    passed = passing.Passed(machine, "report", [*runs, *chosen, "--output", "-"])
     if output in (None, "-"):
         return passing.run(passed, os.environ)
-    parts: list[bytes] = []
-    whole = Bounded(f"{machine.entry.name}: the page", _LARGEST_PAGE)
-    code = passing.run(passed, os.environ, write=lambda data: parts.append(whole.take(data)))
+    pages = _Pages(machine.entry.name, output)
+    try:
+        code = passing.run(passed, os.environ, write=pages.take)
+    finally:
+        pages.stop()
     if code == 0:
-        write_output(output, b"".join(parts).decode(errors="surrogateescape"), 0o600)
         report(f"wrote {Path(output).absolute()}")
     return code
+
+
+class _Pages:
+    """Writes a page, or with --watch each that the machine prints, as soon as it is whole."""
+
+    def __init__(self, name: str, output: str):
+        self._whole = Bounded(f"{name}: the page", _LARGEST_PAGE)
+        self._output = output
+        self._arriving = bytearray()
+        self._written = b""
+
+    def take(self, data: bytes) -> None:
+        """Take what the machine has printed."""
+        begin = max(len(self._arriving) - len(_END_OF_PAGE), 0)
+        self._arriving += self._whole.take(data)
+        while (end := self._arriving.find(_END_OF_PAGE, begin)) >= 0:
+            end += len(_END_OF_PAGE)
+            self._write(bytes(self._arriving[:end]))
+            del self._arriving[:end]
+            self._whole, begin = self._whole.anew(), 0
+
+    def stop(self) -> None:
+        """Write the last page so that browsers do not load it again."""
+        if (last := _REFRESH.sub(b"", self._written, count=1)) != self._written:
+            self._write(last)
+
+    def _write(self, page: bytes) -> None:
+        write_output(self._output, page.decode(errors="surrogateescape"), 0o600)
+        self._written = page
 
 
 def _ranking(name: str, value: object) -> list[str]:

@@ -66,7 +66,8 @@ def complete_parameters(context: click.Context, parameter: click.Parameter, inco
     from castoff.launcher.runs.index import Index
     from castoff.launcher.runs.parameters import parameters_of
 
-    index, run = Index.of(os.environ), context.params.get("run")
+    runs = [word for word in context.params.get("runs") or () if "=" not in word]
+    index, run = Index.of(os.environ), context.params.get("run") or next(reversed(runs), None)
     try:
         table = parameters_of(index.find(run) if run else index.newest()).parameters
     except CastoffError:
@@ -76,6 +77,14 @@ def complete_parameters(context: click.Context, parameter: click.Parameter, inco
     values = table.values_of(name) if table and name in names else []
     words = [f"{name}={value}" for value in values if _PLAIN.fullmatch(value)]
     return _items(incomplete, words if equals else [f"{one}=" for one in names])
+
+
+def complete_runs_and_parameters(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> _Items:
+    """Complete a run, or a parameter of the members of the run before."""
+    runs = complete_runs(context, parameter, incomplete)
+    return [*runs, *complete_parameters(context, parameter, incomplete)]
 
 
 def complete_fields(context: click.Context, parameter: click.Parameter, incomplete: str) -> _Items:

@@ -47,7 +47,7 @@ _SGR = {
 """Terminal codes for the styles of states and headings."""
 
 
-def _interval(context: click.Context, option: click.Parameter, value: str | None) -> float:
+def interval_seconds(context: click.Context, option: click.Parameter, value: str | None) -> float:
     """Convert the value of --interval to seconds."""
     from castoff.launcher.status.poller import LOOK_INTERVAL
 
@@ -60,7 +60,10 @@ def _interval(context: click.Context, option: click.Parameter, value: str | None
 
 
 interval_option = click.option(
-    "--interval", callback=_interval, metavar="TIME", help="Time between two updates, as 10s; default: 2s."
+    "--interval",
+    callback=interval_seconds,
+    metavar="TIME",
+    help="Time between two updates, as 10s; default: 2s.",
 )
 
 

@@ -285,6 +285,10 @@ class Bounded:
             )
         return data
 
+    def anew(self) -> Bounded:
+        """The same for the next answer."""
+        return Bounded(self._what, self._most)
+
 
 def _overlap(text: bytes, mark: bytes) -> int:
     """The number of bytes at the end of a text that may be the beginning of the mark."""

@@ -16,6 +16,11 @@ POINTS = 100_000
 _FEWEST, _MOST = 200, 2_000
 """The minimum and maximum number of points of a curve; screens have no more columns."""
 
+DRAWN_METRICS = 25
+"""The maximum number of metrics of which the curves of several members are drawn: so that each curve has
+enough points.
+"""
+
 _IN_A_PLOT = 8
 """The maximum number of curves in a plot: as many as colours can distinguish."""
 

@@ -16,7 +16,14 @@ from castoff.launcher.history.reading import reduced_metrics_of
 from castoff.launcher.history.usage import shares, starts_of, total, usages
 from castoff.launcher.logs.failures import excerpt_of, failed_rank
 from castoff.launcher.report.cells import log_text
-from castoff.launcher.report.curves import Plot, by_interest, plots, plots_of_several, points_of_each
+from castoff.launcher.report.curves import (
+    DRAWN_METRICS,
+    Plot,
+    by_interest,
+    plots,
+    plots_of_several,
+    points_of_each,
+)
 from castoff.launcher.report.facts import AttemptFacts, Excerpt, FailureFacts, MemberFacts, RunFacts
 from castoff.launcher.report.masking import masked_job, masked_parameters, masked_script
 from castoff.launcher.report.ranking import Rule, for_a_table, metric_names, parameters_words, ranked, rule
@@ -47,9 +54,6 @@ _LONGEST = 600
 
 _COMPARED = 20
 """The maximum number of members whose curves share a plot."""
-
-_METRICS = 25
-"""The maximum number of metrics of which members' curves are drawn: then each curve has enough points."""
 
 _Busy = dict[tuple[int, int], float]
 """The reported fraction of time in which devices computed, by member and last attempt of a job."""
@@ -165,7 +169,7 @@ def _compared(run: RunDirectory, results: Sequence[Result], chosen: Rule | None)
             # Read again, since keeping the curves of all members would take much memory.
             yield label, columns(reduced_metrics_of(run, result.member))
 
-    drawn = names[:_METRICS]
+    drawn = names[:DRAWN_METRICS]
     found = plots_of_several(members(), drawn, points_of_each(len(best) * len(drawn)))
     return _Drawn(found, len(best), len(names) - len(drawn))
 

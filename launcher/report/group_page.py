@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 
-from castoff.launcher.planning.render import template_folder
 from castoff.launcher.report.cells import Moments, ended, table
-from castoff.launcher.report.page import environment, inline, policy
+from castoff.launcher.report.page import rendered
 from castoff.launcher.status.group_states import GroupStates
 from castoff.launcher.status.tree import direct, levels
 from castoff.launcher.text.shortened import cut
@@ -25,11 +24,10 @@ _NAME = 20
 """Characters of a name that fit into a box."""
 
 
-def group_page(states: GroupStates, at: float) -> str:
-    """A group's page as text. `at`: when its states were read, in seconds since the epoch."""
-    folder = template_folder() / "report"
-    styles = [inline(folder / "page.css")]
-    moments = Moments(at)
+def group_page(states: GroupStates, at: float, refresh: int | None = None) -> str:
+    """A group's page as text. `at`: when its states were read, in seconds since the epoch. `refresh` as in
+    `page`.
+    """
     direct_waits = direct(states.waits)
     rows = [
         (
@@ -42,21 +40,17 @@ def group_page(states: GroupStates, at: float) -> str:
         )
         for name, status in states.statuses.items()
     ]
-    return (
-        environment(folder)
-        .get_template("group.html.j2")
-        .render(
-            policy=policy(styles, []),
-            styles=styles,
-            scripts=[],
-            group=states.group,
-            words=states.words,
-            remedy=states.remedy,
-            picture=_as_image(states) if len(states.statuses) <= _MOST else "",
-            jobs=table("Jobs", ("job", "after", "state", "took", "run", "why"), rows, "took"),
-            moments=moments,
-            at=at,
-        )
+    return rendered(
+        "group.html.j2",
+        [],
+        refresh,
+        group=states.group,
+        words=states.words,
+        remedy=states.remedy,
+        picture=_as_image(states) if len(states.statuses) <= _MOST else "",
+        jobs=table("Jobs", ("job", "after", "state", "took", "run", "why"), rows, "took"),
+        moments=Moments(at),
+        at=at,
     )
 
 

@@ -1,4 +1,4 @@
-"""Renders a run's page: one HTML file, which loads nothing and runs only its own script."""
+"""Renders pages, above all a run's: one HTML file, which loads nothing and runs only its own script."""
 
 from __future__ import annotations
 
@@ -21,29 +21,45 @@ from castoff.launcher.report.facts import RunFacts
 from castoff.launcher.runs.pages import GENERATOR
 
 
-def page(facts: RunFacts) -> str:
-    """The page as text, without lone surrogates, so that it can be encoded in UTF-8."""
-    folder = template_folder() / "report"
-    files = ["page.css"], list[str]()
-    if facts.plots:
-        files = ["uplot/uPlot.min.css", "page.css"], ["uplot/uPlot.iife.min.js", "curves.js"]
-    styles, scripts = ([inline(folder / name) for name in names] for names in files)
+def page(facts: RunFacts, refresh: int | None = None) -> str:
+    """The page as text, without lone surrogates, so that it can be encoded in UTF-8. `refresh`: seconds after
+    which a browser loads it again; None: it does not.
+    """
     moments = Moments(facts.at)
-    template = environment(folder).get_template("page.html.j2")
-    return template.render(
-        policy=policy(styles, scripts),
-        styles=styles,
-        scripts=scripts,
+    return rendered(
+        "page.html.j2",
+        facts.plots,
+        refresh,
         facts=facts,
-        plots=[sections.plot(plot, facts) for plot in facts.plots],
-        data=_data(facts.plots),
+        plots=[sections.plot(plot, facts.rule) for plot in facts.plots],
         moments=moments,
         **sections.sections(facts, moments),
     )
 
 
+def rendered(template: str, drawn: Sequence[Plot], refresh: int | None, **variables: Any) -> str:
+    """A page of any kind with these plots, for which it gets a script."""
+    folder = template_folder() / "report"
+    files = ["page.css"], list[str]()
+    if drawn:
+        files = ["uplot/uPlot.min.css", "page.css"], ["uplot/uPlot.iife.min.js", "curves.js"]
+    styles, scripts = ([_inline(folder / name) for name in names] for names in files)
+    return (
+        _environment(folder)
+        .get_template(template)
+        .render(
+            policy=_policy(styles, scripts),
+            styles=styles,
+            scripts=scripts,
+            data=_data(drawn),
+            refresh=refresh,
+            **variables,
+        )
+    )
+
+
 @functools.cache
-def environment(folder: Path) -> jinja2.Environment:
+def _environment(folder: Path) -> jinja2.Environment:
     """The templates of pages, which escape all that they insert."""
     pages = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
@@ -63,12 +79,12 @@ def _shown(value: Any) -> Any:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def inline(path: Path) -> Markup:
+def _inline(path: Path) -> Markup:
     """A file's text, to be inserted in the page unescaped."""
     return Markup(path.read_text(encoding="utf-8"))  # trusted: castoff's file, not the run's
 
 
-def policy(styles: list[Markup], scripts: list[Markup]) -> str:
+def _policy(styles: list[Markup], scripts: list[Markup]) -> str:
     """A Content-Security-Policy that allows only these styles and scripts, whatever else the
     page contains.
     """

@@ -16,6 +16,7 @@ from castoff.launcher.report.curves import Curve, Plot
 from castoff.launcher.report.facts import AttemptFacts, RunFacts
 from castoff.launcher.report.masking import masked_words
 from castoff.launcher.report.ranking import (
+    Rule,
     best,
     larger_is_better,
     ranked,
@@ -89,12 +90,12 @@ def sections(facts: RunFacts, moments: Moments) -> dict[str, Any]:
     }
 
 
-def plot(one: Plot, facts: RunFacts) -> Shown:
+def plot(one: Plot, chosen: Rule | None) -> Shown:
     """A plot with a table of its values, for people who cannot see it."""
     rows = []
     for curve in one.curves:
         name = one.metric or curve.label
-        largest = facts.rule.largest if facts.rule and name == facts.rule.metric else larger_is_better(name)
+        largest = chosen.largest if chosen and name == chosen.metric else larger_is_better(name)
         values = curve.values
         point = values.best(largest=largest) if largest is not None else None
         cells = (curve.label, _value(values.last), _value(point))

@@ -15,7 +15,8 @@ import pytest
 
 from castoff.launcher.cli.list import Matching
 from castoff.launcher.cli.logs import command as logs
-from castoff.launcher.cli.offers import complete_parameters
+from castoff.launcher.cli.offers import complete_parameters, complete_runs_and_parameters
+from castoff.launcher.cli.report import command as report
 from castoff.launcher.history.progress import Progress
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import RunDirectory
@@ -294,6 +295,13 @@ def test_completion(sweep: RunDirectory) -> None:
         for word in ("", "lr=", "s")
     }
     assert words == {"": ["lr=", "seed="], "lr=": ["lr=0.1", "lr=1e-2"], "s": ["seed="]}
+    context = click.Context(report)
+    context.params["runs"] = ("other", "sweep", "seed=0")
+    (runs,) = (one for one in report.params if one.name == "runs")
+    offered = [one.value for one in complete_runs_and_parameters(context, runs, "s")]
+    assert offered == [sweep.id, "seed="]
+    context.params["runs"] = ()
+    assert [one.value for one in complete_runs_and_parameters(context, runs, "s")][-1] == "seed="
 
 
 def test_a_job_that_uses_none_says_so(castoff: Castoff, jobs: LocalJobs) -> None:
