@@ -72,6 +72,8 @@ class Metrics:
     device: str | None = None
     """The device on which the program computes, as `NVIDIA A100-SXM4-40GB` or `cpu`."""
 
+    restarts: list[float] = field(default_factory=list)
+    """The first steps of later attempts."""
     older: Sequence[Stretch] = ()
     """The reports before `reports`, if these are only the newest: see `MetricsReader`."""
 

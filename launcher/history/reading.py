@@ -61,6 +61,8 @@ class MetricsReader:
         """The number of lines so far that are objects."""
         self._read: dict[Path, int] = {}
         """The number of bytes read of each file."""
+        self._begun: set[Path] = set()
+        """The files that had a step."""
 
     def look(self, files: Iterable[Path], give_up: float = math.inf) -> Metrics:
         """Read what was added to the files of the attempts, in order.
@@ -118,9 +120,11 @@ class MetricsReader:
             metrics.begin(line)
             self._state = _State(step=about.get("step", 0.0), has_steps=self._state.has_steps)
             metrics.step = self._state.step
+            self._note(source.file, about.get("step", 0.0))
             return
         metrics.total_steps = about.get("total_steps", metrics.total_steps)
         metrics.step = step = self._state.counted(about.get("step"), about.get("epoch"))
+        self._note(source.file, step)
         if not values:
             return
         report = Report(step, values, about.get("time"), about.get("epoch"))
@@ -139,6 +143,7 @@ class MetricsReader:
         metrics.total_steps = metrics.total_steps if rows.total_steps is None else rows.total_steps
         steps = self._state.counted_rows(rows.number, rows.steps, rows.epochs)
         metrics.step = steps[-1]
+        self._note(source.file, steps[0])
         lines = range(self._line, self._line + rows.number)
         self._line += rows.number
         table = Table(source, lines, steps, rows.times, rows.epochs, rows.metrics)
@@ -147,6 +152,13 @@ class MetricsReader:
             table = table.chosen([any(value is not None for value in values) for values in each])
         if table.steps:
             self._reduction.add_table(table)
+
+    def _note(self, attempt: Path, step: float) -> None:
+        """Note the first step of each attempt but the first; what it repeats had no later restarts."""
+        if self._begun and attempt not in self._begun:
+            kept = [earlier for earlier in self.metrics.restarts if earlier < step]
+            self.metrics.restarts = [*kept, step]
+        self._begun.add(attempt)
 
     def _read_again(self, stretch: Stretch) -> list[Table]:
         """The reports of a stretch, as far as its file can still be read."""

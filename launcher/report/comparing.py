@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import yaml
 
 from castoff.launcher.errors import InvalidInput
-from castoff.launcher.history.metrics import metrics_of
+from castoff.launcher.history.metrics import Metrics
+from castoff.launcher.history.reading import reduced_metrics_of
 from castoff.launcher.report.comparison import ComparedRun, Comparison, by_rank, labels
 from castoff.launcher.report.curves import DRAWN_METRICS, by_interest, plots_of_several, points_of_each
 from castoff.launcher.report.masking import MASK, masked_parameters, masked_script, masked_words
 from castoff.launcher.report.ranking import Rule, metric_names, ranked, rule, value_words
-from castoff.launcher.report.results import Column, Result, columns, metrics_of_member, result_of
+from castoff.launcher.report.results import Result, metrics_of_member, result_of
 from castoff.launcher.runs import provenance
 from castoff.launcher.runs.parameters import parameters_of
 from castoff.launcher.runs.records import record_bytes
@@ -123,10 +124,10 @@ def _with_plots(content: Comparison, directories: Mapping[str, RunDirectory], ch
     drawn = [one for one in by_rank(content) if chosen.metric in one.result.metrics][:_COMPARED]
     names = by_interest(metric_names(one.result for one in drawn), chosen.metric)
 
-    def members() -> Iterator[tuple[str, Mapping[str, Column]]]:
+    def members() -> Iterator[tuple[str, Metrics]]:
         for one in drawn:
             # Read again, since keeping the curves of all members would take much memory.
-            yield one.label, columns(metrics_of(directories[one.now.directory], one.result.member))
+            yield one.label, reduced_metrics_of(directories[one.now.directory], one.result.member)
 
     limit = points_of_each(len(drawn) * len(names[:DRAWN_METRICS]))
     return Comparison(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from castoff.launcher.history.metrics import Metrics, Point
@@ -39,6 +40,15 @@ class Curve(NamedTuple):
     """A summary of all values."""
     thinned: bool
     """Whether some of the values are not in `points`."""
+    restarts: Sequence[float] = ()
+    """The first steps of later attempts."""
+
+    @property
+    def marks(self) -> list[int]:
+        """The index of the first point of each later attempt."""
+        steps = [point.step for point in self.points]
+        found = (bisect_left(steps, step) for step in self.restarts)
+        return [*dict.fromkeys(index for index in found if index < len(steps))]
 
 
 class Plot(NamedTuple):
@@ -57,21 +67,21 @@ def plots(metrics: Metrics) -> list[Plot]:
     finite = {name: column for name, column in columns(metrics).items() if column.finite.values}
     limit = points_of_each(len(finite))
     return [
-        Plot(title, [curve(name, finite[name], limit) for name in names]) for title, names in grouped(finite)
+        Plot(title, [curve(name, finite[name], limit, metrics.restarts) for name in names])
+        for title, names in grouped(finite)
     ]
 
 
-def plots_of_several(
-    members: Iterable[tuple[str, Mapping[str, Column]]], names: Sequence[str], limit: int
-) -> list[Plot]:
-    """A plot for each of these metrics, with the curves of all members, which are taken one at a time.
-    `limit`: the number of points of each curve.
+def plots_of_several(members: Iterable[tuple[str, Metrics]], names: Sequence[str], limit: int) -> list[Plot]:
+    """A plot for each of these metrics, with the curves of all members, which are taken one at a time, each
+    with its label. `limit`: the number of points of each curve.
     """
     curves: dict[str, list[Curve]] = {name: [] for name in names}
-    for label, found in members:
+    for label, metrics in members:
+        found = columns(metrics)
         for name in names:
             if (column := found.get(name)) is not None and column.finite.values:
-                curves[name].append(curve(label, column, limit))
+                curves[name].append(curve(label, column, limit, metrics.restarts))
     return [Plot(name, some, name) for name, some in curves.items() if some]
 
 
@@ -80,11 +90,11 @@ def by_interest(names: Iterable[str], first: str) -> list[str]:
     return [first, *(name for _, some in grouped(names) for name in some if name != first)]
 
 
-def curve(label: str, column: Column, limit: int) -> Curve:
+def curve(label: str, column: Column, limit: int, restarts: Sequence[float] = ()) -> Curve:
     """Draw a curve through the finite values, with at most about `limit` points."""
     good = column.finite
     shown = thin(good, limit)
-    return Curve(label, shown, summarised(column), len(shown) < good.number)
+    return Curve(label, shown, summarised(column), len(shown) < good.number, restarts)
 
 
 def points_of_each(curves: int) -> int:

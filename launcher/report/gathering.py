@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ from castoff.launcher.report.curves import (
 from castoff.launcher.report.facts import AttemptFacts, Excerpt, FailureFacts, MemberFacts, RunFacts
 from castoff.launcher.report.masking import masked_job, masked_parameters, masked_script
 from castoff.launcher.report.ranking import Rule, for_a_table, metric_names, parameters_words, ranked, rule
-from castoff.launcher.report.results import Column, Result, columns, metrics_of_member, result_of
+from castoff.launcher.report.results import Result, metrics_of_member, result_of
 from castoff.launcher.runs import provenance
 from castoff.launcher.runs.directory import names_in
 from castoff.launcher.runs.parameters import parameters_of
@@ -162,12 +162,12 @@ def _compared(run: RunDirectory, results: Sequence[Result], chosen: Rule | None)
     best = [result for result in ranked(results, chosen) if chosen.metric in result.metrics][:_COMPARED]
     (paths, _), names = for_a_table(results), by_interest(metric_names(best), chosen.metric)
 
-    def members() -> Iterator[tuple[str, Mapping[str, Column]]]:
+    def members() -> Iterator[tuple[str, Metrics]]:
         for result in best:
             words = parameters_words(result.parameters, paths)
             label = f"{result.member}: {words}" if words else f"member {result.member}"
             # Read again, since keeping the curves of all members would take much memory.
-            yield label, columns(reduced_metrics_of(run, result.member))
+            yield label, reduced_metrics_of(run, result.member)
 
     drawn = names[:DRAWN_METRICS]
     found = plots_of_several(members(), drawn, points_of_each(len(best) * len(drawn)))

@@ -107,6 +107,7 @@ def _data(plots: Sequence[Plot]) -> Markup:
             {
                 "x": [_number(point.step) for point in curve.points],
                 "y": [_number(one.value) for one in curve.points],
+                **({"marks": curve.marks} if curve.marks else {}),
             }
             for curve in plot.curves
         ]

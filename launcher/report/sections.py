@@ -63,6 +63,8 @@ class Shown(NamedTuple):
     curves: Sequence[Curve]
     table: Table
     thinned: bool
+    is_marked: bool
+    """Whether a curve has marks where attempts begin."""
 
 
 def sections(facts: RunFacts, moments: Moments) -> dict[str, Any]:
@@ -99,12 +101,18 @@ def plot(one: Plot, chosen: Rule | None) -> Shown:
         values = curve.values
         point = values.best(largest=largest) if largest is not None else None
         cells = (curve.label, _value(values.last), _value(point))
-        rows.append(
-            (*cells, *map(_value, (values.smallest, values.largest)), f"{values.number - values.odd:,}")
-        )
-    headings = ("curve", "last", "best", "smallest", "largest", "points")
-    words = table(f"Values of {one.title}", headings, rows, *headings[1:])
-    return Shown(one.title, one.curves, words, any(curve.thinned for curve in one.curves))
+        number = f"{values.number - values.odd:,}"
+        restarts = ", ".join(map(step_words, curve.restarts))
+        rows.append((*cells, *map(_value, (values.smallest, values.largest)), number, restarts))
+    headings = ("curve", "last", "best", "smallest", "largest", "points", "restarts at step")
+    words = table(f"Values of {one.title}", headings, rows, *headings[1:-1])
+    return Shown(
+        one.title,
+        one.curves,
+        words,
+        any(curve.thinned for curve in one.curves),
+        any(curve.marks for curve in one.curves),
+    )
 
 
 def _value(point: Point | None) -> str:

@@ -60,9 +60,28 @@
           spanGaps: true,
           points: { fill: colour("--page") },
         }))],
-        hooks: { setCursor: [values] },
+        hooks: { setCursor: [values], draw: [(now) => marks(now, tables)] },
       }, uPlot.join(tables), place);
       if (range && range[0] !== null) plot.setScale("x", { min: range[0], max: range[1] });
+    }
+
+    // A diamond on each curve where an attempt begins.
+    function marks(now, tables) {
+      const { ctx, bbox } = now, size = 6 * devicePixelRatio;
+      curves.forEach((one, at) => (one.marks ?? []).forEach((index) => {
+        const x = now.valToPos(tables[at][0][index], "x", true), y = now.valToPos(tables[at][1][index], "y", true);
+        if (!shows[at] || x < bbox.left || x > bbox.left + bbox.width) return;
+        ctx.save();
+        ctx.beginPath();
+        ctx.moveTo(x, y - size); ctx.lineTo(x + size, y); ctx.lineTo(x, y + size); ctx.lineTo(x - size, y);
+        ctx.closePath();
+        ctx.fillStyle = colour(`--c${at % 8}`);
+        ctx.strokeStyle = colour("--page");
+        ctx.lineWidth = 2 * devicePixelRatio;
+        ctx.stroke();
+        ctx.fill();
+        ctx.restore();
+      }));
     }
 
     // Show each curve's value at the pointer, or its last one before.

@@ -112,6 +112,22 @@ def test_steps_that_are_done_again_count_once(tmp_path: Path) -> None:
     assert (trainer.step, trainer.total_steps) == (50, 50)
 
 
+@pytest.mark.parametrize("most", [None, 400])
+def test_later_attempts_begin_at_a_step(tmp_path: Path, most: int | None) -> None:
+    steps = [range(10), range(4, 12), range(8, 20), []]
+    files = [
+        written(tmp_path / str(number), *({"step": step, "loss": 1.0} for step in some))
+        for number, some in enumerate(steps)
+    ]
+    assert MetricsReader(most).look(files).restarts == [4, 8]
+    again = written(tmp_path / "4", {"step": 6, "total_steps": 9}, {"step": 7, "loss": 1.0})
+    reader = MetricsReader(most)
+    assert reader.look([*files, again]).restarts == [4, 6]
+    with files[0].open("a") as file:
+        file.write(json.dumps({"step": 20, "loss": 1.0}) + "\n")
+    assert reader.look([*files, again]).restarts == [4, 6]
+
+
 def test_what_a_program_says_of_itself_may_stand_beside_metrics(tmp_path: Path) -> None:
     begins = {"packages": {"torch": "2.13.0", "odd": 5}, "device": "cpu", "parameters": {"lr": 1}, "time": 1}
     found = read(

@@ -20,7 +20,6 @@ from castoff.launcher.report.comparison import (
 from castoff.launcher.report.comparison_page import comparison_page
 from castoff.launcher.report.curves import plots_of_several
 from castoff.launcher.report.ranking import metric_names, rule
-from castoff.launcher.report.results import columns
 from castoff.launcher.status.watch import status
 
 from ..conftest import LocalJobs
@@ -40,7 +39,7 @@ def compared(number: int, name: str = "", **traits: str) -> ComparedRun:
 def made(*runs: ComparedRun) -> Comparison:
     """These runs with their curves."""
     chosen = rule(metric_names(one.result for one in runs))
-    curves = ((one.label, columns(metrics(val__loss=[9.0, 1.0]))) for one in runs)
+    curves = ((one.label, metrics(val__loss=[9.0, 1.0])) for one in runs)
     plots = plots_of_several(curves, ["val/loss"], 200)
     return Comparison(1_795_000_000.0, runs, chosen, plots, len(runs))
 

@@ -7,10 +7,11 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from castoff.launcher.report.curves import Plot, curve, grouped, plots, points_of_each, thin
+from castoff.launcher.report.curves import Plot, curve, grouped, plots, plots_of_several, points_of_each, thin
+from castoff.launcher.report.page import page
 from castoff.launcher.report.results import Column, columns, summarised
 
-from .made import metrics, point
+from .made import facts, metrics, point, result
 
 
 def test_what_belongs_together_shares_a_plot() -> None:
@@ -82,6 +83,19 @@ def test_a_curve_says_that_it_is_thinned_and_keeps_its_numbers() -> None:
     line = curve("x", column, points_of_each(1))
     assert line.thinned and line.values.number == 10_000 and len(line.points) <= 2_002
     assert line.values == summarised(column)
+
+
+def test_later_attempts_are_marked_on_every_curve() -> None:
+    found = metrics(loss=[4.0, 3.0, 2.0, 1.0], rate=[1.0])
+    found.restarts = [2.0, 2.5, 9.0]
+    loss, rate = plots(found)
+    assert loss.curves[0].marks == [2, 3] and rate.curves[0].marks == []
+    (several,) = plots_of_several([("a", found), ("b", metrics(loss=[1.0]))], ["loss", "none"], 100)
+    assert several.metric == "loss"
+    assert [(one.label, one.marks) for one in several.curves] == [("a", [2, 3]), ("b", [])]
+    text = page(facts(result(0), metrics=found, plots=[loss]))
+    assert '"y":[4,3,2,1],"marks":[2,3]}' in text and "◆ marks where another attempt begins." in text
+    assert ">restarts at step</th>" in text and ">2, 2.5, 9</td>" in text
 
 
 def test_many_curves_have_fewer_points_each() -> None:

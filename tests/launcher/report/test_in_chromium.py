@@ -32,7 +32,7 @@ LINES = {
 def one_run() -> RunFacts:
     """A run that failed, was started again, and has curves of all kinds."""
     found = metrics(**LINES)
-    found.packages, found.device = {"torch": "2.13.0"}, "cpu"
+    found.packages, found.device, found.restarts = {"torch": "2.13.0"}, "cpu", [30.0, 700.0]
     words = "a word that says why, again and again, " * 8
     failure = FailureFacts(
         "0", [words], "x" * 300 + "\n" + HOSTILE, "/logs/0", [Excerpt("rank-00001", HOSTILE)]
@@ -253,6 +253,21 @@ def test_numbers_on_an_axis_differ(chromium: Chromium, written: dict[str, Path])
         canvas = f"document.querySelectorAll('.plot canvas')[{plot}]"
         chromium.wait_for(f"drawn.has({canvas})")
         assert chromium.value(f"[...drawn.get({canvas})].sort((a, b) => a - b).join(' ')") == labels
+    assert chromium.complaints() == []
+
+
+def test_attempts_have_marks_on_curves(chromium: Chromium, written: dict[str, Path]) -> None:
+    chromium.open(written["run"], height=6000)
+    chromium.wait_for(DRAWN)
+    chromium.value(
+        "window.marks = 0; const close = CanvasRenderingContext2D.prototype.closePath;"
+        "CanvasRenderingContext2D.prototype.closePath = function () {"
+        " if (document.querySelector('.plot canvas') === this.canvas) marks += 1;"
+        " close.call(this) }; document.querySelector('[data-do=log]').click()"
+    )
+    # At two steps on the training's loss, and at one on that of validation, which ends before the other.
+    chromium.wait_for("marks > 0 && marks % 3 === 0")
+    assert "◆ marks where another attempt begins." in chromium.value("document.body.innerText")
     assert chromium.complaints() == []
 
 
