@@ -91,14 +91,17 @@ def _last(one: Result, name: str) -> str:
 
 
 def differences(content: Comparison) -> Table | None:
-    """What is not the same in all runs, with a column for each run."""
-    rows = [
-        (name, *(cut(one.traits.get(name, ""), _LONGEST) for one in content.runs))
-        for name in _names(content.runs)
-        if not _is_equal(content.runs, name)
-    ]
-    headings = ("what", *(one.label for one in content.runs))
-    return Table("What differs", headings, rows) if rows else None
+    """What is not the same in all runs, in columns by run, or in rows by run if that is narrower."""
+    names = [name for name in _names(content.runs) if not _is_equal(content.runs, name)]
+    if not names:
+        return None
+    cells = [[cut(one.traits.get(name, ""), _LONGEST) for name in names] for one in content.runs]
+    runs = [one.label for one in content.runs]
+    if len(runs) > len(names):
+        rows = [(label, *row) for label, row in zip(runs, cells, strict=True)]
+        return Table("What differs", ("run", *names), rows)
+    rows = [(name, *column) for name, column in zip(names, zip(*cells, strict=True), strict=True)]
+    return Table("What differs", ("what", *runs), rows)
 
 
 def equalities(content: Comparison) -> Table | None:

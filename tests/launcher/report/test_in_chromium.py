@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from castoff.launcher.report.comparison_page import comparison_page
 from castoff.launcher.report.curves import Plot, curve, plots
 from castoff.launcher.report.facts import Excerpt, FailureFacts, RunFacts
 from castoff.launcher.report.page import page
@@ -17,6 +18,8 @@ from tests.chromium import PACKAGE, PROGRAM, Chromium
 from tests.conftest import SystemProgram
 
 from .made import attempt, facts, metrics, result, with_curves
+from .test_comparison import compared
+from .test_comparison import made as compared_runs
 from .test_page import HOSTILE
 
 LINES = {
@@ -61,7 +64,22 @@ def a_small_rate() -> RunFacts:
     return with_curves(lr=[0.001] * 30, loss=[2e-7 * step for step in range(30)])
 
 
-PAGES = {"run": one_run, "array": an_array, "no metrics": facts, "rate": a_small_rate}
+def twelve_runs() -> str:
+    """Runs with long names that differ in much, compared while one of them is active."""
+    traits = {f"job: field {number}": "a value of some length, as commands are " * 3 for number in range(8)}
+    runs = [
+        compared(number, f"run-with-a-long-name-{number}", **traits, x=str(number)) for number in range(12)
+    ]
+    return comparison_page(compared_runs(*runs), 3600)
+
+
+PAGES = {
+    "run": lambda: page(one_run()),
+    "array": lambda: page(an_array()),
+    "no metrics": lambda: page(facts()),
+    "rate": lambda: page(a_small_rate()),
+    "comparison": twelve_runs,
+}
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +97,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {}
     for name, made in PAGES.items():
         found[name] = folder / f"{name}.html"
-        found[name].write_text(page(made()), encoding="utf-8")
+        found[name].write_text(made(), encoding="utf-8")
     return found
 
 
@@ -343,3 +361,15 @@ def test_paper_is_white_and_has_no_buttons(chromium: Chromium, written: dict[str
     assert chromium.value("[...document.querySelectorAll('.tools')].every((one) => !one.clientHeight)")
     chromium.call("Emulation.setEmulatedMedia", media="")
     assert chromium.complaints() == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_it_fits_paper(name: str, chromium: Chromium, written: dict[str, Path]) -> None:
+    """Nobody can scroll to what paper cuts off."""
+    chromium.open(written[name], width=718, height=6000)
+    chromium.call("Emulation.setEmulatedMedia", media="print")
+    wide = (
+        "[...document.querySelectorAll('table, .scroll svg')].filter((one) => one.clientWidth > 718).length"
+    )
+    assert chromium.value(wide) == 0
+    chromium.call("Emulation.setEmulatedMedia", media="")
