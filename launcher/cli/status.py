@@ -28,7 +28,7 @@ from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.history.attempts import early_ranks, early_words, hosts
 from castoff.launcher.history.listing import site_words, start_words, words_of_status
 from castoff.launcher.history.reading import FEW_STRETCHES, MetricsReader, metrics_files
-from castoff.launcher.logs.silence import LONG, last_sign
+from castoff.launcher.logs.silence import last_sign, silence_words, silent_since
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.parameters import RunParameters, parameters_of
 from castoff.launcher.runs.provenance import words
@@ -63,7 +63,7 @@ _COLUMNS = 6
 """Limit of an array's parameters in the table of its members."""
 
 _DETAILS = 5
-"""Limit of an array's failures that are shown in full."""
+"""Limit of an array's failures, and of its silent members, that are shown in full."""
 
 
 @click.command(
@@ -230,12 +230,12 @@ def _words(attempt: AttemptStatus, hosts_of_attempt: str, walltime: int | None, 
 
 
 def _silence(attempt: AttemptStatus, now: float) -> str:
-    sign = last_sign(attempt)
-    return f", no output for {brief(now - sign)}" if sign is not None and now - sign >= LONG else ""
+    words = silence_words(silent_since(attempt, now), now)
+    return words and f", {words}"
 
 
 def _print_members(run: RunStatus, parameters: RunParameters, now: float) -> None:
-    """Print an array's members, and the first few failures in full."""
+    """Print an array's members, and the first few failures and silent members in full."""
     _line("members", members_words(run.counts))
     click.echo()
     if len(run.members) <= _ROWS:
@@ -261,9 +261,10 @@ def _print_members(run: RunStatus, parameters: RunParameters, now: float) -> Non
         (member, attempt) for member, attempt in newest if attempt.started or attempt.word != "cancelled"
     ]
     bad = [(member, attempt) for member, attempt in begun if attempt.failure or attempt.reason]
-    if bad:
+    silent = [one for one in newest if silent_since(one[1], now)] if len(run.members) <= _ROWS else []
+    if bad or silent:
         click.echo()
-    for member, attempt in bad[:_DETAILS]:
+    for member, attempt in [*bad[:_DETAILS], *silent[:_DETAILS]]:
         _print_attempt(run, member, attempt, now)
         _line("", parameters.words(member.member))
     if len(bad) > _DETAILS:

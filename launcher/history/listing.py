@@ -15,6 +15,7 @@ import msgspec
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.history.metrics import Metrics, step_words
 from castoff.launcher.history.progress import Left, Metric, Progress, progress_of, time_left
+from castoff.launcher.logs.silence import silence_words
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import EXPLAINED, RunStatus, RunSummary, members_words, summary
 from castoff.launcher.status.survey import RunRecords
@@ -38,6 +39,8 @@ class RunWords(NamedTuple):
     """The newest loss, which may not be finite."""
     left: Left | None
     """The time left, while the run is running."""
+    silence: str
+    """How long the ranks of a running run have been silent, if that is long: `no output for 2m`."""
     took: str
     """The time from the run's first start to its end, or until now."""
     why: str
@@ -57,9 +60,15 @@ class RunWords(NamedTuple):
 
 
 def run_words(
-    run: RunSummary, now: float, progress: Progress | None = None, deadline: float | None = None
+    run: RunSummary,
+    now: float,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+    silent_since: float | None = None,
 ) -> RunWords:
-    """What lists show about a run; `progress`: its program's progress; `deadline`: when its walltime ends."""
+    """What lists show about a run; `progress`: its program's progress; `deadline`: when its walltime ends;
+    `silent_since`: when its ranks became silent.
+    """
     progress, is_array = progress or Progress(), run.members > 1
     until = run.ended if run.over else now
     return RunWords(
@@ -69,6 +78,7 @@ def run_words(
         part=run.counts.get("done", 0) / run.members if is_array else progress.part,
         loss=progress.loss,
         left=time_left(progress.end, deadline, now) if run.state == "running" else None,
+        silence=silence_words(silent_since, now),
         took=brief(until - run.started) if until and run.started else "",
         why=_why(run, now),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from castoff.launcher.history.attempts import HostRanks, Phase
@@ -88,6 +88,8 @@ class RunFacts:
     """
     rule: Rule | None = None
     plots: Sequence[Plot] = ()
+    silent: Mapping[int, float] = field(default_factory=dict)
+    """When the ranks of running members became silent, of those that are silent."""
     compared: int = 0
     """The number of members in the plots of an array."""
     metrics_left_out: int = 0

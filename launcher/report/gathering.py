@@ -15,6 +15,7 @@ from castoff.launcher.history.progress import device_use
 from castoff.launcher.history.reading import reduced_metrics_of
 from castoff.launcher.history.usage import shares, starts_of, total, usages
 from castoff.launcher.logs.failures import excerpt_of, failed_rank
+from castoff.launcher.logs.silence import silent_since
 from castoff.launcher.report.cells import log_text
 from castoff.launcher.report.curves import (
     DRAWN_METRICS,
@@ -109,6 +110,7 @@ def gather(run: RunDirectory, wish: Wish, poller: Poller | None = None) -> RunFa
         metrics=metrics,
         rule=chosen,
         plots=drawn.plots,
+        silent=_silent(now, at),
         compared=drawn.members,
         metrics_left_out=drawn.metrics_left_out,
     )
@@ -172,6 +174,13 @@ def _compared(run: RunDirectory, results: Sequence[Result], chosen: Rule | None)
     drawn = names[:DRAWN_METRICS]
     found = plots_of_several(members(), drawn, points_of_each(len(best) * len(drawn)))
     return _Drawn(found, len(best), len(names) - len(drawn))
+
+
+def _silent(now: RunStatus, at: float) -> dict[int, float]:
+    """When the ranks of running members became silent, of those that are silent."""
+    running = (member for member in now.members if member.state == "running" and member.attempts)
+    found = {member.member: silent_since(member.attempts[-1], at) for member in running}
+    return {member: since for member, since in found.items() if since is not None}
 
 
 def _failures(run: RunDirectory, now: RunStatus) -> tuple[list[FailureFacts], int]:

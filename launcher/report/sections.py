@@ -10,6 +10,7 @@ from castoff.launcher.config.quantities import clock, cpulist
 from castoff.launcher.history.attempts import HostRanks, Phase
 from castoff.launcher.history.listing import steps_words
 from castoff.launcher.history.metrics import Point, step_words
+from castoff.launcher.logs.silence import silence_words
 from castoff.launcher.report import timeline
 from castoff.launcher.report.cells import Cell, Moments, Table, cut, ended, table
 from castoff.launcher.report.curves import Curve, Plot
@@ -140,6 +141,10 @@ def _summary(facts: RunFacts) -> Iterator[tuple[str, str]]:
     now = facts.now
     if facts.is_array:
         yield "Members", members_words(now.counts)
+    if facts.silent:
+        words = silence_words(max(facts.silent.values()), facts.at)
+        of_array = f"members {cpulist(sorted(facts.silent))}: {words} or more"
+        yield "Silent", of_array if facts.is_array else words
     seconds = [member.result.seconds for member in facts.members if member.result.seconds is not None]
     if seconds:
         yield ("Longest member" if facts.is_array else "Took"), brief(max(seconds))

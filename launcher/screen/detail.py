@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from castoff.launcher.history.attempts import HostRanks, Phase, hosts, phases, w
 from castoff.launcher.history.progress import Progress
 from castoff.launcher.launchers.local.streams import for_terminal
 from castoff.launcher.logs.failures import failed_rank
+from castoff.launcher.logs.silence import Silences
 from castoff.launcher.logs.sources import READ, rank_logs
 from castoff.launcher.logs.tail import Tail, tail_start
 from castoff.launcher.runs.parameters import parameters_of
@@ -45,6 +47,8 @@ class Detail(NamedTuple):
     excerpt: Excerpt = Excerpt("")
     parameters: str = ""
     """The member's parameters in words."""
+    silent_since: float | None = None
+    """When the ranks of the member's newest attempt became silent, if they are."""
     trouble: str | None = None
     """Why some of the files could not be read."""
 
@@ -54,10 +58,15 @@ class Detail(NamedTuple):
         return self.member.attempts[-1] if self.member.attempts else None
 
 
-def detail_of(now: RunStatus, member: int | None, progress: Callable[[str, float, int], Progress]) -> Detail:
+def detail_of(
+    now: RunStatus,
+    member: int | None,
+    progress: Callable[[str, float, int], Progress],
+    silences: Silences,
+) -> Detail:
     """Read the details of a run's member; None: the most interesting one.
 
-    `progress`: computes a member's progress from its reports since a time.
+    `progress`: computes a member's progress from its reports since a time; `silences`: what is known already.
     """
     chosen = chosen_member(now, member)
     try:
@@ -73,7 +82,8 @@ def detail_of(now: RunStatus, member: int | None, progress: Callable[[str, float
         queued = waiting(run.submission(), chosen)
         return Detail(now, chosen, Progress(), [queued] if queued else [], parameters=parameters)
     progressed = progress(now.directory, attempt.started or 0.0, chosen.member)
-    detail = Detail(now, chosen, progressed, parameters=parameters)
+    silent = silences.since(attempt, time.time())
+    detail = Detail(now, chosen, progressed, parameters=parameters, silent_since=silent)
     try:
         return detail._replace(
             phases=phases(run, run.submission(), chosen, attempt),

@@ -43,6 +43,8 @@ class Item(NamedTuple):
     progress: Progress | None = None
     deadline: float | None = None
     """When the walltime of its attempt ends, in seconds since the epoch."""
+    silent_since: float | None = None
+    """When the ranks of its attempt became silent, if they are."""
 
     @property
     def path(self) -> str:
@@ -86,11 +88,11 @@ def lines(items: Sequence[Item], now: float, width: int) -> list[Line]:
 
 
 def _cells(item: Item, now: float) -> tuple[Cell, ...]:
-    words = run_words(item.row.summary, now, item.progress, item.deadline)
+    words = run_words(item.row.summary, now, item.progress, item.deadline, item.silent_since)
     return (
         Cell(printable(item.row.entry.id)),
         state_cell(words.state),
-        Cell(printable(_progress(words))),
+        Cell(printable(_progress(words)), "yellow" if words.silence else ""),
         _loss_cell(words.loss),
         Cell(_left(words.left), right=True),
         Cell(brief(now - item.row.submitted), right=True),
@@ -98,10 +100,12 @@ def _cells(item: Item, now: float) -> tuple[Cell, ...]:
 
 
 def _progress(words: RunWords) -> str:
-    """The progress of a run, with a bar; or instead of steps, why it waits, failed or is unknown."""
+    """The progress of a run, with a bar; or instead, its silence, or why it waits, failed or is unknown."""
     drawn = "" if words.part is None else f"{bar(words.part, _BAR)} "
     if words.members:
         return "; ".join(filter(None, (drawn + words.members, words.why)))
+    if words.silence:
+        return ", ".join(filter(None, (words.silence, words.steps and f"step {words.steps}")))
     return words.why if words.is_explained else steps_with_bar(words.steps, words.part, _BAR)
 
 

@@ -18,9 +18,10 @@ from castoff.launcher.errors import CastoffError
 from castoff.launcher.history.listing import deadline_of, explained
 from castoff.launcher.history.progress import Progress, progress_of
 from castoff.launcher.history.reading import FEW_STRETCHES, MetricsReader, metrics_files
+from castoff.launcher.logs.silence import Silences
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import RunDirectory
-from castoff.launcher.runs.states import RunStatus, RunSummary, summary
+from castoff.launcher.runs.states import AttemptStatus, RunStatus, RunSummary, summary
 from castoff.launcher.screen.detail import Detail, detail_of
 from castoff.launcher.screen.listing import Item
 from castoff.launcher.status.overview import Overview, Row
@@ -100,6 +101,7 @@ class Looker:
         self._behind = False
         """Whether some reports remain to be read at the next update."""
         self._over: dict[tuple[str, int], Progress] = {}
+        self._silences = Silences()
         self._reasons: dict[tuple[str, int], str | None] = {}
         """Why runs failed, according to their scripts' logs."""
         self._answers: dict[str, _Answer] = {}
@@ -203,8 +205,10 @@ class Looker:
             if row.summary.members > 1:
                 items.append(Item(row, None, None))
             elif row.summary.state == "running":
-                progress = self._progress(path, _started(now) or 0.0)
-                items.append(Item(row, progress, deadline_of(now) if now else None))
+                attempt = _newest_attempt(now)
+                progress = self._progress(path, (attempt and attempt.started) or 0.0)
+                silent = self._silences.since(attempt, time.time()) if attempt else None
+                items.append(Item(row, progress, deadline_of(now) if now else None, silent))
             else:
                 key = (path, row.entry.begun)
                 if row.summary.over and key not in self._over and time.monotonic() < give_up:
@@ -244,7 +248,7 @@ class Looker:
         now = statuses.get(opened.path)
         if now is None:
             return None
-        return detail_of(now, opened.member, self._progress)
+        return detail_of(now, opened.member, self._progress, self._silences)
 
     # Schedulers
 
@@ -310,7 +314,7 @@ def _not_yet(site: str, name: str) -> RunSummary:
     )
 
 
-def _started(now: RunStatus | None) -> float | None:
-    """When the newest attempt of the first member began."""
+def _newest_attempt(now: RunStatus | None) -> AttemptStatus | None:
+    """The newest attempt of the first member."""
     attempts = now.members[0].attempts if now and now.members else []
-    return attempts[-1].started if attempts else None
+    return attempts[-1] if attempts else None

@@ -8,6 +8,7 @@ from castoff.launcher.errors import printable
 from castoff.launcher.history.attempts import HostRanks, Phase
 from castoff.launcher.history.listing import left_words, site_words, start_words, steps_words
 from castoff.launcher.history.progress import Progress, speed_unit, time_left
+from castoff.launcher.logs.silence import silence_words
 from castoff.launcher.runs.states import (
     AttemptStatus,
     MemberStatus,
@@ -101,6 +102,7 @@ def _field(name: str, text: str, style: str) -> Line:
 def _head(detail: Detail, now: float, width: int) -> Iterator[Line]:
     run, member = detail.status, detail.member
     yield from _fields("state", [run.state_words], width, style=STATE_STYLES.get(run.word, ""))
+    yield from _fields("", [silence_words(detail.silent_since, now)], width, style="yellow")
     is_array = len(run.members) > 1
     of_attempt = detail.attempt and " ".join(why(detail.attempt.failure, detail.attempt.reason))
     if run.reason and not (of_attempt and run.state == "ended"):

@@ -403,6 +403,21 @@ class TestStatusOfArrays:
         assert failures[1].endswith(" failed first: exit code 3") and "rank 0 on " in failures[1]
         assert failures[2:] == [f"           logs in {run.path}/logs/1.0"]
 
+    def test_a_silent_member_is_named(self, castoff: Castoff, tmp_path: Path) -> None:
+        made = Made(tmp_path, members=3)
+        (made.run.path / "job.sh").touch()
+        with made.alive():
+            for member, ago in enumerate((1, 700, 2)):
+                made.attempt(f"{member}.0")
+                log = made.run.path / f"logs/{member}.0/rank-00000.log"
+                log.parent.mkdir(parents=True, exist_ok=True)
+                log.touch()
+                os.utime(log, (time.time() - ago,) * 2)
+            answer = castoff("status", made.run.path)
+        _, _, silent = answer.stdout.split("\n\n")
+        assert re.match(r"attempt    1\.0  running for .*, no output for 11m, began ", silent)
+        assert silent.count("attempt ") == 1
+
     def test_many_are_grouped(self, castoff: Castoff, tmp_path: Path) -> None:
         made = Made(tmp_path, members=200)
         (made.run.path / "job.sh").touch()

@@ -193,6 +193,12 @@ def test_a_run_that_is_not_over_says_so() -> None:
     assert "Not over yet" not in page(facts())
 
 
+def test_silence_is_in_the_summary() -> None:
+    assert "no output for 2m" in page(facts(silent={0: BEGAN + 875}))
+    text = page(facts(result(0), result(1), result(2), silent={1: BEGAN + 875, 2: BEGAN + 100}))
+    assert "members 1-2: no output for 2m or more" in text
+
+
 def test_times_are_local_and_name_their_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 

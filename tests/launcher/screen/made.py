@@ -21,12 +21,14 @@ def item(
     ago: float = 60,
     progress: Progress | None = None,
     left: float | None = None,
+    silent: float | None = None,
     **more: Any,
 ) -> Item:
-    """A run that was submitted so many seconds ago; `left`: of its walltime."""
+    """A run that was submitted so many seconds ago; `left`: of its walltime; `silent`: for so long."""
     entry = Entry(f"/runs/{id}", id.partition("-")[0], NOW - ago)
     summary = RunSummary(**{"name": entry.name, "state": state, "members": 1, "submitted": NOW - ago, **more})
-    return Item(Row(entry, summary), progress, None if left is None else NOW + left)
+    deadline, since = None if left is None else NOW + left, None if silent is None else NOW - silent
+    return Item(Row(entry, summary), progress, deadline, since)
 
 
 def attempt(number: int = 0, state: str = "running", **more: Any) -> AttemptStatus:

@@ -53,6 +53,13 @@ def test_a_loss_that_is_nan_stands_out() -> None:
     assert [span.style for span in line if span.text.strip() == "nan"] == ["bold red"]
 
 
+def test_silence_stands_out() -> None:
+    _, line = lines([item("quiet-20261128-101500-bbbb", "running", progress=HALF, silent=125)], NOW, 80)
+    assert [span.text.rstrip() for span in line if span.style == "yellow"] == [
+        "no output for 2m, step 500/1,000"
+    ]
+
+
 def test_at_80_columns() -> None:
     clock = time.strftime("%H:%M", time.localtime(NOW + 600))
     assert texts(lines(shown(RUNS, "all", ""), NOW, 80)) == [

@@ -92,6 +92,13 @@ def test_one_that_failed() -> None:
     assert not any(line.startswith(("left", "step", "why")) for line in found)
 
 
+def test_silence_stands_out() -> None:
+    silent = [
+        span for line in lines(running()._replace(silent_since=NOW - 125), NOW, 80, 24) for span in line
+    ]
+    assert [span.style for span in silent if span.text == "no output for 2m"] == ["yellow"]
+
+
 def test_one_that_waits() -> None:
     member = MemberStatus(0, "pending", None, [], "others come first (Priority)", expected_start=NOW + 600)
     now = run_status([member], state="pending", reason="others come first (Priority)")
