@@ -9,9 +9,10 @@ import click
 
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.output import ending_words, json_option, print_json
-from castoff.launcher.cli.run_options import groups_meant, numbered, run_options, runs_meant, selected
+from castoff.launcher.cli.run_options import groups_meant, run_options, runs_meant, selected
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.runs.index import Entry, Index
+from castoff.launcher.runs.members import numbered
 from castoff.launcher.runs.parameters import is_selector
 from castoff.launcher.runs.run import RunDirectory
 

@@ -38,8 +38,8 @@ ONLY_HERE = {
 }
 """Verbs that cannot run on another machine, and why."""
 
-_WITH_THE_JOB = ("submit", "render")
-"""Verbs whose job file is read on this machine."""
+_ON_BOTH = ("submit", "render", "pull")
+"""Verbs that run on this machine, and connect to the other one by themselves."""
 
 _ON_TERMINALS = ("shell", "alloc", "top", "clean")
 """Verbs that get a terminal on the other machine if they have one on this machine."""
@@ -112,7 +112,7 @@ def _call(machine: Machine, typed: list[str], rest: list[str], program: list[str
     verb, words = rest[0], rest[1:]
     if verb == "report":
         return _report(machine, words)
-    if verb in _WITH_THE_JOB:
+    if verb in _ON_BOTH:
         from castoff.launcher.cli.job_options import Target, target
 
         token = target.set(Target(machine, typed))
@@ -282,7 +282,7 @@ def _with_castoff(machine: Machine, do: Callable[[], int]) -> int:
 def _interrupted(machine: Machine, rest: list[str]) -> None:
     """Report what Ctrl-C has ended, and what continues on the machine."""
     name, verb = machine.entry.name, rest[0]
-    if verb in ("logs", "wait", "top", "status", "list", "report"):
+    if verb in ("logs", "wait", "top", "status", "list", "report", "pull"):
         again = " ".join(map(visible_word, machine.command(*rest)))
         report(f"{name}: the runs there are unaffected; `{again}` continues")
     elif verb == "submit":

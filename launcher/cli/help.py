@@ -29,6 +29,7 @@ GROUPS = {
         "usage": "Sum the node-hours of your runs.",
         "results": "Compare the members of arrays, and runs, by a metric.",
         "report": "Write a run's page, with its curves.",
+        "pull": "Fetch a run's files from another machine.",
         "wait": "Wait until runs are over; exit with their code.",
         "shell": "Open a shell beside a rank of a running job.",
     },

@@ -10,12 +10,11 @@ import click
 import msgspec
 
 from castoff.launcher.cli.offers import F, complete_parameters, complete_runs
-from castoff.launcher.config.array_indices import indices, members_range
-from castoff.launcher.config.array_indices import problem as problem_of_indices
 from castoff.launcher.errors import CastoffError, report
 from castoff.launcher.runs.groups import Group
 from castoff.launcher.runs.index import Index
-from castoff.launcher.runs.parameters import is_selector, parameters_of
+from castoff.launcher.runs.members import is_run, members_selected, numbered
+from castoff.launcher.runs.parameters import is_selector
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.status.overview import Overview
@@ -62,7 +61,7 @@ def selected(words: Sequence[str], names: Sequence[str], *, newest_too: bool = F
     numbers: dict[str | None, list[int]] = {}
     selectors: dict[str | None, list[str]] = {}
     for number, word in enumerate(words):
-        if is_selector(word) and (number or not _is_run(index, word)):
+        if is_selector(word) and (number or not is_run(index, word)):
             selectors.setdefault(references[-1] if references else None, []).append(word)
         else:
             reference, of_run = numbered(index, word)
@@ -74,22 +73,6 @@ def selected(words: Sequence[str], names: Sequence[str], *, newest_too: bool = F
         run = index.newest() if named is None else index.find(named)
         members[str(run.path)] = members_selected(run, selectors.get(named, ()), numbers.get(named, ()))
     return Selected(runs, members)
-
-
-def numbered(index: Index, reference: str) -> tuple[str, list[int]]:
-    """A run's reference and the numbers of members in it: `sweep:3,7-9`; none if all are meant."""
-    run, colon, text = reference.rpartition(":")
-    if not colon or problem_of_indices(text) is not None or _is_run(index, reference):
-        return reference, []
-    return run, indices(text)
-
-
-def _is_run(index: Index, word: str) -> bool:
-    try:
-        index.find(word)
-    except CastoffError:
-        return False
-    return True
 
 
 def _selectors(
@@ -106,21 +89,6 @@ def selectors_argument(metavar: str = "[NAME=VALUE...]") -> Callable[[F], F]:
     return click.argument(
         "selectors", nargs=-1, metavar=metavar, callback=_selectors, shell_complete=complete_parameters
     )
-
-
-def members_selected(
-    run: RunDirectory, selectors: Sequence[str], members: Sequence[int] = ()
-) -> frozenset[int]:
-    """The members with these numbers or parameters; empty: all.
-
-    Raises:
-        CastoffError: the run has no such member, parameter or value.
-    """
-    known = run.facts().members
-    if unknown := sorted({*members} - {*known}):
-        raise CastoffError(f"{run.id}: no member {unknown[0]}; members are {members_range(known)}")
-    chosen = parameters_of(run).selected(run.id, selectors) if selectors else ()
-    return frozenset(members).union(chosen)
 
 
 def only_member(run: RunDirectory, selectors: Sequence[str]) -> int:
@@ -148,7 +116,7 @@ def part_meant(
         CastoffError: no such run or member, or its directory may not be used.
     """
     index = Index.of(os.environ)
-    if run is not None and is_selector(run) and not _is_run(index, run):
+    if run is not None and is_selector(run) and not is_run(index, run):
         selectors = [run, *selectors]
         run = None
     numbers: list[int] = []
@@ -205,7 +173,7 @@ def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = 
             "name a run, or all of a name by --name NAME; `castoff list` shows your runs"
         )
     index = Index.of(os.environ)
-    words = [word for word in runs[1:] if is_selector(word) and not _is_run(index, word)]
+    words = [word for word in runs[1:] if is_selector(word) and not is_run(index, word)]
     if members := [*words, *(word for word in runs if numbered(index, word)[1])]:
         verb = click.get_current_context().command_path
         raise CastoffError(

@@ -1,5 +1,5 @@
 """`castoff on serve`: do what a laptop's messages ask for: store code, submit a job or a group once, list a
-run's variables.
+run's variables, send its files.
 """
 
 from __future__ import annotations
@@ -38,9 +38,13 @@ from castoff.launcher.remote.messages import (
     Order,
     OrderedGroup,
     OrderedJob,
+    Send,
     Stored,
     Submitted,
+    Unread,
+    Wanted,
 )
+from castoff.launcher.remote.results import Sender
 from castoff.launcher.runs import provenance
 from castoff.launcher.runs.directory import draft_of, is_run_directory
 from castoff.launcher.runs.drafts import RunExists, is_id
@@ -139,6 +143,7 @@ class _Answers:
         self._sink = sink
         self._held = held
         self._codes: list[tuple[Code, Path]] = []
+        self._results = Sender()
 
     def answer(self, message: Message) -> Message:
         if isinstance(message, Code):
@@ -153,7 +158,20 @@ class _Answers:
         if isinstance(message, NamesOf):
             runs = Index.of(os.environ).find_all([message.run])
             return Names(list(dict.fromkeys(name for run in runs for name in run.facts().env_from)))
+        if isinstance(message, Wanted):
+            return self._results.list(message.run, message.selectors, message.patterns, os.environ)
+        if isinstance(message, Send):
+            return self._send(message)
         raise CastoffError(f"castoff: {type(message).__name__} is not a request")
+
+    def _send(self, message: Send) -> Message:
+        """Send files of runs, and return the last message of them."""
+        answer: Message = Unread("nothing was asked for")
+        for number, following in enumerate(self._results.send(message.items)):
+            if number:
+                messages.write(self._sink, answer)
+            answer = following
+        return answer
 
     def _store(self, code: Code) -> Stored:
         store = Store(self.entry_folder, code, self._held)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any, BinaryIO, TypeAlias
+from typing import Annotated, Any, BinaryIO, TypeAlias
 
 import msgspec
 
-PROTOCOL = 3
+PROTOCOL = 4
 """The protocol's version; increase it with every change that makes old and new sides incompatible.
 """
 
@@ -173,7 +173,120 @@ class Names(msgspec.Struct, tag=True):
     names: list[str]
 
 
-Message: TypeAlias = Hello | Code | Lacking | Stored | Order | Submitted | Grouped | Failed | NamesOf | Names
+class Wanted(msgspec.Struct, tag=True):
+    """From the laptop: a question for the results of a run, or of the runs of a group."""
+
+    run: str
+    """The run or the group; perhaps with members, as in `sweep:3`."""
+    selectors: list[str]
+    """The parameters of members, as `lr=1e-3`."""
+    patterns: list[str]
+    """Which files; empty: all that are wanted by default."""
+
+
+Size = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Result(msgspec.Struct, array_like=True):
+    """A file of a run."""
+
+    name: bytes
+    """Its path in the run's folder on the laptop."""
+    size: Size
+    mtime: int
+    """Its time of change, in nanoseconds."""
+    mode: int
+
+
+class LeftOut(msgspec.Struct, array_like=True):
+    """A file that is not sent."""
+
+    name: bytes
+    size: Size
+    why: str
+
+
+class Results(msgspec.Struct):
+    """The results of a run."""
+
+    run: str
+    files: list[Result]
+    left_out: list[LeftOut]
+    unmatched: list[str]
+    """The patterns that match no file."""
+
+
+class Listed(msgspec.Struct, tag=True):
+    """From the machine: the answer to `Wanted`."""
+
+    name: str
+    """The id of the run or the group."""
+    is_group: bool
+    runs: list[Results]
+
+
+class Item(msgspec.Struct, array_like=True):
+    """A file to send: the number of its run and its own in `Listed`."""
+
+    run: int
+    number: int
+    offset: Size = 0
+    """The number of bytes that the laptop has."""
+    digest: bytes = b""
+    """SHA-256 of these bytes; if the machine's differ, it sends the file from its beginning."""
+
+
+class Send(msgspec.Struct, tag=True):
+    """From the laptop: which of the listed files to send. For each, `Part`s and a `Whole`, or an `Unread`
+    follow.
+    """
+
+    items: list[Item]
+
+
+class Part(msgspec.Struct, tag=True):
+    """From the machine: a part of a file."""
+
+    at: int
+    """Its offset."""
+    data: bytes
+
+
+class Whole(msgspec.Struct, tag=True):
+    """From the machine: the last part of a file, which may be empty."""
+
+    at: int
+    data: bytes
+    digest: bytes
+    """SHA-256 of the whole file."""
+    mtime: int
+    """Its time of change when it was opened."""
+
+
+class Unread(msgspec.Struct, tag=True):
+    """From the machine: a file cannot be read."""
+
+    why: str
+
+
+Message: TypeAlias = (
+    Hello
+    | Code
+    | Lacking
+    | Stored
+    | Order
+    | Submitted
+    | Grouped
+    | Failed
+    | NamesOf
+    | Names
+    | Wanted
+    | Listed
+    | Send
+    | Part
+    | Whole
+    | Unread
+)
 
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 _encoder = msgspec.msgpack.Encoder()

@@ -136,19 +136,33 @@ def wait_through(
     Raises:
         CastoffError: the first connection cannot be made, or castoff cannot be started on the machine.
     """
-    begun, seconds, show = time.monotonic(), _FIRST_PAUSE, _Once(passed.machine.entry.name)
-    was_connected = False
+    begun, show = time.monotonic(), _Once(passed.machine.entry.name)
+    return through_breaks(
+        passed.machine,
+        lambda: run(_with_time_left(passed, time.monotonic() - begun), environ, write=show),
+        pause=pause,
+    )
+
+
+def through_breaks(
+    machine: Machine, do: Callable[[], int], *, pause: Callable[[float], object] = time.sleep
+) -> int:
+    """Call `do` again whenever the connection breaks; return what it returns.
+
+    Raises:
+        CastoffError: the first connection cannot be made, or castoff cannot be started on the machine.
+    """
+    seconds, was_connected = _FIRST_PAUSE, False
     while True:
-        started = time.monotonic()
         try:
-            return run(_with_time_left(passed, started - begun), environ, write=show)
+            return do()
         except ConnectionBroken as error:
             if not (error.begun or was_connected):
                 raise
             seconds = _FIRST_PAUSE if error.begun else min(2 * seconds, _LONGEST_PAUSE)
             was_connected = True
             report(
-                f"{passed.machine.entry.name}: the connection broke, and the runs are unaffected; "
+                f"{machine.entry.name}: the connection broke, and the runs are unaffected; "
                 f"castoff connects again in {seconds:g} s"
             )
             pause(seconds)
