@@ -258,7 +258,8 @@ class _Folder:
                 if isinstance(answer, Unread):
                     return f"cannot be read there: {printable(answer.why)}"
                 if at == 0:
-                    at = self._start(draft, result, item if answer.at else None, digest.update)
+                    continues = 0 < answer.at == item.offset
+                    at = self._start(draft, result, item, digest.update) if continues else draft.truncate(0)
                 if answer.at != at or at + len(answer.data) > result.size:
                     raise UnexpectedMessage("it sent another part of a file")
                 draft.write(answer.data)
@@ -316,15 +317,8 @@ class _Folder:
                     raise CastoffError(f"{printable(str(self.path))}: another castoff pull writes there now")
             yield draft
 
-    def _start(
-        self, draft: IO[bytes], result: Result, item: Item | None, update: Callable[[bytes], object]
-    ) -> int:
-        """Go to the end of what is here already, and return its size. `item`: as it was asked for; None: the
-        file is sent from its beginning.
-        """
-        if item is None:
-            draft.truncate(0)
-            return 0
+    def _start(self, draft: IO[bytes], result: Result, item: Item, update: Callable[[bytes], object]) -> int:
+        """Go to the end of what is here already, and return its size."""
         if not os.fstat(draft.fileno()).st_size:  # what is here is the file as an earlier call fetched it
             with self._final(result).open("rb") as earlier:
                 return _copied(earlier, item.offset, lambda data: (update(data), draft.write(data)))

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import patience
 from tests.remote.conftest import Laptop
-from tests.remote.test_broken_link import cut_link
 
 RESULTS = """
 import os, pathlib
@@ -84,9 +82,7 @@ def test_a_pattern_is_one_of_the_run_directory_or_the_working_directory(laptop: 
 def test_members_and_groups(laptop: Laptop) -> None:
     laptop.add("far")
     laptop.write("jobs.yaml", "name: two\njobs:\n  a: {command: [echo, a]}\n  b: {command: [echo, b]}\n")
-    laptop.write(
-        "sweep.yaml", "name: sweep\ncommand: [echo, '{lr}']\narray: {parameters: {lr: [1, 2, 3]}}\n"
-    )
+    laptop.write("sweep.yaml", "name: sweep\ncommand: [echo, '{lr}']\narray: {parameters: {lr: [1, 2, 3]}}\n")
     laptop.commit()
     finished(laptop, "sweep.yaml")
     assert laptop("--on", "far", "pull", "sweep:2", "lr=1", "logs", "-o", "part").returncode == 0
