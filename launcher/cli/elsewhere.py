@@ -128,6 +128,8 @@ def _call(machine: Machine, typed: list[str], rest: list[str], program: list[str
         return passing.run_on_terminal(passed, os.environ)
     if verb == "wait":
         return passing.wait_through(passed, os.environ)
+    if verb == "logs" and _follows(words):
+        return passing.follow_through(passed, os.environ)
     if verb == "resubmit":
         return _resubmit(passed, words)
     return passing.run(passed, os.environ, reads=verb in _READING and program is not None)
@@ -185,6 +187,14 @@ class _Pages:
     def _write(self, page: bytes) -> None:
         write_output(self._output, page.decode(errors="surrogateescape"), 0o600)
         self._written = page
+
+
+def _follows(words: list[str]) -> bool:
+    """Whether the words of `castoff logs` follow a run."""
+    from castoff.launcher.cli.logs import command
+
+    context = command.make_context("castoff logs", list(words), resilient_parsing=True)
+    return bool(context.params.get("follow"))
 
 
 def _ranking(name: str, value: object) -> list[str]:

@@ -10,6 +10,7 @@ import click
 
 from castoff.launcher.cli.output import has_colours, report
 from castoff.launcher.logs.following import Follower
+from castoff.launcher.logs.positions import Positions, followed
 from castoff.launcher.logs.show import End, Json, Text
 from castoff.launcher.logs.sources import Selection, members_of
 from castoff.launcher.runs.run import RunDirectory
@@ -27,7 +28,15 @@ def follow_run(run: RunDirectory, selection: Selection = _EVERYTHING, *, as_json
     try:
         members = members_of(run, status(run, Poller(AT_A_GLANCE)), selection)
         show = Json() if as_json else _text(several=len(members) > 1, labels=len(selection.ranks) != 1)
-        follower = Follower(run, selection, show, write=write, report=report, pause=pause)
+        follower = Follower(
+            run,
+            selection,
+            show,
+            write=write,
+            report=report,
+            pause=pause,
+            positions=followed.get() or Positions(),
+        )
         end = follower.follow()
     except KeyboardInterrupt:
         return not_stopped(run.id)

@@ -11,6 +11,7 @@ from castoff.launcher.cli.output import has_colours, print_json, report
 from castoff.launcher.cli.run_options import report_unsent
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.logs.group_following import GroupFollower
+from castoff.launcher.logs.positions import Positions, followed
 from castoff.launcher.logs.printing import write_logs
 from castoff.launcher.logs.show import Json, Show, Text
 from castoff.launcher.logs.sources import Selection, attempts_of
@@ -78,10 +79,20 @@ def follow_group(group: Group, tail: int | None = None, *, as_json: bool = False
         return shows[name]
 
     try:
-        follower = GroupFollower(group, Selection(tail=tail), show, write=write, report=report, pause=pause)
+        positions = followed.get() or Positions()
+        follower = GroupFollower(
+            group,
+            Selection(tail=tail),
+            show,
+            write=write,
+            report=report,
+            pause=pause,
+            positions=positions,
+        )
         for name, end in follower.follow():
-            write(shows[name].end(end))
-            report(last_word(end))
+            if positions.is_first(f"end of {end.id}"):
+                write(shows[name].end(end))
+                report(last_word(end))
         states = GroupStates.of(group, Poller())
     except KeyboardInterrupt:
         return not_stopped(group.id)

@@ -276,6 +276,7 @@ def serve(
 @_caller_options
 @click.option("--terminal", "terminals", multiple=True, type=click.Choice(["out", "err"]))
 @click.option("--variables", is_flag=True)
+@click.option("--positions", "nonce")
 @click.pass_context
 def run(
     context: click.Context,
@@ -286,6 +287,7 @@ def run(
     installed: str | None,
     terminals: tuple[str, ...],
     variables: bool,
+    nonce: str | None,
 ) -> None:
     """Run a verb for a castoff on another machine."""
     from castoff.launcher.cli.main import main
@@ -302,6 +304,12 @@ def run(
     if variables:
         sent: dict[str, bytes] = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=dict[str, bytes])
         os.environ.update({name: os.fsdecode(value) for name, value in sent.items()})
+    if nonce is not None:
+        from castoff.launcher.cli.follow import write
+        from castoff.launcher.logs.positions import Positions, followed
+
+        reached: dict[str, int] = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=dict[str, int])
+        followed.set(Positions(reached, write, nonce=nonce))
     called.rewrite_streams(called.rewriting(machine, named=named), terminals)
     _report_difference(caller, machine, installed)
     words = context.obj or []

@@ -26,7 +26,7 @@ from castoff.launcher.remote.entries import Entry
 from castoff.launcher.remote.group_submission import submit_group_there
 from castoff.launcher.remote.machine import Machine, Session
 from castoff.launcher.remote.messages import Grouped, Submitted
-from castoff.launcher.remote.passing import Passed, run
+from castoff.launcher.remote.passing import Passed, follow_through
 from castoff.launcher.remote.remembered import agreed_bytes, remember_agreement
 from castoff.launcher.schedulers.choice import site_named
 from castoff.launcher.submission.submit import dry_run, working_directory
@@ -248,7 +248,7 @@ def _follow(machine: Machine, name: str) -> int:
     """Follow a run or a group."""
     logs = Passed(machine, "logs", ["-f", name])
     try:
-        return run(logs, os.environ)
+        return follow_through(logs, os.environ)
     except KeyboardInterrupt:
         click.echo(err=True)
         again, end = (" ".join(machine.command(*words)) for words in (("logs", "-f", name), ("cancel", name)))

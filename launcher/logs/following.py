@@ -9,10 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.logs.failures import FailedRank, failed_rank
 from castoff.launcher.logs.lines import Source
+from castoff.launcher.logs.positions import Positions
 from castoff.launcher.logs.show import End, Show
 from castoff.launcher.logs.sources import READ, Log, ScriptLog, Selection, is_merged, rank_log, rank_logs
 from castoff.launcher.runs.owner import other_host
@@ -58,6 +60,8 @@ class Follower:
     """Returns the run's status, by queries of `poller` for several runs at once; it takes whether the records
     must be read now. None: the run is asked about alone.
     """
+    positions: Positions = field(default_factory=Positions)
+    """How far the logs were shown over an earlier connection, and are now."""
     companions: int = 1
     """The number of runs that are followed at the same time, this one included: each is checked less often
     the more there are.
@@ -76,7 +80,6 @@ class Follower:
         self._failed: dict[tuple[int, int], FailedRank] = {}
         self._tried: set[tuple[int, int]] = set()
         """The attempts whose failure record was read since the last survey; it may have been incomplete."""
-        self._reported: set[str] = set()
         self._next_survey = self._next_round = 0.0
         self._surveyed = False
         self._read_records()
@@ -156,27 +159,39 @@ class Follower:
             self._report_once(f"{run.id}: stopped early; waiting for its next attempt")
 
     def _report_once(self, text: str) -> None:
-        if text not in self._reported:
-            self._reported.add(text)
+        if self.positions.is_first(f"{self.run.id}: {text}"):
             self.report(text)
 
     def _find_logs(self) -> None:
         """Start watching the logs that have appeared since the last survey."""
         run, watched = self.run, {log.path for log in self._watches}
         # Logs that appear later are shown from their beginning.
-        wanted = self.selection._replace(tail=None) if self._surveyed else self.selection
+        is_later = self._surveyed or self.positions.resumed
+        wanted = self.selection._replace(tail=None) if is_later else self.selection
         self._surveyed = True
         for member in self._members:
             key: tuple[int, int | None] = (member.member, None)
             path = run.script_log(member.member)
             if not wanted.ranks and key not in self._retired and path not in watched and path.exists():
                 attempts = [attempt.attempt for attempt in member.attempts]
-                self._watches.append(ScriptLog(run, self._plan, member.member, attempts, wanted, self.show))
+                self._watch(ScriptLog(run, self._plan, member.member, attempts, wanted, self.show))
             for number in [] if self._merged else [attempt.attempt for attempt in member.attempts]:
                 if wanted.has(member.member, number) and (member.member, number) not in self._retired:
                     logs = rank_logs(run, member.member, number, wanted.ranks)
-                    new = [(source, path) for source, path in logs if path not in watched]
-                    self._watches += [rank_log(source, path, wanted, self.show) for source, path in new]
+                    for source, path in [(source, path) for source, path in logs if path not in watched]:
+                        position = self.positions.reached(self._key(path))
+                        self._watch(rank_log(source, path, wanted, self.show, position))
+
+    def _watch(self, log: Log) -> None:
+        """Watch a log, from where it was shown over an earlier connection."""
+        if (position := self.positions.reached(self._key(log.path))) is not None:
+            log.skip(position)
+        elif log.position:
+            self.positions.set(self._key(log.path), log.position)
+        self._watches.append(log)
+
+    def _key(self, path: Path) -> str:
+        return f"{self.run.id}/{path.relative_to(self.run.path)}"
 
     # Ended attempts and members
 
@@ -193,6 +208,7 @@ class Follower:
             for log in logs.get(key, ()):
                 for shown in log.rest(self.clock()):
                     self.write(shown)
+                self.positions.set(self._key(log.path), log.position)
         self._retired |= self._over
         for member in self._members:
             if self._member_over(member):
@@ -216,6 +232,7 @@ class Follower:
         return member.state == "ended" and member.ending != "resume"
 
     def _end(self) -> End:
+        self.positions.hold(self.run.id, holds=False)
         run = self._status
         last = [(member.member, attempt) for member in self._members if (attempt := self._newest(member))]
         # Again, since reasons may have been recorded meanwhile.
@@ -254,8 +271,12 @@ class Follower:
         for log in self._watches:
             if log.trouble:
                 self._report_once(f"{log.trouble}; trying again")
-        for shown in batch.values():
+        self.positions.hold(self.run.id, holds=any(log.holds for log in self._watches))
+        for log, shown in batch.items():
             self.write(shown)
+            self.positions.set(self._key(log.path), log.position)
+            self.positions.mark()
+        self.positions.mark()  # for what was shown before
         flooded = any(log.grown == READ for log in self._watches)
         looks = len(self._watches) * self.companions
         pause = 0.0 if flooded else min(max(looks / _LOOKS, _OFTEN), _SELDOM)
@@ -284,7 +305,9 @@ class Follower:
                     if attempt is self._newest(member) and not self.selection.ranks:
                         new.append((key, failed))
         for key, failed in sorted(new, key=lambda item: item[1].time):
-            self.write(self.show.failure(Source(*key), failed, failed.excerpt()))
+            shown = self.show.failure(Source(*key), failed, failed.excerpt())
+            if self.positions.is_first(f"{self.run.id}: failure of {key[0]}.{key[1]}"):
+                self.write(shown)
 
 
 def survey_pause(took: float) -> float:

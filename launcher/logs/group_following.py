@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from castoff.launcher.logs.following import Follower, survey_pause
+from castoff.launcher.logs.positions import Positions
 from castoff.launcher.logs.show import End, Show
 from castoff.launcher.logs.sources import Selection
 from castoff.launcher.runs.groups import Group
@@ -39,6 +40,8 @@ class GroupFollower:
     """Writes messages to the user."""
     pause: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
+    positions: Positions = field(default_factory=Positions)
+    """How far the logs were shown over an earlier connection, and are now."""
 
     def __post_init__(self) -> None:
         self._poller = Poller()
@@ -85,6 +88,7 @@ class GroupFollower:
             pause=self.pause,
             clock=self.clock,
             poller=self._poller,
+            positions=self.positions,
             ask=partial(self._ask, run),
         )
 

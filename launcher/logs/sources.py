@@ -85,6 +85,22 @@ class Log:
         self._lines = lines
 
     @property
+    def position(self) -> int:
+        """The offset up to which the log was shown, unless it `holds` lines."""
+        return self._tail.offset - self._lines.pending
+
+    @property
+    def holds(self) -> bool:
+        """Whether lines are held back, such as those of an incomplete traceback."""
+        return self._lines.holds
+
+    def skip(self, position: int) -> None:
+        """Read up to an offset without showing anything, since all of it was shown."""
+        while (left := position - self._tail.offset) > 0 and (data := self._tail.read(min(left, READ))):
+            self._shown(self._lines.feed(data, 0.0))
+        self._shown(self._lines.flush())
+
+    @property
     def trouble(self) -> str | None:
         """Why the log could not be read at the last `poll`; None if it could."""
         return self._tail.trouble and f"{self.path}: cannot be read: {self._tail.trouble}"
@@ -229,11 +245,14 @@ def rank_logs(
     return [(source, path) for source, path in all_logs if not ranks or source.rank in ranks]
 
 
-def rank_log(source: Source, path: Path, selection: Selection, show: Show) -> Log:
-    """A log of `rank_logs`, read from the beginning of the selection."""
+def rank_log(
+    source: Source, path: Path, selection: Selection, show: Show, position: int | None = None
+) -> Log:
+    """A log of `rank_logs`, read from the beginning of the selection, or from shortly before a `position`."""
     whose = f"node {source.node}" if source.rank is None else f"rank {source.rank}"
     lines = show.whole_lines(source.member, whose)
-    return Log(source, path, partial(show.lines, source), lines, _start(path, selection.tail))
+    start = _start(path, selection.tail) if position is None else max(0, position - READ)
+    return Log(source, path, partial(show.lines, source), lines, start)
 
 
 def _start(path: Path, tail: int | None) -> int:

@@ -26,6 +26,11 @@ class Tail:
         """
         self._offset = offset
 
+    @property
+    def offset(self) -> int:
+        """The byte at which the next read begins."""
+        return self._offset
+
     def read(self, limit: int) -> bytes:
         """Read up to `limit` bytes that were added since the last read; none if the file cannot be read."""
         self.trouble = None

@@ -27,6 +27,7 @@ from castoff.launcher.remote.messages import (
     Failed,
     Hello,
     Message,
+    Order,
     UnexpectedMessage,
 )
 from castoff.launcher.remote.ssh import FAILED, Output, Ssh, broken, ended, not_connected, reporting_silence
@@ -109,7 +110,7 @@ class Machine:
         assert process.stdout is not None
         try:
             output = Output(process.stdout, marks)
-            with reporting_silence(self.entry.name):
+            with reporting_silence(self.entry.name, f"the ssh connection to {self.entry.host}"):
                 begins = output.begins()
             if not begins:
                 raise self._not_begun(output, process)
@@ -204,6 +205,7 @@ class Session:
         self._from: BinaryIO = process.stdout  # type: ignore[assignment]
         self.doing = "castoff was starting there"
         """The current action, for the error if the connection breaks."""
+        self._awaited = "castoff there"
         self.hello: Hello
         """The greeting of the machine's castoff."""
 
@@ -229,6 +231,7 @@ class Session:
             ConnectionLost: no answer arrives.
         """
         self.doing = doing
+        self._awaited = "castoff there, or its scheduler" if isinstance(message, Order) else "castoff there"
         self.send(message)
         return self.answer()
 
@@ -249,7 +252,7 @@ class Session:
         """Return the next message; raises as `ask` does."""
         with contextlib.suppress(OSError):  # the machine no longer reads, but may have sent an error
             self._to.flush()
-        with reporting_silence(self._machine.entry.name):
+        with reporting_silence(self._machine.entry.name, self._awaited):
             message = messages.read(self._from, messages.LONGEST_ANSWER)
         if message is None:
             raise ConnectionLost("")

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from castoff.launcher.config.quantities import timeout
-from castoff.launcher.errors import report
+from castoff.launcher.errors import CastoffError, report
+from castoff.launcher.logs.positions import position_mark
 from castoff.launcher.remote.login_shell import Marks, login_command
 from castoff.launcher.remote.machine import Machine
 from castoff.launcher.remote.ssh import FAILED, Bounded, ConnectionBroken, broken, reporting_silence
@@ -25,6 +26,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
 
 _LARGEST_KEPT = 1 << 22
 """Limit of the size of the lines kept to recognize repeated lines, in bytes."""
+
+_LARGEST_UNMARKED = 1 << 27
+"""Limit of the size of output without a mark, in bytes."""
 
 _MAY_BE_SILENT = ("wait", "logs", "shell", "alloc", "top")
 """Verbs that may print nothing for a long time."""
@@ -94,11 +98,12 @@ def run(
     reads: bool = False,
     variables: Mapping[str, bytes] | None = None,
     write: Callable[[bytes], object] | None = None,
+    positions: _Positions | None = None,
 ) -> int:
     """Run a verb on the machine, and return its exit code.
 
     `reads`: whether the verb reads this process's standard input. `variables` are set in the verb's
-    environment, without appearing in a command line.
+    environment, without appearing in a command line. `positions`: of logs, from which it continues.
 
     Raises:
         ConnectionBroken: the connection cannot be made, or broke.
@@ -106,25 +111,28 @@ def run(
     """
     marks = Marks(os.urandom(8).hex())
     options = [*_terminals(), *(["--variables"] if variables else [])]
+    options += [f"--positions={positions.nonce}"] if positions else []
     script = passed.machine.script(passed.remote_words(*options), marks=marks, variables=_variables(environ))
-    stdin = subprocess.PIPE if variables else None if reads else subprocess.DEVNULL
+    given = variables or (positions and positions.reached)
+    stdin = subprocess.PIPE if variables or positions else None if reads else subprocess.DEVNULL
     with passed.machine.begun(script, marks, stdin) as (process, output):
-        _give(process, variables)
+        _give(process, given)
         show = write or _show
         if passed.verb in _MAY_BE_SILENT:
             output.copy(show)
         else:
-            with reporting_silence(passed.machine.entry.name) as has_answered:
+            awaited = f"castoff {passed.verb} there, or its scheduler"
+            with reporting_silence(passed.machine.entry.name, awaited) as has_answered:
                 output.copy(lambda data: (has_answered(), show(data)))
         if output.code is None:
             raise passed.broken()
         return output.code
 
 
-def _give(process: subprocess.Popen[bytes], variables: Mapping[str, bytes] | None) -> None:
+def _give(process: subprocess.Popen[bytes], given: object) -> None:
     if process.stdin is not None:
         with contextlib.suppress(OSError):  # the verb has ended; its output explains why
-            process.stdin.write(msgspec.msgpack.encode(variables))
+            process.stdin.write(msgspec.msgpack.encode(given))
             process.stdin.close()
 
 
@@ -142,6 +150,55 @@ def wait_through(
         lambda: run(_with_time_left(passed, time.monotonic() - begun), environ, write=show),
         pause=pause,
     )
+
+
+def follow_through(
+    passed: Passed, environ: Mapping[str, str], *, pause: Callable[[float], object] = time.sleep
+) -> int:
+    """Run `castoff logs -f` on the machine, and reconnect whenever the connection breaks: no line is lost or
+    shown twice.
+
+    Raises:
+        CastoffError: the first connection cannot be made, or castoff cannot be started on the machine.
+    """
+    positions = _Positions(passed.machine.entry.name)
+
+    def once() -> int:
+        positions.rest = b""  # it was not shown, and comes again
+        code = run(passed, environ, write=positions, positions=positions)
+        _show(positions.rest)
+        return code
+
+    return through_breaks(passed.machine, once, pause=pause)
+
+
+class _Positions:
+    """How far logs were shown: output is shown at the mark after it, which has their positions then."""
+
+    def __init__(self, name: str) -> None:
+        self.nonce = os.urandom(8).hex()
+        """Distinguishes the marks from the output."""
+        self.reached: dict[str, int] = {}
+        """The last positions, which the next connection begins at."""
+        self.rest = b""
+        """Output whose mark has not arrived yet."""
+        self._begin = position_mark(self.nonce)
+        self._name = name
+
+    def __call__(self, data: bytes) -> None:
+        self.rest += data
+        while (begin := self.rest.find(self._begin)) >= 0 and (end := self.rest.find(b"\n", begin)) >= 0:
+            _show(self.rest[:begin])
+            self._reach(self.rest[begin + len(self._begin) : end])
+            self.rest = self.rest[end + 1 :]
+        if len(self.rest) > _LARGEST_UNMARKED:
+            raise CastoffError(f"{self._name}: castoff there does not mark what it prints")
+
+    def _reach(self, positions: bytes) -> None:
+        try:
+            self.reached |= msgspec.json.decode(positions, type=dict[str, int])
+        except msgspec.MsgspecError:
+            raise CastoffError(f"{self._name}: castoff there prints a mark that is none") from None
 
 
 def through_breaks(

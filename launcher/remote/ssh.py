@@ -22,6 +22,7 @@ from typing import IO
 from castoff.launcher.errors import CastoffError, printable, report
 from castoff.launcher.remote.entries import Entry
 from castoff.launcher.remote.login_shell import MARK, Marks
+from castoff.launcher.remote.transient import Transient
 from castoff.launcher.text.quoting import visible_word
 from castoff.launcher.text.words import brief, size_words
 
@@ -298,27 +299,44 @@ def _overlap(text: bytes, mark: bytes) -> int:
 
 # Reports that a machine does not answer
 
-_FIRST_REPORT, _LONGEST_PAUSE = 15.0, 300.0
+_FIRST_REPORT, _LONGEST_PAUSE = 10.0, 300.0
 """Seconds until the first report that there is no answer, and the longest pause between two reports."""
+
+_UPDATE = 1.0
+"""Seconds between two updates of the report on a terminal."""
 
 
 @contextlib.contextmanager
-def reporting_silence(name: str) -> Iterator[Callable[[], object]]:
-    """Report repeatedly that a machine has not answered, until this context ends or the yielded function is
-    called.
+def reporting_silence(name: str, awaited: str) -> Iterator[Callable[[], object]]:
+    """Report that a machine has not answered, and what is `awaited`, until this context ends or the yielded
+    function is called.
+
+    On a terminal the report is one line, which is erased then; elsewhere it is repeated.
     """
-    answered, began = threading.Event(), time.monotonic()
+    answered, began, line, lock = threading.Event(), time.monotonic(), Transient(), threading.Lock()
 
     def watch() -> None:
         pause = _FIRST_REPORT
         while not answered.wait(pause):
-            report(f"{name}: no answer yet after {brief(time.monotonic() - began)}; Ctrl-C ends the wait")
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            waited = brief(time.monotonic() - began)
+            if not line.is_possible:
+                report(f"{name}: no answer yet after {waited}; waiting for {awaited}; Ctrl-C ends the wait")
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            pause = _UPDATE
+            with lock:
+                if not answered.is_set():
+                    line.show(f"{name}: waiting for {awaited}: {waited}")
+
+    def stop() -> None:
+        with lock:
+            answered.set()
+        line.erase()
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        yield answered.set
+        yield stop
     finally:
-        answered.set()
+        stop()
         watcher.join()

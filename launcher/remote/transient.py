@@ -26,11 +26,11 @@ class Transient:
         return sys.stderr is not None and sys.stderr.isatty()
 
     def show(self, text: str) -> None:
-        """Show a text instead of the last one, unless somebody is asked for a password."""
+        """Show a text instead of the last one, unless ssh is asking for a password."""
         with self._lock:
             if self.is_possible and not _asks_for_password():
                 self._is_shown = True
-                self._write(_ERASE + printable(text)[: _columns() - 1])
+                self._write(_ERASE + f"castoff: {printable(text)}"[: _columns() - 1])
 
     def erase(self) -> None:
         """Erase the line."""

@@ -200,19 +200,40 @@ def test_waiting_goes_through_a_break(laptop: Laptop) -> None:
     assert waiting.returncode == 7 and output == f"{run}: failed\n"
 
 
-def test_following_logs_says_how_to_follow_again(laptop: Laptop) -> None:
+def test_following_logs_goes_through_a_break(laptop: Laptop) -> None:
+    """Each line once: those before the break, those during it, and those after it."""
     laptop.add("far", "broken")
     laptop.a_job()
-    run = str(laptop.submitted("far", "submit", "--", "sh", "-c", "echo seen; sleep 600")["id"])
+    first, second = laptop.far / "first", laptop.far / "second"
+    script = (
+        f'echo one; until test -e "{first}"; do sleep 0.1; done; echo two; touch "{laptop.far}/printed"; '
+        f'until test -e "{second}"; do sleep 0.1; done; echo three'
+    )
+    run = str(laptop.submitted("far", "submit", "--", "sh", "-c", script)["id"])
     following = laptop.start("--on", "far", "logs", "-f", run)
-    assert following.stdout is not None
-    patience.until(lambda: "seen" in following.stdout.readline())  # type: ignore[union-attr]
+    assert following.stdout is not None and following.stderr is not None
+    patience.until(lambda: "one" in following.stdout.readline())  # type: ignore[union-attr]
     cut_link(laptop)
-    _, errors = following.communicate(timeout=patience.SECONDS)
-    assert following.returncode == 1
-    assert "broke while it printed the logs; the run is unaffected" in errors
-    assert f"`castoff --on far logs -f {run}` continues" in errors
-    assert laptop("--on", "far", "cancel", run).returncode == 0
+    patience.until(lambda: "the connection broke, and the runs are" in following.stderr.readline())  # type: ignore[union-attr]
+    first.touch()
+    patience.until((laptop.far / "printed").exists)
+    patience.until(lambda: "two" in following.stdout.readline())  # type: ignore[union-attr]
+    second.touch()
+    output, errors = following.communicate(timeout=patience.SECONDS)
+    assert following.returncode == 0 and output == "[0] three\n"
+    assert errors.count(f"{run}: done") == 1
+
+
+def test_logs_that_are_printed_say_how_to_print_them_again(laptop: Laptop) -> None:
+    laptop.add("far", "broken")
+    laptop.a_job()
+    run = str(laptop.submitted("far", "submit", "--", "sh", "-c", "seq 1000000")["id"])
+    assert laptop("--on", "far", "wait", run).returncode == 0
+    laptop.machine.order_link("cut-back 100000")
+    printed = laptop("--on", "far", "logs", run)
+    assert printed.returncode == 1
+    assert "broke while it printed the logs; the run is unaffected" in printed.stderr
+    assert f"`castoff --on far logs {run}` continues" in printed.stderr
 
 
 def test_a_machine_that_is_not_reached_is_no_answer(laptop: Laptop) -> None:

@@ -88,6 +88,16 @@ class RankLines:
         self._continued = False  # the pending line's beginning has been shown
         self._began = self._last = 0.0
 
+    @property
+    def pending(self) -> int:
+        """The number of bytes of an unfinished line that is not shown yet."""
+        return len(self._pending)
+
+    @property
+    def holds(self) -> bool:
+        """Whether whole lines are held back."""
+        return False
+
     def feed(self, data: bytes, now: float) -> bytes:
         """Take `data`, read at `now` (monotonic seconds), and return the lines to show."""
         complete, newline, rest = data.rpartition(b"\n")

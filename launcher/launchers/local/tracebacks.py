@@ -70,6 +70,11 @@ class ErrorLines(RankLines):
         self._held: dict[bytes, list[bytes]] = {}  # by the prefix of their lines
         self._grown = 0.0
 
+    @property
+    def holds(self) -> bool:
+        """See `RankLines`."""
+        return bool(self._held)
+
     def feed(self, data: bytes, now: float) -> bytes:
         """See `RankLines`."""
         shown = super().feed(data, now)

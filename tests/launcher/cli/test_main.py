@@ -17,7 +17,20 @@ from ..conftest import Castoff, objects
 
 VERBS = [
     *("init", "import", "render", "schema", "submit", "launch", "alloc", "train", "top", "list", "status"),
-    *("logs", "usage", "results", "report", "wait", "shell", "stop", "cancel", "resubmit", "clean", "on"),
+    *(
+        "logs",
+        "usage",
+        "results",
+        "report",
+        "pull",
+        "wait",
+        "shell",
+        "stop",
+        "cancel",
+        "resubmit",
+        "clean",
+        "on",
+    ),
     *("sites", "explain", "doctor", "trust"),
     *("mcp", "completion"),
 ]

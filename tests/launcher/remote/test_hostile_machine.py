@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import termios
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +19,7 @@ from castoff.launcher.remote import passing, ssh
 from castoff.launcher.remote.entries import Entry
 from castoff.launcher.remote.machine import Machine, RefusedByMachine
 from castoff.launcher.remote.submission import reported_site
+from castoff.launcher.remote.transient import Transient
 
 SSH = """#!/bin/sh
 for word; do [ "$word" != -G ] || exit 0; done
@@ -72,6 +75,49 @@ def test_silence_is_reported_and_an_error_has_a_code(far: Far, monkeypatch: pyte
         pass
     assert refused.value.exit_code == 1  # the shell would have seen 0
     assert said and said[0].startswith("far: no answer yet after ")
+    assert said[0].endswith("; waiting for castoff there; Ctrl-C ends the wait")
+
+
+def test_on_a_terminal_silence_is_one_line_that_vanishes(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
+    leader, follower = os.openpty()
+    monkeypatch.setattr(ssh, "_FIRST_REPORT", 0.05)
+    monkeypatch.setattr(ssh, "_UPDATE", 0.01)
+    shown = b""
+    with os.fdopen(follower, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+
+        def read() -> None:
+            nonlocal shown
+            while shown.count(b"waiting for") < 3:
+                shown += os.read(leader, 1000)
+            (far.folder / "heard").touch()
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        with pytest.raises(RefusedByMachine), far.running(REFUSES).session([]):
+            pass
+        reader.join()
+        print("after", file=terminal, flush=True)
+        while not shown.endswith(b"\n"):
+            shown += os.read(leader, 10_000)
+    os.close(leader)
+    assert b"castoff: far: waiting for castoff there: 0s" in shown and shown.count(b"\n") == 1
+    assert shown.endswith(b"\r\x1b[Kafter\r\n")
+
+
+def test_silence_is_not_shown_while_ssh_asks_for_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader, follower = os.openpty()
+    with os.fdopen(follower, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        settings = termios.tcgetattr(follower)
+        settings[3] &= ~termios.ECHO
+        termios.tcsetattr(follower, termios.TCSANOW, settings)
+        line = Transient()
+        line.show("no answer yet")
+        line.erase()
+        print("password", file=terminal, flush=True)
+        assert os.read(leader, 1000) == b"password\r\n"
+    os.close(leader)
 
 
 def test_an_answer_without_end_is_given_up(far: Far, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +18,7 @@ from castoff.launcher.process.locks import locked
 from castoff.launcher.remote import pulling, results
 from castoff.launcher.remote.messages import (
     ConnectionLost,
+    Item,
     Listed,
     Message,
     Part,
@@ -43,6 +44,7 @@ class Far:
         self.sent = 0
         """The bytes of files that were sent."""
         self.doing = ""
+        self.listed_then: Callable[[], object] = lambda: None
         self._sender = Sender()
         self._answers: Iterator[Any] = iter(answers)
         self._is_scripted = listed is not None
@@ -56,6 +58,7 @@ class Far:
         if not self._is_scripted:
             self.listed = self._sender.list(message.run, message.selectors, message.patterns, os.environ)
         assert self.listed is not None
+        self.listed_then()
         return self.listed
 
     def send(self, message: Message) -> None:
@@ -222,12 +225,8 @@ def test_a_file_that_cannot_be_read_does_not_end_the_others(there: Path, tmp_pat
     (there / "a").write_text("a")
     (there / "b").write_text("b")
     far = Far()
-    listed = far.ask(Wanted(str(there), [], ["a", "b"]), "")
-    assert isinstance(listed, Listed)
-    (there / "a").unlink()
-    far._is_scripted, far._answers = True, far._sender.send([])
-    far.send = lambda message: setattr(far, "_answers", far._sender.send(message.items))  # type: ignore[method-assign,assignment]
-    pulled = pull(far, tmp_path, str(there))
+    far.listed_then = (there / "a").unlink
+    pulled = pull(far, tmp_path, str(there), "a", "b")
     assert [(one.name, one.why) for one in pulled.failed] == [
         ("a", "cannot be read there: No such file or directory")
     ]
@@ -302,4 +301,4 @@ def test_a_file_that_is_not_in_the_list_is_not_sent(there: Path) -> None:
     sender.list(str(there), [], [], os.environ)
     for run, number in ((0, 10**6), (1, 0), (-1, 0), (0, -1)):
         with pytest.raises(CastoffError, match="not in the list"):
-            next(sender.send([pulling.Item(run, number)]))
+            next(sender.send([Item(run, number)]))
