@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests import patience
+from tests.as_on_a_mac import is_only_linux
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 HEAVY = {"torch", "submitit", "numpy", "psutil", "rich"}
@@ -185,6 +186,63 @@ def test_no_module_needs_itself() -> None:
 def test_no_module_knows_those_that_know_it() -> None:
     """Nor by types or by what it imports late: each can be read with those below it alone."""
     _no_circle({name: uses(name) for name in [*LAUNCHER, *TRAINERS]})
+
+
+ONLY_IN_JOBS = (
+    *("castoff.launcher.launchers.local", "castoff.launcher.launchers.preload"),
+    *("castoff.launcher.schedulers.local", "castoff.launcher.executors", "castoff.launcher.diagnosis"),
+)
+"""Rooms that start and end processes of jobs, which takes Linux; or that look at it."""
+
+
+def test_what_only_linux_has_is_guarded() -> None:
+    """A Mac plans, renders, imports, and works with runs of other machines."""
+    wrong = [
+        f"{path.relative_to(CHECKOUT)}:{node.lineno}: {ast.unparse(node)}"
+        for name, path in LAUNCHER.items()
+        if not name.startswith(ONLY_IN_JOBS)
+        for node in _only_linux(parsed(path), guarded=False)
+    ]
+    assert wrong == []
+
+
+def test_no_module_takes_linux_to_be_loaded() -> None:
+    """`castoff launch` explains itself on a Mac, too."""
+    loaded = {name for name in LAUNCHER if name.startswith("castoff.launcher.cli.")}
+    following = [*loaded]
+    while following:
+        new = uses(following.pop(), everywhere=False) - loaded
+        loaded |= new
+        following += new
+    wrong = [
+        f"{name}:{node.lineno}: {ast.unparse(node)}"
+        for name in sorted(loaded & {*LAUNCHER})
+        for node in _only_linux(parsed(LAUNCHER[name]), guarded=False, late=False)
+    ]
+    assert wrong == []
+
+
+def _only_linux(node: ast.AST, *, guarded: bool, late: bool = True) -> Iterator[ast.expr | ast.ImportFrom]:
+    """What of a tree only Linux has, outside of what looks whether it has it; `late`: in functions, too."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if not late:
+            return
+        text = ast.unparse(node)
+        guarded = (
+            guarded or "hasattr(" in text or re.search(r"except .*(OSError|AttributeError)", text) is not None
+        )
+    if guarded:
+        return
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        if is_only_linux(node.value.id, node.attr):
+            yield node
+    elif isinstance(node, ast.ImportFrom):
+        if any(is_only_linux((node.module or "").lstrip("_"), alias.name) for alias in node.names):
+            yield node
+    elif isinstance(node, ast.Constant) and re.match(r"'/(proc|sys)/", ast.unparse(node)):
+        yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _only_linux(child, guarded=guarded, late=late)
 
 
 def _no_circle(graph: dict[str, set[str]]) -> None:

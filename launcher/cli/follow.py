@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import select
 import sys
+import time
 
 import click
 
@@ -80,8 +81,9 @@ def pause(seconds: float) -> None:
     Raises:
         BrokenPipeError: nobody reads standard output any more.
     """
-    poller = select.poll()
+    poller, end = select.poll(), time.monotonic() + seconds
     with contextlib.suppress(OSError, ValueError):  # standard output is not a file
         poller.register(sys.stdout.fileno(), 0)
     if any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(1000 * seconds)):
         raise BrokenPipeError
+    time.sleep(max(0.0, end - time.monotonic()))  # a Mac's poll(2) returns at once for a terminal

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from castoff.launcher.launchers.local.start import StartRequest, start_ranks
+from castoff.launcher.process.linux import check_linux
 from castoff.launcher.runs.run import RESUME, inherited_lock, wants_resume
 
 TYPE_CHECKING = False  # nothing else needs `typing`, which takes long to import
@@ -71,6 +72,7 @@ def _number(text: str) -> int | None:
 
 def run(request: StartRequest) -> int:
     """Start the ranks on this host; returns their exit code, or 75 if the program can be resumed."""
+    check_linux()
     of_job = request.environment.get("CASTOFF_OUTCOME_FILE")  # set inside a job, whose script reads the file
     if of_job and not request.driver:
         return start_ranks(request, output=sys.stdout.buffer, messages=sys.stderr)

@@ -20,6 +20,7 @@ from castoff.launcher.cli.program import TakesProgram
 from castoff.launcher.config.workdir import as_path
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.launchers.local.start import Hosts, StartRequest
+from castoff.launcher.process.linux import check_linux
 from castoff.launcher.ranks.rendezvous import derived_port
 from castoff.launcher.runs.run import inherited_lock
 from castoff.launcher.schedulers.registry import OWN, in_allocation, is_own, queued_of
@@ -129,6 +130,7 @@ def command(
     75 if the program has saved its state and can be resumed by the same command, as castoff's trainers can; 0
     if the program is done.
     """
+    check_linux()
     context = click.get_current_context()
     if here:
         _refuse({"--site": site_name}, "names an allocation's site, but --here uses this host alone")

@@ -43,6 +43,9 @@ _RESERVED = frozenset(
 https://www.gnu.org/software/bash/manual/html_node/Reserved-Words.html.
 """
 
+_OF_BASH_4_4 = "inherit_errexit"
+"""A shell option of the oldest bash that can run a job's script: others would complain about its syntax."""
+
 
 def check_syntax(plan: Plan, script: Script, spec: JobSpec | None = None) -> None:
     """Have bash check the syntax of the job's script and of each of its parts. `spec`: the job as written.
@@ -130,13 +133,13 @@ def _is_plain(text: str) -> bool:
 
 def _complaints(text: str, *options: str) -> str | None:
     """The messages of bash when it parses a script without running it; None if there are none."""
-    # -p, to ignore BASH_ENV; extglob, since setup may turn it on.
-    command = ["bash", "-p", "-n", "-O", "extglob", *options]
+    # -p, to ignore BASH_ENV; extglob, since setup may turn it on; an option that older ones do not have.
+    command = ["bash", "-p", "-n", "-O", "extglob", "-O", _OF_BASH_4_4, *options]
     content = text.encode(errors="surrogateescape")
     with ExitStack() as stack:
         try:
             script: dict[str, Any] = {"stdin": stack.enter_context(_in_memory(content))}
-        except (AttributeError, OSError):  # macOS, or a limit on files
+        except OSError:  # a Mac, or a limit on files
             script = {"input": content}
         try:
             checked = subprocess.run(
@@ -149,6 +152,8 @@ def _complaints(text: str, *options: str) -> str | None:
             )
         except OSError:  # no bash here
             return None
+    if f"{_OF_BASH_4_4}: invalid shell option name".encode() in checked.stderr:  # a Mac's bash is 3.2
+        return None
     complaint = checked.stderr.decode(errors="replace").replace("bash: ", "").strip().replace("\n", "; ")
     return printable(complaint) or (f"exit code {checked.returncode}" if checked.returncode else None)
 
@@ -156,6 +161,8 @@ def _complaints(text: str, *options: str) -> str | None:
 @contextmanager
 def _in_memory(content: bytes) -> Iterator[FileIO]:
     """A file in memory: bash would read a pipe byte by byte, which takes a tenth of the time of a render."""
+    if not hasattr(os, "memfd_create"):
+        raise OSError("there are no files in memory")
     with FileIO(os.memfd_create("script"), "r+") as file:
         if file.write(content) < len(content):
             raise OSError("no file may be so long")

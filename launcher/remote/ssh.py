@@ -41,8 +41,8 @@ _CONNECT = 60
 _PATIENCE = 5.0
 """Seconds in which ssh has to end after its streams are closed."""
 
-_LONGEST_PATH = 107
-"""Limit of a socket's path, in bytes (unix(7): sun_path has 108)."""
+_LONGEST_PATH = 103
+"""Limit of a socket's path, in bytes: sun_path has 104 on a Mac, and 108 on Linux (unix(7))."""
 
 _DRAFT = 17
 """Characters that ssh appends to the socket's path while it creates the socket."""

@@ -25,6 +25,7 @@ from castoff.launcher.planning.render import Script, rendered
 from castoff.launcher.preflight.presence import check_in_snapshot, check_present
 from castoff.launcher.preflight.syntax import check_syntax
 from castoff.launcher.process import files
+from castoff.launcher.process.linux import check_linux
 from castoff.launcher.runs import provenance
 from castoff.launcher.runs.drafts import Draft, new_run
 from castoff.launcher.runs.index import record_runs
@@ -211,11 +212,13 @@ def checked(
         CastoffError: this host cannot submit the job.
     """
     decided, site_scheduler = decide(spec, site, function=function)
+    scheduler = site_scheduler if isinstance(site_scheduler, QueuedScheduler) else None
+    if scheduler is None:
+        check_linux()
     script = rendered(decided, site_scheduler)
     check_syntax(decided, script, spec)
     directory = working_directory()
     check_present(spec, site, decided, Path(directory), environ)
-    scheduler = site_scheduler if isinstance(site_scheduler, QueuedScheduler) else None
     if scheduler is not None:
         scheduler.check_reachable(environ)
         scheduler.check_run_dir(str((runs_dir or runs_folder(environ)).resolve()))

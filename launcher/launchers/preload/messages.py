@@ -5,7 +5,7 @@ is the same, so that both ends use the same version of `marshal`.
 """
 
 import marshal
-from _socket import AF_UNIX, SCM_RIGHTS, SO_PEERCRED, SOCK_STREAM, SOL_SOCKET, socket
+from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
 
 TYPE_CHECKING = False  # `typing` would cost each rank some time
 if TYPE_CHECKING:
@@ -27,12 +27,19 @@ def unix_socket() -> socket:
 
 def peer_process(connection: socket) -> int:
     """Return the id of the process at the other end, as the kernel reports it."""
-    return int.from_bytes(connection.getsockopt(SOL_SOCKET, SO_PEERCRED, 3 * _INT)[:_INT], _order())
+    return int.from_bytes(_peer(connection)[:_INT], _order())
 
 
 def peer_user(connection: socket) -> int:
     """Return the user id of the process at the other end."""
-    return int.from_bytes(connection.getsockopt(SOL_SOCKET, SO_PEERCRED, 3 * _INT)[_INT : 2 * _INT], _order())
+    return int.from_bytes(_peer(connection)[_INT : 2 * _INT], _order())
+
+
+def _peer(connection: socket) -> bytes:
+    """Return the process, user and group at the other end."""
+    from _socket import SO_PEERCRED  # late: on a Mac, `castoff launch` loads this module to refuse
+
+    return connection.getsockopt(SOL_SOCKET, SO_PEERCRED, 3 * _INT)
 
 
 def send(connection: socket, value: "Any", files: "Sequence[int]" = ()) -> None:

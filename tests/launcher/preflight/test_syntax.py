@@ -196,6 +196,16 @@ def test_every_verb_that_shows_or_sends_a_script(castoff: Castoff, tmp_path: Pat
     assert "bash does not parse this as intended: warning: here-doc" in answer.stderr
 
 
+def test_a_bash_that_is_too_old_to_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a Mac's, of 2007: it would complain about what the cluster's bash runs."""
+    bash = tmp_path / "bash"
+    bash.write_text("#!/bin/sh\necho 'bash: inherit_errexit: invalid shell option name' >&2\nexit 2\n")
+    bash.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    decided = planned(setup=["if true", "then true"])
+    check_syntax(decided, script_of(decided))
+
+
 def test_what_bash_would_complain_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """A locale that this machine lacks, and a file that is named to every shell."""
     monkeypatch.setenv("LC_ALL", "xx_YY.UTF-8")
