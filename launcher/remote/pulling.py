@@ -203,6 +203,15 @@ class _Folder:
             return "its name is not one of a file in this folder"
         if parts[0] == _DRAFTS.encode():
             return "its name is castoff's own"
+        try:
+            return self._in_the_way(parts)
+        except OSError as error:
+            if error.errno not in _NAMES:
+                raise
+            return f"its name cannot be one here: {error.strerror}"
+
+    def _in_the_way(self, parts: list[bytes]) -> str | None:
+        """What is here already that keeps a file from having its name, or None."""
         path = self.path
         for part in parts[:-1]:
             path = path / os.fsdecode(part)
@@ -210,7 +219,7 @@ class _Folder:
                 if not stat.S_ISDIR(path.lstat().st_mode):
                     return f"{printable(path.name)} is not a folder here"
         with contextlib.suppress(FileNotFoundError):
-            if stat.S_ISDIR(self._final(result).lstat().st_mode):
+            if stat.S_ISDIR((path / os.fsdecode(parts[-1])).lstat().st_mode):
                 return "is a folder here"
         return None
 
