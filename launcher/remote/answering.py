@@ -159,15 +159,17 @@ class _Answers:
             runs = Index.of(os.environ).find_all([message.run])
             return Names(list(dict.fromkeys(name for run in runs for name in run.facts().env_from)))
         if isinstance(message, Wanted):
-            return self._results.list(message.run, message.selectors, message.patterns, os.environ)
+            return self._several(
+                self._results.find(message.run, message.selectors, message.patterns, os.environ)
+            )
         if isinstance(message, Send):
-            return self._send(message)
+            return self._several(self._results.send(message.items))
         raise CastoffError(f"castoff: {type(message).__name__} is not a request")
 
-    def _send(self, message: Send) -> Message:
-        """Send files of runs, and return the last message of them."""
+    def _several(self, answers: Iterator[Message]) -> Message:
+        """Send all answers but the last, and return this."""
         answer: Message = Unread("nothing was asked for")
-        for number, following in enumerate(self._results.send(message.items)):
+        for number, following in enumerate(answers):
             if number:
                 messages.write(self._sink, answer)
             answer = following

@@ -210,14 +210,15 @@ class Results(msgspec.Struct):
     """The results of a run."""
 
     run: str
-    files: list[Result]
+    files: Size
+    """How many `Files` list."""
     left_out: list[LeftOut]
     unmatched: list[str]
     """The patterns that match no file."""
 
 
 class Listed(msgspec.Struct, tag=True):
-    """From the machine: the answer to `Wanted`."""
+    """From the machine: the answer to `Wanted`. The runs' `Files` follow."""
 
     name: str
     """The id of the run or the group."""
@@ -225,8 +226,18 @@ class Listed(msgspec.Struct, tag=True):
     runs: list[Results]
 
 
+class Files(msgspec.Struct, tag=True):
+    """From the machine: some files of a run of `Listed`, at most `MOST_LISTED`."""
+
+    files: list[Result]
+
+
+MOST_LISTED = 4000
+"""The largest number of files in a message."""
+
+
 class Item(msgspec.Struct, array_like=True):
-    """A file to send: the number of its run and its own in `Listed`."""
+    """A file to send: the number of its run in `Listed`, and its own in the run's `Files`."""
 
     run: int
     number: int
@@ -282,6 +293,7 @@ Message: TypeAlias = (
     | Names
     | Wanted
     | Listed
+    | Files
     | Send
     | Part
     | Whole

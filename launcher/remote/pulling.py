@@ -23,6 +23,8 @@ from castoff.launcher.process.files import make_folders
 from castoff.launcher.process.locks import NoLocks, try_lock
 from castoff.launcher.remote.machine import Machine, Session
 from castoff.launcher.remote.messages import (
+    MOST_LISTED,
+    Files,
     Item,
     Listed,
     Part,
@@ -85,11 +87,12 @@ class Pull:
                 raise UnexpectedMessage("it did not list the files")
             if not all(map(_is_name, (listed.name, *(run.run for run in listed.runs)))):
                 raise UnexpectedMessage("it named a run that cannot be one")
+            files = [_files(session, run.files) for run in listed.runs]
             self.name = listed.name
             self.folder = (self.folder or Path(listed.name)).absolute()
-            self._fetch(session, listed, self.folder)
+            self._fetch(session, listed, files, self.folder)
 
-    def _fetch(self, session: Session, listed: Listed, top: Path) -> None:
+    def _fetch(self, session: Session, listed: Listed, files: list[list[Result]], top: Path) -> None:
         folders = [_Folder(top / run.run if listed.is_group else top) for run in listed.runs]
         labels = [f"{run.run}/" if listed.is_group else "" for run in listed.runs]
         self.failed, self.left_out, self.unmatched = [], [], []
@@ -97,7 +100,7 @@ class Pull:
         for number, (run, folder, label) in enumerate(zip(listed.runs, folders, labels, strict=True)):
             self._note(run, label)
             with _written(top):
-                wanted += self._lacking(number, run, folder, label)
+                wanted += self._lacking(number, files[number], folder, label)
         if wanted:
             session.send(Send([item for item, _, _ in wanted]))
         progress = _Progress(self._show, len(wanted), sum(result.size for _, result, _ in wanted))
@@ -119,10 +122,10 @@ class Pull:
         self.unmatched += [label + pattern for pattern in run.unmatched]
 
     def _lacking(
-        self, number: int, run: Results, folder: _Folder, label: str
+        self, number: int, files: list[Result], folder: _Folder, label: str
     ) -> Iterator[tuple[Item, Result, str]]:
         """The files of a run that have to be sent."""
-        for place, result in enumerate(run.files):
+        for place, result in enumerate(files):
             name = label + _text(result.name)
             if (why := folder.obstacle(result)) is not None:
                 self.failed.append(NotFetched(name, why))
@@ -146,6 +149,17 @@ def _written(folder: Path) -> Iterator[None]:
     except OSError as error:
         where = printable(str(error.filename or folder))
         raise CastoffError(f"{where}: cannot be written: {error.strerror or error}") from error
+
+
+def _files(session: Session, count: int) -> list[Result]:
+    """The list of a run's files, of which so many were announced."""
+    found: list[Result] = []
+    while len(found) < count:
+        answer = session.answer()
+        if not isinstance(answer, Files) or not 0 < len(answer.files) <= MOST_LISTED:
+            raise UnexpectedMessage("it did not list the files")
+        found += answer.files
+    return found
 
 
 def _text(name: bytes) -> str:

@@ -18,7 +18,18 @@ from typing import NamedTuple
 from castoff.launcher.config.references import filled
 from castoff.launcher.config.workdir import as_path
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.remote.messages import Item, LeftOut, Listed, Part, Result, Results, Unread, Whole
+from castoff.launcher.remote.messages import (
+    MOST_LISTED,
+    Files,
+    Item,
+    LeftOut,
+    Listed,
+    Part,
+    Result,
+    Results,
+    Unread,
+    Whole,
+)
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.members import members_selected, numbered
 from castoff.launcher.runs.parameters import parameters_of
@@ -42,7 +53,8 @@ LARGER = "is larger than " + size_words(LARGE)
 _CODE = ("code", "code.workdir")
 """The copy of the code, which the laptop has."""
 
-_MOST_FILES = 10_000
+_MOST_FILES = 200_000
+_MOST_LEFT_OUT = 10_000
 _PART = 1 << 20
 
 _OF_MEMBER = re.compile(r"(?:logs|attempts)/(\d+)\.\d+/|logs/job-(\d+)\.log$|functions/(\d+)\.pkl$")
@@ -61,9 +73,9 @@ class Sender:
     def __init__(self) -> None:
         self._found: list[list[_Found]] = []
 
-    def list(
+    def find(
         self, reference: str, selectors: Sequence[str], patterns: Sequence[str], environ: Mapping[str, str]
-    ) -> Listed:
+    ) -> Iterator[Listed | Files]:
         """List the results of a run, or of all runs of a group; without a reference, of the newest run.
 
         Raises:
@@ -82,17 +94,21 @@ class Sender:
         chosen = frozenset[int]() if group else members_selected(runs[0], selectors, members)
         searches = [_Search(run, chosen) for run in runs]
         unmatched = [search.find(patterns) for search in searches]
-        if sum(len(search.found) + len(search.left_out) for search in searches) > _MOST_FILES:
+        left_out = sum(len(search.left_out) for search in searches)
+        if sum(len(search.found) for search in searches) > _MOST_FILES or left_out > _MOST_LEFT_OUT:
             raise CastoffError(
-                f"{reference}: more than {_MOST_FILES:,} files match; name fewer, as in "
-                f"castoff pull {reference} 'logs/**'"
+                f"{reference}: too many files (at most {_MOST_FILES:,}, and {_MOST_LEFT_OUT:,} that are left "
+                f"out); name fewer, as in castoff pull {reference} 'logs/**'"
             )
         self._found = [[search.found[name] for name in sorted(search.found)] for search in searches]
         results = [
-            Results(search.run.id, [one.listed for one in found], search.left_out, missing)
+            Results(search.run.id, len(found), search.left_out, missing)
             for search, found, missing in zip(searches, self._found, unmatched, strict=True)
         ]
-        return Listed(group.id if group else runs[0].id, group is not None, results)
+        yield Listed(group.id if group else runs[0].id, group is not None, results)
+        for found in self._found:
+            for begin in range(0, len(found), MOST_LISTED):
+                yield Files([one.listed for one in found[begin : begin + MOST_LISTED]])
 
     def send(self, items: Sequence[Item]) -> Iterator[Part | Whole | Unread]:
         """Send files, one after the other."""

@@ -62,23 +62,20 @@ def test_logs_metrics_and_results_come_and_only_once(laptop: Laptop) -> None:
     assert laptop("--on", "local", "report", f"./{run}", "-o", "page.html").returncode == 0
 
 
+@pytest.mark.costly
 def test_a_pattern_is_one_of_the_run_directory_or_the_working_directory(laptop: Laptop) -> None:
     laptop.add("far")
     laptop.write("train.py", RESULTS)
     laptop.commit()
     run, _ = finished(laptop, "--", "python3", "train.py")
-    pulled = laptop("--on", "far", "pull", run, "out", "*.pt", "latest", "-o", "here")
-    assert pulled.returncode == 0, pulled.stderr
-    assert files(laptop.project / "here") == {"workdir/out/accuracy.txt", "model.pt", "latest"}
-    assert (laptop.project / "here/model.pt").stat().st_size == 300 << 20
+    pulled = laptop("--on", "far", "pull", run, "out", "*.none", "latest", "-o", "here")
+    assert pulled.returncode == 1
+    assert f"{run}: no file matches *.none, in the run directory or the job's" in pulled.stderr
+    assert files(laptop.project / "here") == {"workdir/out/accuracy.txt", "latest"}
     assert (laptop.project / "here/latest").read_text() == "1,2\n"
-    nothing = laptop("--on", "far", "pull", run, "*.none", "-o", "other")
-    assert nothing.returncode == 1 and "no file matches *.none, in the run directory or" in nothing.stderr
-    for pattern in ("../*", "/etc/passwd", "~/x", ""):
-        assert laptop("--on", "far", "pull", run, pattern).returncode == 1
-    assert not (laptop.project / "other").exists() and not (laptop.project / run).exists()
 
 
+@pytest.mark.costly
 def test_members_and_groups(laptop: Laptop) -> None:
     laptop.add("far")
     laptop.write("jobs.yaml", "name: two\njobs:\n  a: {command: [echo, a]}\n  b: {command: [echo, b]}\n")

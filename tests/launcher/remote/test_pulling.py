@@ -18,7 +18,9 @@ from castoff.launcher.errors import CastoffError
 from castoff.launcher.process.locks import locked
 from castoff.launcher.remote import pulling, results
 from castoff.launcher.remote.messages import (
+    MOST_LISTED,
     ConnectionLost,
+    Files,
     Item,
     Listed,
     Message,
@@ -27,7 +29,6 @@ from castoff.launcher.remote.messages import (
     Results,
     Send,
     UnexpectedMessage,
-    Unread,
     Wanted,
     Whole,
 )
@@ -42,15 +43,14 @@ NOT_ON_A_MAC = pytest.mark.skipif(sys.platform == "darwin", reason="its file sys
 class Far:
     """A machine, by the messages of its castoff: a real `Sender`'s, or those of a test."""
 
-    def __init__(self, listed: Listed | None = None, answers: Sequence[Message | Exception] = ()):
-        self.listed = listed
+    def __init__(self, listed: Sequence[Message] = (), answers: Sequence[Message | Exception] = ()):
         self.sent = 0
         """The bytes of files that were sent."""
         self.doing = ""
         self.listed_then: Callable[[], object] = lambda: None
         self._sender = Sender()
-        self._answers: Iterator[Any] = iter(answers)
-        self._is_scripted = listed is not None
+        self._answers: Iterator[Any] = iter((*listed, *answers))
+        self._is_scripted = bool(listed)
 
     @contextlib.contextmanager
     def session(self, _typed: list[str]) -> Iterator[Far]:
@@ -59,10 +59,10 @@ class Far:
     def ask(self, message: Message, _doing: str) -> Message:
         assert isinstance(message, Wanted)
         if not self._is_scripted:
-            self.listed = self._sender.list(message.run, message.selectors, message.patterns, os.environ)
-        assert self.listed is not None
+            self._answers = self._sender.find(message.run, message.selectors, message.patterns, os.environ)
+        first = self.answer()
         self.listed_then()
-        return self.listed
+        return first
 
     def send(self, message: Message) -> None:
         assert isinstance(message, Send)
@@ -75,8 +75,8 @@ class Far:
             raise answer
         if isinstance(answer, Part | Whole):
             self.sent += len(answer.data)
-        assert isinstance(answer, Part | Whole | Unread)
-        return answer
+        found: Message = answer
+        return found
 
 
 def pull(far: Far, to: Path, run: str = "run", *patterns: str, selectors: Sequence[str] = ()) -> Pull:
@@ -86,8 +86,8 @@ def pull(far: Far, to: Path, run: str = "run", *patterns: str, selectors: Sequen
     return found
 
 
-def listing(*results_: Result) -> Listed:
-    return Listed("run", False, [Results("run", [*results_], [], [])])
+def listing(*files: Result) -> list[Message]:
+    return [Listed("run", False, [Results("run", len(files), [], [])]), Files([*files])]
 
 
 def whole(data: bytes, at: int = 0, before: bytes = b"") -> Whole:
@@ -171,7 +171,7 @@ def test_names_that_are_one_on_this_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize("run", ["..", "a/b", "", "a\nb"])
 def test_a_run_has_a_name_for_a_folder(run: str, tmp_path: Path) -> None:
     with pytest.raises(UnexpectedMessage, match="a run that cannot be one"):
-        pull(Far(Listed(run, False, [])), tmp_path)
+        pull(Far([Listed(run, False, [])]), tmp_path)
 
 
 # Contents
@@ -287,8 +287,8 @@ def test_modes_are_the_owners_alone(there: Path, tmp_path: Path) -> None:
 
 
 def names(there: Path, *patterns: str) -> set[str]:
-    listed = Sender().list(str(there), [], [*patterns], os.environ)
-    return {os.fsdecode(result.name) for run in listed.runs for result in run.files}
+    _, *listed = Sender().find(str(there), [], [*patterns], os.environ)
+    return {os.fsdecode(file.name) for one in listed if isinstance(one, Files) for file in one.files}
 
 
 def test_secrets_are_never_sent(there: Path) -> None:
@@ -300,6 +300,41 @@ def test_secrets_are_never_sent(there: Path) -> None:
     assert names(there, "secrets.sh") == set()
 
 
+@pytest.mark.parametrize("pattern", ["../*", "a/../../b", "/etc/passwd", "~/x", "", "."])
+def test_a_pattern_stays_in_its_folder(there: Path, pattern: str) -> None:
+    with pytest.raises(CastoffError, match="is a path outside|is not a pattern for files"):
+        names(there, pattern)
+
+
+def test_a_pattern_that_only_newer_pythons_know(there: Path) -> None:
+    with contextlib.suppress(CastoffError):
+        assert names(there, "a**") == set()
+
+
+def test_large_files_and_links_come_if_they_are_named(there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "LARGE", 10)
+    (there / "model.pt").write_text("x" * 11)
+    (there / "latest.pt").symlink_to("model.pt")
+    (there / "folder").symlink_to("attempts")
+    listed = next(Sender().find(str(there), [], [], os.environ))
+    assert isinstance(listed, Listed)
+    assert {b"model.pt", b"latest.pt", b"folder"} <= {one.name for one in listed.runs[0].left_out}
+    assert not {"model.pt", "latest.pt"} & names(there)
+    assert names(there, "*.pt") == {"model.pt", "latest.pt"}
+
+
+def test_members_have_files_of_their_own(tmp_path: Path) -> None:
+    there = OnSlurm(tmp_path, members=3)
+    for member in range(3):
+        there.attempt(f"{member}.0")
+        (there.run.path / "logs" / f"{member}.0").mkdir(parents=True)
+        (there.run.path / "logs" / f"{member}.0" / "rank-00000.log").touch()
+        (there.run.path / "logs" / f"job-{member}.log").touch()
+    found = names(Path(f"{there.run.path}:1"))
+    assert {"job.sh", "logs/job-1.log", "logs/1.0/rank-00000.log", "attempts/1.0/start.json"} <= found
+    assert not [name for name in found if name.startswith(("logs/0", "logs/2", "attempts/0", "logs/job-0"))]
+
+
 def test_a_pipe_or_a_dead_link_is_no_file(there: Path) -> None:
     os.mkfifo(there / "pipe")
     (there / "dead").symlink_to("nothing")
@@ -308,13 +343,28 @@ def test_a_pipe_or_a_dead_link_is_no_file(there: Path) -> None:
 
 def test_too_many_files_are_refused(there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "_MOST_FILES", 1)
-    with pytest.raises(CastoffError, match="more than 1 files match; name fewer, as in castoff pull"):
+    with pytest.raises(CastoffError, match=r"too many files \(at most 1, .*; name fewer, as in castoff pull"):
         names(there)
+
+
+@pytest.mark.parametrize("files", [[], [Result(b"x", 1, 0, 0o644)] * (MOST_LISTED + 1)])
+def test_a_list_that_is_none(files: list[Result], tmp_path: Path) -> None:
+    announced = Listed("run", False, [Results("run", 1, [], [])])
+    with pytest.raises(UnexpectedMessage, match="did not list the files"):
+        pull(Far([announced, Files(files)]), tmp_path)
+
+
+def test_a_list_of_several_messages(there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "MOST_LISTED", 2)
+    for number in range(5):
+        (there / f"file {number}").write_text(str(number))
+    pull(Far(), tmp_path, str(there), "file *")
+    assert [(tmp_path / f"file {number}").read_text() for number in range(5)] == [*"01234"]
 
 
 def test_a_file_that_is_not_in_the_list_is_not_sent(there: Path) -> None:
     sender = Sender()
-    sender.list(str(there), [], [], os.environ)
+    list(sender.find(str(there), [], [], os.environ))
     for run, number in ((0, 10**6), (1, 0), (-1, 0), (0, -1)):
         with pytest.raises(CastoffError, match="not in the list"):
             next(sender.send([Item(run, number)]))
