@@ -19,6 +19,7 @@ from castoff.launcher.config.references import filled
 from castoff.launcher.config.workdir import as_path
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.remote.messages import (
+    CHUNK,
     MOST_LISTED,
     Files,
     Item,
@@ -55,7 +56,6 @@ _CODE = ("code", "code.workdir")
 
 _MOST_FILES = 200_000
 _MOST_LEFT_OUT = 10_000
-_PART = 1 << 20
 
 _OF_MEMBER = re.compile(r"(?:logs|attempts)/(\d+)\.\d+/|logs/job-(\d+)\.log$|functions/(\d+)\.pkl$")
 
@@ -248,12 +248,12 @@ def _contents(path: Path, listed: int, item: Item) -> Iterator[Part | Whole | Un
             return
         size, digest, at = min(listed, before.st_size), hashlib.sha256(), 0
         if 0 < item.offset <= size:
-            while at < item.offset and (data := file.read(min(_PART, item.offset - at))):
+            while at < item.offset and (data := file.read(min(CHUNK, item.offset - at))):
                 digest.update(data)
                 at += len(data)
             if digest.digest() != item.digest:
                 digest, at = hashlib.sha256(), file.seek(0)
-        while data := file.read(min(_PART, size - at)):
+        while data := file.read(min(CHUNK, size - at)):
             digest.update(data)
             if at + len(data) >= size:
                 break
