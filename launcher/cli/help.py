@@ -31,6 +31,7 @@ GROUPS = {
         "report": "Write a run's page, with its curves.",
         "pull": "Fetch a run's files from another machine.",
         "wait": "Wait until runs are over; exit with their code.",
+        "watch": "Send messages about runs that their jobs could not send.",
         "shell": "Open a shell beside a rank of a running job.",
     },
     "Control it": {
@@ -41,6 +42,7 @@ GROUPS = {
     },
     "Machine": {
         "on": "Name machines for --on, and install castoff there.",
+        "notify": "Name the webhooks for messages about runs.",
         "sites": "List the sites, show one, check one, or make one.",
         "explain": "Show this process's rank, and its source.",
         "doctor": "Check what could keep a job from running.",

@@ -30,6 +30,7 @@ from castoff.launcher.history.listing import site_words, start_words, words_of_s
 from castoff.launcher.history.reading import FEW_STRETCHES, MetricsReader, metrics_files
 from castoff.launcher.logs.silence import last_sign, silence_words, silent_since
 from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.notices import notices
 from castoff.launcher.runs.parameters import RunParameters, parameters_of
 from castoff.launcher.runs.provenance import words
 from castoff.launcher.runs.run import RunDirectory
@@ -136,6 +137,11 @@ def _facts(run: RunStatus) -> dict[str, Any]:
     """
     result: dict[str, Any] = msgspec.to_builtins(run)
     directory = RunDirectory(Path(run.directory))
+    if found := notices(directory):
+        result["messages"] = [
+            {"event": event, "to": receiver, **msgspec.structs.asdict(tries.last)}
+            for (event, receiver), tries in found.items()
+        ]
     parameters = parameters_of(directory)
     for member, facts in zip(run.members, result["members"], strict=True):
         if parameters.names:
@@ -160,9 +166,23 @@ def _print_run(run: RunStatus, now: float) -> None:
     if start := run.expected_start:
         _line("starts", start_words(start, now))
     _line("progress", _progress(run, now))
+    _line("messages", _messages(run))
     for number, host in enumerate(run.set_aside):
         when = f", {brief(now - host.time)} ago" if host.time else ""
         _line("" if number else "set aside", f"{host.host}: {host.reason} (attempt {host.attempt}{when})")
+
+
+def _messages(run: RunStatus) -> str:
+    """What became of the messages that the job's `notify` asks for, a line for each receiver."""
+    lines = {}
+    for (event, receiver), tries in notices(RunDirectory(Path(run.directory))).items():
+        last = tries.last
+        if last.error is not None:
+            watched = "" if last.by == "watch" else "; `castoff watch` sends it"
+            lines[receiver] = f"{receiver}: not sent: {last.error}{watched}"
+        elif last.sent:
+            lines[receiver] = f"{receiver}: sent {moment(last.time or 0.0)} ({event.partition('-')[0]})"
+    return "\n".join(lines.values())
 
 
 def _progress(run: RunStatus, now: float) -> str:

@@ -27,6 +27,7 @@ from castoff.launcher.config.job_fields import (
     LauncherOptions,
     Mail,
     Memory,
+    Notify,
     ProgramSignal,
     Requeue,
     Restart,
@@ -124,6 +125,11 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     """Slurm's `--nice`; on PBS `-p` is its opposite, on Flux the urgency is 16 less it."""
     exclusive: Annotated[bool | None, meaning("Whole nodes, not shared with other jobs.")] = None
     mail: Annotated[Mail | None, meaning("Mail from the scheduler.")] = None
+    notify: Annotated[
+        Notify | None,
+        meaning("Messages to your phone, by webhook or mail, when the run ends, fails or hangs."),
+    ] = None
+    """An array or a group sends one message when its first member fails, and one when all are over."""
     script: Annotated[
         ShellLine | None,
         meaning("A batch script, in place of `command`: it runs once, on the first host, as it is."),
@@ -440,6 +446,8 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
                 yield ("snapshot", field, number), f"is {name!r}, but {counts}"
     if spec.mail is not None and not spec.mail.on:
         yield ("mail", "on"), "is empty: name events (begin, end, fail) or drop mail"
+    if spec.notify is not None:
+        yield from _of_messages(spec, spec.notify)
     for condition, names in spec.after.items():
         if not names:
             yield ("after", condition), "is empty: name the runs or job ids to wait for"
@@ -454,6 +462,28 @@ def _longest_values(array: Array | None) -> dict[str, str]:
         return {}
     table = array.table
     return {name: max(table.values_of(name), key=len) for name in table.names} if table else {}
+
+
+_RECEIVER = re.compile(r"[A-Za-z0-9_-]{1,40}|[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
+"""The name of a webhook, or a mail address. Either can be part of a file's name, and needs no quotes."""
+
+
+def _of_messages(spec: JobSpec, notify: Notify) -> Iterator[tuple[FieldPath, str]]:
+    if not notify.to:
+        yield ("notify", "to"), "is empty: name webhooks (`castoff notify add NAME`), or drop notify"
+    if not notify.on:
+        yield ("notify", "on"), "is empty: name events (end, fail, hang) or drop notify"
+    for number, name in enumerate(notify.receivers):
+        path: FieldPath = ("notify", "to") if isinstance(notify.to, str) else ("notify", "to", number)
+        if "/" in name or ":" in name:  # without the value: it is a secret
+            add = "`castoff notify add phone` reads it; then write `to: [phone]`"
+            yield path, f"is a URL, and whoever reads this file could use it: {add}"
+        elif not _RECEIVER.fullmatch(name):
+            takes = "takes a name (letters, digits, - and _) or a mail address"
+            yield path, f"is {shown(name)}, but {takes}"
+    if "hang" in notify.on and not spec.restart.hang:
+        missing = f"names hang, but nothing looks for hangs: add {setting('restart.hang', '15m')}"
+        yield ("notify", "on"), f"{missing}, or drop hang"
 
 
 def _of_restarts(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:

@@ -416,6 +416,27 @@ class Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[Memory, meaning("Its maximum size; default 256M.")] = "256M"
 
 
+class Notify(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Messages by webhook or mail, from the job's script or from `castoff watch`."""
+
+    to: Annotated[
+        Word | list[Word],
+        meaning("Names that `castoff notify add` has given to webhooks, or addresses for mail."),
+    ] = []
+    """A webhook's URL is a secret, so it never is in a job file. Mail is sent by `castoff watch` only."""
+    on: Annotated[
+        list[Literal["end", "fail", "hang"]],
+        meaning("The events; default `[end, fail]`."),
+    ] = msgspec.field(default_factory=lambda: ["end", "fail"])
+    """`end`: the run is over, however it ended. `fail`: it failed, or the first member of an array did.
+    `hang`: `restart.hang` found a hang."""
+
+    @property
+    def receivers(self) -> list[str]:
+        """`to` as a list."""
+        return [self.to] if isinstance(self.to, str) else list(dict.fromkeys(self.to))
+
+
 class Mail(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Mail from the scheduler."""
 

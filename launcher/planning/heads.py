@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 2004723122, 'flux.sh.j2': 4068463503, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3968322572, 'lsf.sh.j2': 2675115274, 'local.sh.j2': 257662978}
+SOURCES = {'head.sh.j2': 2021516488, 'flux.sh.j2': 4068463503, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3968322572, 'lsf.sh.j2': 2675115274, 'local.sh.j2': 257662978}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, rows: Any, **_: Any) -> str:
@@ -58,6 +58,8 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add('castoff_spare_nodes=' + str(plan.restart.spare_nodes) + '\n')
     if (plan.restart and plan.restart.hang):
         _add('castoff_hang=' + str(plan.restart.hang) + ' # seconds without output or progress\n')
+    if ('notify' in features):
+        _add('castoff_notify_on="' + str(' '.join(map(str, plan.notify.on))) + '" castoff_notify_to="' + str(' '.join(map(str, plan.notify.hooks))) + '" # castoff notify\ncastoff_notify_name=' + str(_filters['sh'](plan.name)) + ' castoff_notify_site=' + str(_filters['sh'](plan.site)) + '\n')
     if plan.progress:
         _add('castoff_progress=' + str(_filters['sh'](plan.progress)) + '\n')
     if ('hosts' in features):
@@ -224,6 +226,8 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('castoff_spare_nodes=' + str(plan.restart.spare_nodes) + '\n')
     if (plan.restart and plan.restart.hang):
         _add('castoff_hang=' + str(plan.restart.hang) + ' # seconds without output or progress\n')
+    if ('notify' in features):
+        _add('castoff_notify_on="' + str(' '.join(map(str, plan.notify.on))) + '" castoff_notify_to="' + str(' '.join(map(str, plan.notify.hooks))) + '" # castoff notify\ncastoff_notify_name=' + str(_filters['sh'](plan.name)) + ' castoff_notify_site=' + str(_filters['sh'](plan.site)) + '\n')
     if plan.progress:
         _add('castoff_progress=' + str(_filters['sh'](plan.progress)) + '\n')
     if ('hosts' in features):
@@ -389,6 +393,8 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('castoff_spare_nodes=' + str(plan.restart.spare_nodes) + '\n')
     if (plan.restart and plan.restart.hang):
         _add('castoff_hang=' + str(plan.restart.hang) + ' # seconds without output or progress\n')
+    if ('notify' in features):
+        _add('castoff_notify_on="' + str(' '.join(map(str, plan.notify.on))) + '" castoff_notify_to="' + str(' '.join(map(str, plan.notify.hooks))) + '" # castoff notify\ncastoff_notify_name=' + str(_filters['sh'](plan.name)) + ' castoff_notify_site=' + str(_filters['sh'](plan.site)) + '\n')
     if plan.progress:
         _add('castoff_progress=' + str(_filters['sh'](plan.progress)) + '\n')
     if ('hosts' in features):
@@ -557,6 +563,8 @@ def lsf(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('castoff_spare_nodes=' + str(plan.restart.spare_nodes) + '\n')
     if (plan.restart and plan.restart.hang):
         _add('castoff_hang=' + str(plan.restart.hang) + ' # seconds without output or progress\n')
+    if ('notify' in features):
+        _add('castoff_notify_on="' + str(' '.join(map(str, plan.notify.on))) + '" castoff_notify_to="' + str(' '.join(map(str, plan.notify.hooks))) + '" # castoff notify\ncastoff_notify_name=' + str(_filters['sh'](plan.name)) + ' castoff_notify_site=' + str(_filters['sh'](plan.site)) + '\n')
     if plan.progress:
         _add('castoff_progress=' + str(_filters['sh'](plan.progress)) + '\n')
     if ('hosts' in features):
@@ -721,6 +729,8 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('castoff_spare_nodes=' + str(plan.restart.spare_nodes) + '\n')
     if (plan.restart and plan.restart.hang):
         _add('castoff_hang=' + str(plan.restart.hang) + ' # seconds without output or progress\n')
+    if ('notify' in features):
+        _add('castoff_notify_on="' + str(' '.join(map(str, plan.notify.on))) + '" castoff_notify_to="' + str(' '.join(map(str, plan.notify.hooks))) + '" # castoff notify\ncastoff_notify_name=' + str(_filters['sh'](plan.name)) + ' castoff_notify_site=' + str(_filters['sh'](plan.site)) + '\n')
     if plan.progress:
         _add('castoff_progress=' + str(_filters['sh'](plan.progress)) + '\n')
     if ('hosts' in features):

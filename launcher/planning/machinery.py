@@ -41,6 +41,9 @@ castoff_loaded=1
 _REQUEUES = ("requeue", "copy", "chain", "rerun")
 """The features of jobs that the scheduler may start again."""
 
+_WITH_SETUP = {"setup", "snapshot", "teardown", "restart", "hang", "preflight", "notify", *_REQUEUES}
+"""The features whose scripts have the file `setup`, which also has a function that they use."""
+
 FEATURES = {
     "node": "lines of a program of the nodes, in a file that such a program includes",
     # features that follow from the launcher or the scheduler
@@ -88,6 +91,7 @@ FEATURES = {
     "restart": "the ranks are restarted after a failure",
     "spares": "the job has hosts to replace those that fail",
     "hang": "ranks that show no sign of life are ended",
+    "notify": "the script sends messages when the run ends, fails or hangs",
     "preflight": "hosts are checked before ranks start there",
     "hosts": "a program runs on each host before the ranks",
     "own_checks": "the job adds its own checks of hosts",
@@ -196,7 +200,8 @@ def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
         "parameters": plan.parameters,
         f"schedulers/{plan.scheduler}": True,
         "stopping": True,
-        "setup": features & {"setup", "snapshot", "teardown", "restart", "hang", "preflight", *_REQUEUES},
+        "setup": features
+        & {"setup", "snapshot", "teardown", "restart", "hang", "preflight", "notify", *_REQUEUES},
         "teardown": "teardown" in features,
         "fence": "fence" in features,
         "earlier": plan.refers_to,
@@ -209,6 +214,7 @@ def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
         "progress": "judged" in features,
         "signal": features >= {"signal", "here"} and not plan.torchrun,
         "restart": "restart" in features,
+        "notify": "notify" in features,
         "rendezvous": not here and not script,
         "preload": plan.preload,
         # a driver does not need the launcher's file
@@ -278,6 +284,7 @@ def _of_job(plan: Plan) -> dict[str, object]:
         "teardown": plan.teardown or plan.site_teardown,
         "snapshot": plan.snapshot,
         "secrets": plan.env_from,
+        "notify": plan.notify and plan.notify.hooks,
         "loader": for_program_alone(plan.env, torchrun=plan.torchrun),
         **{how: plan.requeue_how == how for how in ("requeue", "copy", "chain")},
         "driver": plan.driver,

@@ -36,7 +36,7 @@ from castoff.launcher.planning.findings import Findings
 from castoff.launcher.planning.placement import Placement
 from castoff.launcher.planning.raw_directives import directive_problems, section_problems
 from castoff.launcher.runs.plan import AS_THEY_ARE, ContainerPlan, Plan, SignalPlan
-from castoff.launcher.runs.records import PER_RANK_FILES
+from castoff.launcher.runs.records import PER_RANK_FILES, Messages
 from castoff.launcher.schedulers.base import Scheduler
 from castoff.launcher.schedulers.choice import check_profile
 from castoff.launcher.schedulers.dialect import own_dependency
@@ -265,6 +265,7 @@ class _Planner:
             each_host=each_host if self.queued and (preflight or restart) else [],
             preload=preload or [],
             preload_start=self._beside(one_a_node) if preload else [],
+            notify=Messages(list(spec.notify.on), spec.notify.receivers) if spec.notify else None,
             local_storage=site.local_storage if spec.stage else None,
             notes=self.found.notes,
         )

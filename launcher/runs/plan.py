@@ -32,6 +32,7 @@ OF_EVERY_SCRIPT = frozenset(
         ),
         *("container.image", "container.runtime", "container.binds", "container.env", "container.gpus"),
         *("restart.max", "restart.hang", "restart.never", "restart.progress", "requeue.progress", "signal"),
+        *("notify.to", "notify.on"),
         *("container.args", "stage.from", "stage.to", "stage.unpack", "stage.sha256", "stage.activate"),
     }
 )

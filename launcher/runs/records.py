@@ -231,6 +231,20 @@ class Sharing(msgspec.Struct, frozen=True):
         return -(-members // self.members)
 
 
+class Messages(msgspec.Struct, frozen=True):
+    """Who gets messages about a run, and when."""
+
+    on: list[str]
+    """`end`, `fail` and `hang`, or some of them."""
+    to: list[str]
+    """Names of webhooks, and mail addresses."""
+
+    @property
+    def hooks(self) -> list[str]:
+        """The names of webhooks, to which the job's script itself sends."""
+        return [name for name in self.to if "@" not in name]
+
+
 PER_RANK_FILES = 256
 """The largest number of ranks that leave a file each, as more would overload a parallel file system: then the
 files grow with the hosts.
@@ -281,6 +295,8 @@ class Facts(msgspec.Struct, frozen=True):
     inherit: str | list[str] = "all"
     env_from: list[str] = []
     per_rank_logs: bool = True
+    notify: Messages | None = None
+    """None: nobody gets messages."""
     by_script: bool = False
     """Whether there is no plan: the script was submitted by hand and made the run directory itself."""
 
@@ -395,6 +411,7 @@ _SHARING = "(?m)^" + " ".join(
     rf"castoff_{name}=([0-9]{{1,7}})" for name in ("together", "at_once", "job_nodes", "per_node")
 )
 _INDICES = rf"(?m)^castoff_array_indices=({INDICES_PATTERN[1 : -len(END)]})$"
+_MESSAGES = r'(?m)^castoff_notify_on="([a-z ]+)" castoff_notify_to="([\w -]+)"'
 
 
 def facts_of(text: str) -> Facts:
@@ -406,6 +423,7 @@ def facts_of(text: str) -> Facts:
     scheduler = scheduler_in(text) or ""
     shared = re.search(_SHARING, head)
     sharing = Sharing(int(shared[1]), int(shared[2]), int(shared[4]), int(shared[3])) if shared else None
+    messages = re.search(_MESSAGES, head)
     return Facts(
         name,
         site,
@@ -413,5 +431,6 @@ def facts_of(text: str) -> Facts:
         array_count=members if members > 1 or listed else None,
         array_indices=listed and listed[1],
         sharing=sharing,
+        notify=Messages(messages[1].split(), messages[2].split()) if messages else None,
         by_script=True,
     )

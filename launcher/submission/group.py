@@ -18,14 +18,16 @@ import msgspec
 
 from castoff.launcher import clock
 from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.job_fields import Array
 from castoff.launcher.config.job_group import JobGroup, name_of
 from castoff.launcher.config.site import Site
 from castoff.launcher.errors import CastoffError, report
-from castoff.launcher.process.files import make_folders
+from castoff.launcher.process.files import make_folders, replace
 from castoff.launcher.process.locks import NoLocks, locked
 from castoff.launcher.runs.drafts import new_id
 from castoff.launcher.runs.groups import Group, GroupJob, Groups
 from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.notices import NOTIFY
 from castoff.launcher.runs.owner import is_alive
 from castoff.launcher.runs.run import RunDirectory, runs_folder
 from castoff.launcher.schedulers.choice import site_named
@@ -238,10 +240,28 @@ def _send(group: Group, job: GroupJob, placed: Place, site: Site) -> Step:
             prepare=placed.prepare,
             run_id=path.name,
             is_code=placed.is_code,
-            within=Within(group.id, runs),
+            within=Within(group.id, runs, _messages(group, placed.spec)),
         )
     group.mark_sent(job)
     return Step(job.job, run)
+
+
+def _messages(group: Group, spec: JobSpec) -> Path | None:
+    """Make the folder of the records of messages that a group's runs share, with the number of its members;
+    None if the job sends none.
+    """
+    if spec.notify is None:
+        return None
+    asking = [job.fields for job in group.jobs.values() if job.fields and job.fields.get("notify")]
+    arrays = [msgspec.convert(fields["array"], Array) if fields.get("array") else None for fields in asking]
+    members = sum(array.size if array else 1 for array in arrays)
+    folder = group.path.with_suffix(f".{NOTIFY}")
+    try:
+        make_folders(folder)
+        replace(folder / "group", f"{members} {group.name} {group.id}\n")
+    except OSError as error:
+        raise CastoffError(f"{folder}: cannot be written: {error.strerror}") from error
+    return folder
 
 
 def _arrived(run: RunDirectory, environ: Mapping[str, str]) -> bool:

@@ -17,6 +17,7 @@ from castoff.launcher.errors import CastoffError, report
 from castoff.launcher.process import files
 from castoff.launcher.runs.directory import check_folder
 from castoff.launcher.runs.index import record_runs
+from castoff.launcher.runs.notices import forget as forget_notices
 from castoff.launcher.runs.owner import mark_of, other_host
 from castoff.launcher.runs.records import Facts, Submission, ending_of, set_aside_hosts
 from castoff.launcher.runs.run import LOCK, STOP, RunDirectory
@@ -97,6 +98,7 @@ def resubmit(
                 )
                 _end_earlier_attempts(run, begin)
             _renew_secrets(run, plan.env_from, environ)
+            forget_notices(run, begin)
             (run.path / STOP).unlink(missing_ok=True)
             forget_cancellation(run)
             record_runs(

@@ -29,6 +29,7 @@ from castoff.launcher.process.linux import check_linux
 from castoff.launcher.runs import provenance
 from castoff.launcher.runs.drafts import Draft, new_run
 from castoff.launcher.runs.index import record_runs
+from castoff.launcher.runs.notices import NOTIFY
 from castoff.launcher.runs.plan import Plan
 from castoff.launcher.runs.records import Submission, encode
 from castoff.launcher.runs.removal import sweep
@@ -58,6 +59,8 @@ class Within(NamedTuple):
     """The group's id."""
     runs: Mapping[str, Path]
     """The directories of the group's runs, by the names of their jobs."""
+    notify: Path | None = None
+    """The folder of the records of messages, which the group's runs share."""
 
 
 class DryRun(NamedTuple):
@@ -170,6 +173,7 @@ def submit(
         prepare=prepare,
         run_id=run_id,
         is_code=is_code,
+        notify=within.notify if within else None,
     ) as draft:
         run = draft.final
         request = SubmitRequest.of(decided, head_of(script.text), str(run.path), dependency)
@@ -238,9 +242,11 @@ def recorded(
     prepare: Callable[[Path], None] | None = None,
     run_id: str | None = None,
     is_code: bool = False,
+    notify: Path | None = None,
 ) -> Iterator[Draft]:
     """Make the directory of a new run, with all of its files, and add the run to the index. `referred`: the
-    directories of the runs to which the job refers, by name.
+    directories of the runs to which the job refers, by name. `notify`: the folder of the records of messages,
+    if several runs share one.
 
     `prepare` is called with the directory before the directory gets its final name, which is `run_id` if
     given. The run's lock is held within the context. If anything fails before, no directory is left.
@@ -268,6 +274,8 @@ def recorded(
                 (draft.run.path / "after").mkdir(mode=0o700)
             for name, path in referred.items():
                 (draft.run.path / "after" / name).symlink_to(path)
+            if notify is not None and decided.notify is not None:
+                (draft.run.path / NOTIFY).symlink_to(notify)
             provenance.record(
                 draft.run.path,
                 Path(record.directory or "."),

@@ -202,6 +202,9 @@ castoff_finish() { # CODE COMMAND: run as this script exits
   if [[ $castoff_ending == cancelled ]] && castoff_scheduler_has_lost_host; then castoff_ending=node-failure; fi
 #endif
   castoff_record_ending "$castoff_ending" "$1"
+#if notify
+  castoff_notify_end "$castoff_ending"
+#endif
   if [[ $castoff_ending == failed && $1 == 0 ]]; then builtin exit 1; fi # or dependent jobs would start
   return "$1"
 }
@@ -217,7 +220,7 @@ castoff_record_ending() { # ENDING CODE
     printf '{"ending": "%s", "code": %s, "time": %(%s)T%s%s}\n' "$1" "$2" -1 "${3:+, \"restart\": true}" \
       "${castoff_reason:+, \"reason\": \"$(castoff_json "$castoff_reason")\"}" \
       1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
-#elif setup | teardown | hang | preflight | requeue | copy | chain | rerun
+#elif setup | teardown | hang | preflight | notify | requeue | copy | chain | rerun
     printf '{"ending": "%s", "code": %s, "time": %(%s)T%s}\n' "$1" "$2" -1 \
       "${castoff_reason:+, \"reason\": \"$(castoff_json "$castoff_reason")\"}" \
       1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&

@@ -106,7 +106,7 @@ castoff_check_room() { # output of the ranks is lost on a full disk, which few p
   echo "castoff: $castoff_reason" >&2
   exit 74 # EX_IOERR
 }
-#if restart | hang | torchrun !here !script | driver !here !script | stage !here !script
+#if restart | hang | notify | torchrun !here !script | driver !here !script | stage !here !script
 castoff_failure_words() { # prints, say: rank 3 on n2 failed first: killed by SIGKILL
   local castoff_program castoff_signal castoff_how
 #if hang
@@ -117,6 +117,9 @@ castoff_failure_words() { # prints, say: rank 3 on n2 failed first: killed by SI
 #endif
   castoff_program=$(castoff_field program) castoff_signal=$(castoff_field signal | sed s/null//)
   castoff_how="failed first: ${castoff_signal:+killed by }${castoff_signal:-exit code $(castoff_field code)}"
+#if script notify
+  if [[ $castoff_program == script ]]; then castoff_program="the script" castoff_how=${castoff_how/ first/}; fi
+#endif
   if [[ $castoff_program == driver ]]; then castoff_program="the driver" castoff_how=${castoff_how/ first/}; fi
   if [[ $(castoff_field reason) == out-of-memory ]]; then castoff_how+=", out of memory"; fi
   echo "${castoff_program:-rank $(castoff_field rank)} on $(castoff_field host) $castoff_how"

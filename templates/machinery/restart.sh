@@ -40,6 +40,12 @@ castoff_restart() { # after an attempt: whether a new one begins in this job
 #if spares
   castoff_await_fence
 #endif
+#if hang notify
+  if [[ -e $CASTOFF_ATTEMPT_DIR/hang ]]; then
+    castoff_notify_hang &
+    disown "$!"
+  fi
+#endif
   castoff_next_attempt
 }
 #if spares

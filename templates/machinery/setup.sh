@@ -48,7 +48,7 @@ castoff_keep_exit() { # run an EXIT trap of setup's after castoff's, instead of 
   trap 'castoff_finish $? "$BASH_COMMAND"'$'\n'"${castoff_theirs[0]-}" EXIT
 }
 #endif
-#if setup | teardown | restart | hang | preflight | requeue | copy | chain | rerun
+#if setup | teardown | restart | hang | preflight | notify | requeue | copy | chain | rerun
 castoff_json() { # TEXT escaped for a JSON string, truncated to fit
   local LC_ALL=C castoff_text
   castoff_text=${1:0:400}
