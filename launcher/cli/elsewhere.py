@@ -41,7 +41,7 @@ ONLY_HERE = {
 _ON_BOTH = ("submit", "render", "pull")
 """Verbs that run on this machine, and connect to the other one by themselves."""
 
-_ON_TERMINALS = ("shell", "alloc", "top", "clean")
+_ON_TERMINALS = ("shell", "alloc", "top", "clean", "notify")
 """Verbs that get a terminal on the other machine if they have one on this machine."""
 
 _LARGEST_PAGE = 1 << 26
@@ -132,7 +132,8 @@ def _call(machine: Machine, typed: list[str], rest: list[str], program: list[str
         return passing.follow_through(passed, os.environ)
     if verb == "resubmit":
         return _resubmit(passed, words)
-    return passing.run(passed, os.environ, reads=verb in _READING and program is not None)
+    reads = verb in _READING and program is not None
+    return passing.run(passed, os.environ, reads=reads or (verb == "notify" and words[:1] == ["add"]))
 
 
 def _report(machine: Machine, words: list[str]) -> int:

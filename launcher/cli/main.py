@@ -94,7 +94,7 @@ def _as_options(words: list[str]) -> list[str]:
 
 _HERE = frozenset(
     (
-        *("init", "import", "schema", "completion", "launch", "train", "trust", "on", "mcp"),
+        *("init", "import", "schema", "completion", "launch", "train", "trust", "on", "mcp", "notify"),
         *("sites", "doctor", "explain", "--version", "-h", "--help"),
     )
 )

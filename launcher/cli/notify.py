@@ -45,13 +45,14 @@ def command(context: click.Context, as_json: bool) -> None:
 def add(name: str, kind: str | None) -> None:
     """Add the webhook NAME, or replace it. Its URL is read from standard input, or asked for."""
     from castoff.launcher.notify import webhooks
+    from castoff.launcher.runs.notices import webhook_file
 
     if is_terminal(sys.stdin):
         url = click.prompt("URL (not shown)", hide_input=True, err=True)
     else:
         url = sys.stdin.readline(10_000)
     webhook = webhooks.add(name, url, kind, os.environ)
-    print_facts(added=name, host=webhook.host, file=webhooks.webhook_file(name, os.environ))
+    print_facts(added=name, host=webhook.host, file=webhook_file(name, os.environ))
     report(f"`castoff notify test {name}` sends a message")
 
 

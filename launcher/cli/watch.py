@@ -37,4 +37,4 @@ def command(runs: tuple[str, ...], names: tuple[str, ...]) -> None:
     watcher = Watcher(os.environ, [run.path for run in meant], click.echo)
     with contextlib.nullcontext() if meant else alone(os.environ):
         watcher.watch()
-    report("no message can become due any more: no run with `notify` is pending or running")
+    report("no run with `notify` is pending or running; `castoff top` shows all your runs")

@@ -374,6 +374,9 @@ def _from_document(
             document.data.pop(other, None)
     problems: list[Problem] = []
     for assignment in overrides:
+        if (hidden := _hidden(assignment)) is not None:
+            problems.append(hidden)
+            continue
         try:
             document.override(assignment)
         except InvalidInput as error:
@@ -468,6 +471,16 @@ _RECEIVER = re.compile(r"[A-Za-z0-9_-]{1,40}|[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(\.[
 """The name of a webhook, or a mail address. Either can be part of a file's name, and needs no quotes."""
 
 
+_IS_URL = "is a URL, with which others could write to you: `castoff notify add phone` keeps it; then write `to: phone`"
+
+
+def _hidden(assignment: str) -> Problem | None:
+    """The problem of a `--set` with a webhook's URL, which errors about it would show."""
+    field, _, value = assignment.partition("=")
+    is_url = field.strip().startswith("notify") and "/" in value
+    return Problem(f"--set {field.strip()}=…", "notify.to", _IS_URL) if is_url else None
+
+
 def _of_messages(spec: JobSpec, notify: Notify) -> Iterator[tuple[FieldPath, str]]:
     if not notify.to:
         yield ("notify", "to"), "is empty: name webhooks (`castoff notify add NAME`), or drop notify"
@@ -476,8 +489,7 @@ def _of_messages(spec: JobSpec, notify: Notify) -> Iterator[tuple[FieldPath, str
     for number, name in enumerate(notify.receivers):
         path: FieldPath = ("notify", "to") if isinstance(notify.to, str) else ("notify", "to", number)
         if "/" in name or ":" in name:  # without the value: it is a secret
-            add = "`castoff notify add phone` reads it; then write `to: [phone]`"
-            yield path, f"is a URL, and whoever reads this file could use it: {add}"
+            yield path, _IS_URL
         elif not _RECEIVER.fullmatch(name):
             takes = "takes a name (letters, digits, - and _) or a mail address"
             yield path, f"is {shown(name)}, but {takes}"

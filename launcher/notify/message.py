@@ -116,7 +116,7 @@ def example() -> Message:
     """A message to try a receiver with."""
     status = RunStatus(
         name="example",
-        site="local",
+        site="your site",
         state="ended",
         ending="done",
         id="example",
@@ -196,7 +196,7 @@ def _of_all(
     """The message that an array or a group is over."""
     good = sum(member.ending == "done" for _, member in members)
     rest = [
-        f"{member.member if len(subject.statuses) == 1 else status.id}: {member.word}"
+        f"{member.member if len(subject.statuses) == 1 else status.name}: {member.word}"
         for status, member in members
         if member.ending != "done"
     ]

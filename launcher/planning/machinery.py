@@ -41,9 +41,6 @@ castoff_loaded=1
 _REQUEUES = ("requeue", "copy", "chain", "rerun")
 """The features of jobs that the scheduler may start again."""
 
-_WITH_SETUP = {"setup", "snapshot", "teardown", "restart", "hang", "preflight", "notify", *_REQUEUES}
-"""The features whose scripts have the file `setup`, which also has a function that they use."""
-
 FEATURES = {
     "node": "lines of a program of the nodes, in a file that such a program includes",
     # features that follow from the launcher or the scheduler

@@ -36,7 +36,11 @@ castoff_notify_count() { # ENDING of a member of an array, or of a run of a grou
           member = $(NF - 1) # of an array
           ending = $NF
           sub(/\.[0-9]+\.[a-z-]+$/, "") # now $0 is the run
-          printf "%s%s: %s", (NR > 1 ? ", " : ""), (run == $0 ? member : $0), ending
+          if (run != $0) { # its name
+            member = $0
+            sub(/-[0-9]+-[0-9]+-[0-9a-f]+$/, "", member)
+          }
+          printf "%s%s: %s", (NR > 1 ? ", " : ""), member, ending
         }
         END { if (NR > most) printf " and %d more", NR - most }')
   fi

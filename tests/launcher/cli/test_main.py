@@ -17,21 +17,8 @@ from ..conftest import Castoff, objects
 
 VERBS = [
     *("init", "import", "render", "schema", "submit", "launch", "alloc", "train", "top", "list", "status"),
-    *(
-        "logs",
-        "usage",
-        "results",
-        "report",
-        "pull",
-        "wait",
-        "shell",
-        "stop",
-        "cancel",
-        "resubmit",
-        "clean",
-        "on",
-    ),
-    *("sites", "explain", "doctor", "trust"),
+    *("logs", "usage", "results", "report", "pull", "wait", "watch", "shell", "stop", "cancel", "resubmit"),
+    *("clean", "on", "notify", "sites", "explain", "doctor", "trust"),
     *("mcp", "completion"),
 ]
 COMMAND = str(Path(sys.executable).parent / "castoff")
@@ -83,7 +70,7 @@ class TestHelp:
             verb
             not in (
                 *("alloc", "completion", "init", "launch", "mcp", "report", "schema", "shell", "top"),
-                "train",
+                *("train", "watch"),
             )
         )
 
@@ -141,7 +128,7 @@ class TestWrongWords:
             (["submit", "--"], "name a job file, or a program after --"),
             (["submit", "--site", "local", "--", "-x"], "the program: is '-x', which looks like an option"),
             (["help", "statsu"], "no verb 'statsu'; did you mean status?"),
-            (["watch"], "here: castoff top, or castoff logs -f"),
+            (["monitor"], "here: castoff top, or castoff logs -f"),
             (["launch", "-np", "2", "python"], "no option -np; here: --ranks 2 (see castoff launch --help)"),
             (["launch", "-n"], "-n needs a value: -n N (see castoff launch --help)"),
             (["render", "-t", "10", "--", "x"], "1d12h; sbatch's 10 is 10m in castoff"),

@@ -59,6 +59,8 @@ VALUES: dict[str, Any] = {
     "select": {"model": "mil_ait"},
     "mail.to": "other@example.org",
     "mail.on": ["begin"],
+    "notify.to": ["team"],
+    "notify.on": ["fail"],
     "command": ["other"],
     "script": "#!/bin/sh\nprog\n",
     "shell": "/opt/bash",
@@ -125,6 +127,7 @@ BESIDE: dict[str, dict[str, Any]] = {
 """What a job must have besides for a field to make sense."""
 
 OUTER: dict[str, dict[str, Any]] = {
+    "notify": {"to": ["phone"]},
     "mail": {"to": "me@example.org"},
     "array": {"count": 4},
     "container": {"image": "/images/torch.sif", "runtime": "apptainer"},

@@ -184,6 +184,8 @@ FIELDS: dict[str, Callable[[Kind], st.SearchStrategy[Any] | None]] = {
     "memory": _not_flux(st.sampled_from(["4G", "100M"])),
     "walltime": _among("00:30:00", "2h", "1-00:00:00"),
     "mail.on": _not_flux(st.sampled_from([["begin"], ["end", "fail"]])),
+    "notify.to": lambda kind: st.sampled_from(["phone", ["a-b", "me@example.org"], ["me@example.org"]]),
+    "notify.on": lambda kind: st.sampled_from([["end"], ["fail"], ["end", "fail"]]),
     "setup": _setup,
     "teardown": _teardown,
     "env": lambda kind: st.dictionaries(NAMES_OF_VARIABLES, TEXTS, max_size=5),
@@ -385,7 +387,7 @@ def _agreeing(fields: Fields, kind: Kind) -> Fields:
             del fields["ranks"]
     if "ranks" in fields:
         fields["ranks"] = max(fields["ranks"], fields.get("nodes", 1))
-    for outer, inner in (("mail", "to"), ("array", "count")):
+    for outer, inner in (("mail", "to"), ("notify", "to"), ("array", "count")):
         if inner not in fields.get(outer, {inner: 0}):
             del fields[outer]
     if fields.get("array", {}).get("count", 1) > 1:
