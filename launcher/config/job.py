@@ -471,7 +471,7 @@ _RECEIVER = re.compile(r"[A-Za-z0-9_-]{1,40}|[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(\.[
 """The name of a webhook, or a mail address. Either can be part of a file's name, and needs no quotes."""
 
 
-_IS_URL = "is a URL, with which others could write to you: `castoff notify add phone` keeps it; then write `to: phone`"
+_IS_URL = "is a URL, which others could use: `castoff notify add phone` keeps it; then write `to: phone`"
 
 
 def _hidden(assignment: str) -> Problem | None:

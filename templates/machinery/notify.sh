@@ -35,8 +35,8 @@ castoff_notify_count() { # ENDING of a member of an array, or of a run of a grou
         NR <= most {
           member = $(NF - 1) # of an array
           ending = $NF
-          sub(/\.[0-9]+\.[a-z-]+$/, "") # now $0 is the run
-          if (run != $0) { # its name
+          sub(/\.[0-9]+\.[a-z-]+$/, "")
+          if (run != $0) { # of a group: its name
             member = $0
             sub(/-[0-9]+-[0-9]+-[0-9a-f]+$/, "", member)
           }

@@ -68,7 +68,7 @@ def test_only_what_was_asked_for(
 def test_several_get_it_beside_each_other(jobs: LocalJobs, server: Server) -> None:
     webhooks.add("team", server.url, "slack", os.environ)
     run = job(jobs, command=["sh", "-c", "exit 0"], notify={"to": ["phone", "team", "me@example.org"]})
-    assert sorted([*got][0] for got in server.got) == ["text", "title"]
+    assert sorted(next(iter(got)) for got in server.got) == ["text", "title"]
     assert record(run, "end=team")["sent"] and not (run.path / "notify" / "end=me@example.org.json").exists()
 
 
