@@ -42,6 +42,7 @@ PARTS = {
     "progress": "`castoff_judge_progress` counts the attempts in a row that made no progress",
     "signal": "in ranks' programs, or with castoff's own launcher: `castoff_deliver` sends the job's signal",
     "restart": "`castoff_restart` decides whether another attempt begins in the same job, and begins it",
+    "notify": "`castoff_notify_end` sends each message about the end of a run once",
     "rendezvous": "`castoff_rendezvous` checks the hosts and exports MASTER_ADDR and MASTER_PORT; "
     "`castoff_export_hosts`, for a driver",
     "preload": "`castoff_preload` starts a process on each node that imports modules, and `rank.sh` runs "

@@ -135,16 +135,16 @@ castoff_notify_brief() { # SECONDS: prints 45s, 12m, 3h05m, 2d07h or 53d
 castoff_notify_once() { # EVENT NAME: whoever makes the record sends; castoff watch makes it, too
   local castoff_record=$CASTOFF_RUN_DIR/notify/$1=$2.json castoff_why castoff_by castoff_result=', "sent": true'
   trap - EXIT
-  castoff_by="\"by\": \"job\", \"host\": \"$(hostname)\""
+  castoff_by="{\"by\": \"job\", \"host\": \"$(hostname)\""
   (
     umask 077
     mkdir -p "${castoff_record%/*}"
     set -C
-    printf '{%s, "time": %(%s)T}\n' "$castoff_by" -1 >"$castoff_record"
+    printf '%s, "time": %(%s)T}\n' "$castoff_by" -1 >"$castoff_record"
   ) 2>/dev/null || return 0
   castoff_why=$(castoff_notify_post "$2" 2>/dev/null)
   if [[ -n $castoff_why ]]; then castoff_result=", \"error\": \"$(castoff_notify_text "$castoff_why")\""; fi
-  (umask 077 && printf '{%s, "time": %(%s)T%s}\n' "$castoff_by" -1 "$castoff_result" >"$castoff_record.new" &&
+  (umask 077 && printf '%s, "time": %(%s)T%s}\n' "$castoff_by" -1 "$castoff_result" >"$castoff_record.new" &&
     mv "$castoff_record.new" "$castoff_record")
 }
 castoff_notify_post() { # NAME: prints why it could not be sent; the URL never reaches a command line or a log

@@ -77,6 +77,7 @@ stage:
   - {from: /a, to: b, unpack: false, sha256: 0000000000000000000000000000000000000000000000000000000000000001}
 array: {count: 8, max_concurrent: 4}
 after: {afterok: [preprocess, 123], afterany: ["7[].host"]}
+notify: {to: [phone, me@example.org], on: [end, fail]}
 requeue: {max: 3}
 signal: USR1@5m
 restart: {max: 3, hang: 15m, never: [2, 77], progress: ckpt}

@@ -397,6 +397,10 @@ EXAMPLES: dict[str, Example] = {
         "pbs", {"nodes": 2, "command": ["python", "-m", "train"], "launcher": {"preload": ["torch"]}}
     ),
     "flux-hang": Example("flux", {"nodes": 2, "restart": {"hang": "20m", "progress": None}}),
+    "slurm-notify": Example(
+        "slurm",
+        {"restart": {"max": 2, "hang": "15m"}, "notify": {"to": ["phone", "team"], "on": ["end", "hang"]}},
+    ),
     "local-restart": Example("local", {"restart": {"max": 2, "hang": "10m", "progress": "none"}}),
     "slurm-two-sockets": Example("slurm", {"ranks_per_node": None}, changes={"node": TWO_SOCKETS}),
     "slurm-gpus-per-task": Example("slurm", {}, changes={"gpu_request": "gpus-per-task"}),
