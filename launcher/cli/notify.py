@@ -10,6 +10,9 @@ import click
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.output import is_terminal, json_option, print_facts, print_json, print_table, report
 from castoff.launcher.errors import CastoffError
+from castoff.launcher.text.layout import Column
+
+_COLUMNS = (Column("name"), Column("host"))
 
 
 @click.group(
@@ -75,7 +78,7 @@ def _list(as_json: bool) -> None:
     if as_json:
         print_json(*({"name": name, "host": host} for name, host in found))
     elif found:
-        print_table(("name", "host"), found)
+        print_table(_COLUMNS, found)
     else:
         report("no webhooks yet; `castoff notify add NAME` adds one")
 

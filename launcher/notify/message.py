@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from castoff.launcher.logs.failures import failed_rank, script_headline
 from castoff.launcher.runs.records import Messages
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import EXPLAINED, AttemptStatus, MemberStatus, RunStatus, why
+from castoff.launcher.status.script_output import failure_reason
 from castoff.launcher.text.failure import HANG
 from castoff.launcher.text.words import brief, listed
 
@@ -23,9 +23,6 @@ _LONGEST = 400
 
 _NAMED = 5
 """Number of failed members that a message names."""
-
-_EXCEPTION = re.compile(r"(?:  \+ Exception Group )?Traceback \(most recent call last\)")
-_WRITER = re.compile(r"^\[(?:rank)?\d+\]:? ")
 
 
 class Subject(NamedTuple):
@@ -184,8 +181,11 @@ def _of_one(subject: Subject, event: str, status: RunStatus, member: MemberStatu
     if subject.name != status.name:
         title = f"{subject.name}: {title}"
     bad = _is_bad(status, member)
-    reason = (status.reason or "") if never else reason_of(status, member)
-    return Message(event, title, reason, subject, word, bad, _seconds(subject))
+    if never or not member.attempts:
+        reason = status.reason
+    else:
+        reason = failure_reason(RunDirectory(Path(status.directory)), [member], member.ending)
+    return Message(event, title, reason or "", subject, word, bad, _seconds(subject))
 
 
 def _of_all(
@@ -203,33 +203,6 @@ def _of_all(
     title = f"{subject.name}: {good} of {len(members)} done"
     state = "failed" if bad else "done" if good == len(members) else "cancelled"
     return Message("end", title, listed(rest, _NAMED), subject, state, bool(bad), _seconds(subject))
-
-
-def reason_of(status: RunStatus, member: MemberStatus) -> str:
-    """Why a member ended so, with the line of its log that names the exception; empty if done."""
-    if not member.attempts:
-        return status.reason or ""
-    attempt, run = member.attempts[-1], RunDirectory(Path(status.directory))
-    words = why(attempt.failure, attempt.reason)
-    if attempt.failure is not None and attempt.failure.reason != HANG and not attempt.failure.detail:
-        failed = failed_rank(run, member.member, attempt)
-        said = _exception(failed.excerpt()) if failed else ""
-        words[0] += f": {said}" if said else ""
-    elif not words and member.ending in EXPLAINED:
-        words = [script_headline(run, member.member, attempt) or ""]
-    return "; ".join(filter(None, words))
-
-
-def _exception(lines: list[bytes]) -> str:
-    """The line that names the exception, else the last."""
-    named, said, last = False, "", ""
-    for line in (_WRITER.sub("", raw.decode(errors="replace")) for raw in lines):
-        if _EXCEPTION.match(line):
-            named = True
-        elif named and line[:1].strip():
-            said, named = line, False
-        last = line if line.strip() else last
-    return (said or last).strip()
 
 
 def _seconds(subject: Subject) -> int:

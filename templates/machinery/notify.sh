@@ -56,17 +56,17 @@ castoff_notify_hang() { # the ranks are about to be started again
   fi
 }
 #endif
-castoff_notify_why() { # prints the first failure, with the last line of its traceback, and what else is recorded
+castoff_notify_why() { # prints the exception of the first failure, that failure, and what else is recorded
   local castoff_words='' castoff_said=''
   if [[ -s $CASTOFF_FAILURE_FILE ]]; then
     castoff_words=$(castoff_failure_words)
     if [[ ! -e $CASTOFF_ATTEMPT_DIR/hang ]]; then castoff_said=$(castoff_notify_said); fi
-    castoff_words+=${castoff_said:+: $castoff_said}
+    castoff_words=${castoff_said:+$castoff_said; }$castoff_words
   fi
   if [[ $castoff_words != "$castoff_reason"* ]]; then castoff_words+=${castoff_words:+; }$castoff_reason; fi
   printf %s "$castoff_words"
 }
-castoff_notify_said() { # prints the line of the failed rank's log that names its exception, else its last line
+castoff_notify_said() { # prints the line of the failed rank's log that names its exception, or reads like an error
   local castoff_log
   castoff_log=$(castoff_field log)
   if [[ $castoff_log == */* || ! -f $CASTOFF_LOG_DIR/$castoff_log ]]; then
@@ -76,7 +76,7 @@ castoff_notify_said() { # prints the line of the failed rank's log that names it
     { sub(/\r$/, ""); sub(/^\[[0-9]+\] /, ""); sub(/^\[rank[0-9]+\]: /, "") }
     /^(  \+ Exception Group )?Traceback \(most recent call last\)/ { named = 1; next }
     named && /^[^ \t]/ { if (!/ChildFailedError/) said = $0; named = 0 }
-    /[^ \t]/ { last = $0 }
+    tolower($0) ~ /error|exception|fatal|fail(ed|ure|s)|abort|not found|no such|denied|cannot/ { last = $0 }
     END { print said == "" ? last : said }'
 }
 castoff_notify() { # EVENT TITLE REASON: send it to all, each once; takes a few seconds at most

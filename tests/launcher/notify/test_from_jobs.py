@@ -38,9 +38,8 @@ def test_a_failure_with_its_reason_and_never_the_url(jobs: LocalJobs, server: Se
     (got,) = server.got
     assert server.paths == [f"/{SECRET}"]
     assert got["title"] == "train: failed" and got["state"] == "failed" and got["run"] == run.id
-    assert got["reason"].endswith(
-        "failed first: exit code 1: ValueError: invalid literal for int() with base 10: 'x<y>'"
-    )
+    assert got["reason"].startswith("ValueError: invalid literal for int() with base 10: 'x<y>'; rank 0 on ")
+    assert got["reason"].endswith(" failed first: exit code 1")
     assert got["text"].endswith(f"\nlocal, after {got['seconds']}s: castoff status {run.id}")
     assert record(run)["sent"] is True
     shown = jobs.castoff("status", run.id)
@@ -117,10 +116,10 @@ def test_a_webhook_that_is_not_there_or_that_others_can_read(jobs: LocalJobs, se
 
 @pytest.mark.costly
 def test_an_array_sends_its_first_failure_and_its_end(jobs: LocalJobs, server: Server) -> None:
-    fails = 'test $((CASTOFF_ARRAY_INDEX % 3)) != 1 || { echo "no luck"; exit 9; }'
+    fails = 'test $((CASTOFF_ARRAY_INDEX % 3)) != 1 || { echo "a fatal day"; exit 9; }'
     run = job(jobs, command=["sh", "-c", fails], array={"count": 8, "max_concurrent": 1})
     assert [got["title"] for got in server.got] == ["train: member 1: failed", "train: 5 of 8 done"]
-    assert server.got[0]["reason"].endswith(" failed first: exit code 9: no luck")
+    assert server.got[0]["reason"].startswith("a fatal day; rank 0 on ")
     assert server.got[1]["reason"] == "1: failed, 4: failed, 7: failed"
     resubmit(run, members=[4])
     jobs.wait(run)

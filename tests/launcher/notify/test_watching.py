@@ -40,7 +40,7 @@ class Runs:
         run = RunDirectory(self.folder / run_id)
         (run.path / "attempts").mkdir(parents=True)
         (run.path / "job.sh").touch()
-        plan = {"name": run_id, "site": "here", "scheduler": "local"}
+        plan: dict[str, Any] = {"name": run_id, "site": "here", "scheduler": "local"}
         plan |= {"array_count": len(endings) if len(endings) > 1 else None}
         plan |= {"notify": {"on": ["end", "fail"], "to": ["phone"], **notify}}
         self.write(run, "plan.json", plan)
@@ -89,7 +89,7 @@ def test_what_ended_without_a_word(runs: Runs, server: Server, waits: Clock) -> 
     runs.watcher().watch()
     (got,) = server.got
     assert (got["title"], got["event"], got["run"]) == ("train: failed", "end", run.id)
-    assert got["reason"] == "rank 3 on n1 failed first: exit code 1: KeyError: 'lr'"
+    assert got["reason"] == "KeyError: 'lr'; rank 3 on n1 failed first: exit code 1"
     assert got["text"].endswith("\nhere, after 60s: castoff status train")
     runs.watcher().watch()
     assert len(server.got) == 1, "another watcher finds it sent"
@@ -227,8 +227,9 @@ class TestOnce:
         watchers = [threading.Thread(target=runs.watcher().look) for _ in range(4)]
         for watcher in watchers:
             watcher.start()
-        for one in (*scripts, *watchers):
-            one.wait() if isinstance(one, subprocess.Popen) else one.join()
+        for watcher in watchers:
+            watcher.join()
+        assert [script.wait() for script in scripts] == [0] * 4
         assert len(server.got) == 1
 
     def test_a_script_that_was_killed_meanwhile(self, runs: Runs, server: Server, waits: Clock) -> None:
