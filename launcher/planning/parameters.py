@@ -21,6 +21,9 @@ from castoff.launcher.runs.plan import Plan
 from castoff.launcher.text.quoting import parameter_mark
 
 _SHELL = re.compile(r"(?:.*/)?(?:ba|da|k|z)?sh")
+_DOUBLED = re.compile(r"""(?<![fF]['"])\{\{ *"[^"{}]+" *:""")
+"""JSON in doubled braces, as `str.format` needs it; a program's own f-string may need them."""
+
 _READS_NEXT = re.compile("-[a-z]*c")
 _PLAIN = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 """Values that a shell reads as one word, as they are."""
@@ -119,6 +122,8 @@ def notes(spec: JobSpec) -> Iterator[str]:
     for name in table.names:
         if any(f"${{{name}}}" in text for text in found.values()):
             yield f"${{{name}}} stays as it is: write {{{name}}}, without $, for the parameter"
+    if any(map(_DOUBLED.search, found.values())):
+        yield 'the braces of {{"…": …}} stay doubled, as only {{NAME}} stands for {NAME}: write them once'
     yield from _read_by_shells(spec.command, table)
 
 

@@ -13,11 +13,13 @@ from collections.abc import Callable
 import click
 import pytest
 
+from castoff import JobSpec
 from castoff.launcher.cli.list import Matching
 from castoff.launcher.cli.logs import command as logs
 from castoff.launcher.cli.offers import complete_parameters, complete_runs_and_parameters
 from castoff.launcher.cli.report import command as report
 from castoff.launcher.history.progress import Progress
+from castoff.launcher.planning.parameters import notes
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.screen.detail import detail_of
@@ -338,3 +340,17 @@ def test_launch_runs_one_member(castoff: Castoff, jobs: LocalJobs) -> None:
     assert (
         "castoff: the program reads CASTOFF_PARAMETERS, which only castoff submit writes\n" in unused.stderr
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "is_noted"),
+    [
+        ("""echo '{{"step": 1, "x": {a}}}'""", True),
+        ("""echo '{"step": 1, "x": {a}}'""", False),
+        ("""python -c 'print(f"{{a}} {a}")'""", False),
+        ("""python -c "print(f'{{"a": {a}}}')" """, False),
+    ],
+)
+def test_json_in_doubled_braces_is_reported(text: str, is_noted: bool) -> None:
+    spec = JobSpec.of({"command": ["bash", "-c", text], "array": {"parameters": {"a": [1]}}})
+    assert any("stay doubled" in note for note in notes(spec)) is is_noted
