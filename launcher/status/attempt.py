@@ -190,8 +190,8 @@ _SAYS_WHY = re.compile(
 """Matches the line of a log in which a shell, env or rank.sh says why a program could not be run."""
 _STAGING = re.compile("^castoff: stage: ")
 """Beginning of the lines in which stage.sh reports a failure."""
-_OWN_FILE = re.compile(r"/\S*/script: (?=line \d+: )")
-"""bash's name for a job's own script, before the number of the line that failed."""
+_FOLDER = re.compile(r"^/\S*/(?=[^/\s]+: )")
+"""The folder of a program that writes its path before its message, such as Python or a script's bash."""
 
 _LAST = 64 * 1024
 """The number of bytes at the end of a log that are searched for why a program could not be run."""
@@ -217,7 +217,7 @@ def explained(failure: Failure | None, logs: Path) -> Failure | None:
     else:
         found = _last_line(logs / name, _SAYS_WHY) if failure.code in _NOT_RUN else None
         found = found or cause(_end(logs / name, _LAST_ERROR), failure.rank)
-    return msgspec.structs.replace(failure, detail=_OWN_FILE.sub("", found)) if found else failure
+    return msgspec.structs.replace(failure, detail=_FOLDER.sub("", found)) if found else failure
 
 
 def _last_line(log: Path, pattern: re.Pattern[str]) -> str | None:

@@ -37,6 +37,8 @@ _BEFORE_RANKS = re.compile(r"-{20,}$|\S+: line \d+: ")
 
 _OF_SCRIPT = re.compile(r"^\S+: line \d+: ")
 """What bash writes before a message: its script, often the scheduler's copy, and the line's number."""
+_NOT_AGAIN = ("castoff: not started again: ", "castoff: not requeued: ")
+"""Beginnings of castoff's messages that repeat an attempt's reason."""
 _WRONG_LAUNCHER = "this job's launcher is "
 """Beginning of castoff's message about an MPI that is not the site's, which explains all that it printed."""
 
@@ -167,9 +169,10 @@ def _of_launcher(lines: list[str], *, began: bool) -> _Printed:
     )
     if first is None:
         last = texts[-_OF_LAUNCHER_LINES:]
-        return _Printed(last, last[-1].removeprefix("castoff: ") if last else None)
+        best = next((line for line in reversed(last) if not line.startswith(_NOT_AGAIN)), None)
+        return _Printed(last, best and best.removeprefix("castoff: "))
     # The launcher's first line explains most. castoff's lines come last, without the reason, shown anyway.
-    own = [line for line in texts if line.startswith("castoff: ") and not line.startswith("castoff: not ")]
+    own = [line for line in texts if line.startswith("castoff: ") and not line.startswith(_NOT_AGAIN)]
     messages = [line for line in texts[first:] if line.strip("- ") and not line.startswith("castoff: ")]
     shown = messages[:_OF_LAUNCHER_LINES] + [line.removeprefix("castoff: ") for line in own[-3:]]
     wrong = (line for line in shown if line.startswith(_WRONG_LAUNCHER))

@@ -13,7 +13,7 @@ _WIDE = 4096  # bytes shown of a line
 _LAST_ERRORS = 3  # last lines among which one may name the cause
 
 _ERROR = re.compile(
-    r"(?:\b|(?<=[a-z]))error\b(?!\s*[=:]?\s*[-+.\d])|exception|\bfatal|\bfail(?:ed|ure|s)\b|\babort"
+    r"(?:\b|(?<=[a-z]))error\b(?!\s*[=:]?\s*[-+.\d])|exception|\bfatal|\bfail(?:ed|s\b|u)|\babort"
     r"|\bpanic|\bassert|\binvalid|\bmissing|denied|refused|unrecogni[sz]ed|unsupported|undefined|no such"
     r"|not found|not installed|not exist|\bcannot\b|\bcan't\b|\bcould not|\bcouldn't|\bunable to"
     r"|segmentation fault|out of memory|no space left",
@@ -32,6 +32,9 @@ _WHO = re.compile(rb"(?:\[rank\d+\]: )?")
 _HEADER = re.compile(
     rb"(?P<fatal>Fatal Python error: )|(?:  \+ Exception Group )?Traceback \(most recent call last\):"
 )
+_BEGINS = (b"Traceback (most recent call last):", b"Fatal Python error: ")
+_TAIL = 2048
+"""The last bytes of a log without a traceback in which an error may be."""
 _CHAINED = (
     b"The above exception was the direct cause of the following exception:",
     b"During handling of the above exception, another exception occurred:",
@@ -78,6 +81,7 @@ def cause(text: bytes, rank: int | None = None) -> str | None:
     `excerpt` shows, the exception; without one, the last of its last lines that reads like an error. None: no
     line does.
     """
+    text = _end_that_matters(text)
     lines = _lines(text)
     if found := _traceback(lines, text, rank):
         name, begin, writer = found
@@ -87,6 +91,15 @@ def cause(text: bytes, rank: int | None = None) -> str | None:
     texts = (_text(line) for line in _before_torchrun(lines))
     last = [line for line in texts if line and not _EXIT.search(line)][-_LAST_ERRORS:]
     return next((line for line in reversed(last) if _ERROR.search(line)), None)
+
+
+def _end_that_matters(text: bytes) -> bytes:
+    """The text from the line before its first traceback, else its last lines: ranks fail by the thousand."""
+    if _TORCHRUN in text:
+        return text
+    first = min((at for word in _BEGINS if (at := text.find(word)) >= 0), default=max(0, len(text) - _TAIL))
+    before = text.rfind(b"\n", 0, max(0, text.rfind(b"\n", 0, first)))
+    return text[before + 1 :]
 
 
 def _lines(text: bytes) -> list[bytes]:

@@ -109,6 +109,10 @@ class TestScriptOutput:
         members = [MemberStatus(number, "ended", "failed", [attempt])]
         assert failure_reason(run, members, "failed") == f"{self.SRUN.strip()}; {reason}"
         assert failure_reason(run, members, "cancelled") is None
+        log = f"castoff: cannot find the program 'x'\ncastoff: not started again: {reason}\n"
+        run, number, attempt = self.made(tmp_path / "b", log, reason=reason)
+        members = [MemberStatus(number, "ended", "failed", [attempt])]
+        assert failure_reason(run, members, "failed") == f"cannot find the program 'x'; {reason}"
 
     def test_each_attempt_has_its_own(self, tmp_path: Path) -> None:
         log = self.SRUN + self.RESTART + "srun: error: something else\n"
