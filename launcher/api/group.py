@@ -112,10 +112,10 @@ def submit_all(
     `castoff status` and others take; None: that of the file, or `group`. The other arguments are those of
     `submit`.
 
-    >>> from castoff import JobSpec, Site, submit_all
+    >>> from castoff import JobSpec, submit_all
     >>> prepare = JobSpec(name="prepare", command=["touch", "data"])
     >>> train = JobSpec(name="train", command=["cat", "data"], after={"afterok": ["prepare"]})
-    >>> group = submit_all([prepare, train], Site.load("local"), name="pipeline")
+    >>> group = submit_all([prepare, train], "local", name="pipeline")
     >>> {job: now.ending for job, now in group.wait().items()}
     {'prepare': 'done', 'train': 'done'}
 
