@@ -114,8 +114,8 @@ def film(folder: Path) -> list[Screen]:
         environment = {**machine.environment(folder), "TERM": "tmux-256color", "PS1": "$ ", "LANG": "C.UTF-8"}
         environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
         castoff = str(Path(sys.executable).with_name("castoff"))
-        words = ("on", "add", "cluster", "bash", "--dir", str(far), "--site", "local", "--castoff", castoff)
-        subprocess.run([castoff, *words], cwd=project, env={**os.environ, **environment}, check=True)
+        added = ("on", "add", "cluster", "bash", "--dir", str(far), "--site", "local", "--castoff", castoff)
+        subprocess.run([castoff, *added], cwd=project, env={**os.environ, **environment}, check=True)
         terminal = Terminal(folder, environment)
         try:
             terminal.look(0.5, PROMPT)

@@ -12,7 +12,7 @@ from castoff.launcher.report.curves import Plot
 from castoff.launcher.report.ranking import Rule, best, metric_names, ranked
 from castoff.launcher.report.results import Result
 from castoff.launcher.runs.states import RunStatus
-from castoff.launcher.text.layout import cut
+from castoff.launcher.text.shortened import cut
 from castoff.launcher.text.words import brief
 
 _FURTHER = 24

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from castoff.launcher.report.axes import Axis
 from castoff.launcher.report.cells import visible
-from castoff.launcher.text.layout import cut
+from castoff.launcher.text.shortened import cut
 
 _BETWEEN, _SIDE = 160, 80
 _HEIGHT, _TOP, _BOTTOM = 260, 40, 240

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from castoff.launcher.report.axes import Axis, Label
 from castoff.launcher.report.cells import visible
-from castoff.launcher.text.layout import cut
+from castoff.launcher.text.shortened import cut
 
 _WIDTH, _HEIGHT = 360, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 348, 12, 186

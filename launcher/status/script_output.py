@@ -177,8 +177,8 @@ def _of_launcher(lines: list[str], *, began: bool) -> _Printed:
     shown = messages[:_OF_LAUNCHER_LINES] + [line.removeprefix("castoff: ") for line in own[-3:]]
     wrong = (line for line in shown if line.startswith(_WRONG_LAUNCHER))
     of_script = (line for line in reversed(messages) if _OF_SCRIPT.match(line))  # the last ended the script
-    best = (wrong, of_script if not _LAUNCHER_SAYS.match(texts[first]) else (), shown)
-    return _Printed(shown, next(itertools.chain(*best), None))
+    ranked = (wrong, of_script if not _LAUNCHER_SAYS.match(texts[first]) else (), shown)
+    return _Printed(shown, next(itertools.chain(*ranked), None))
 
 
 def _ranks_wrote(logs: Path) -> bool:

@@ -76,7 +76,7 @@ castoff_notify_said() { # prints the line of the failed rank's log that names it
     { sub(/\r$/, ""); sub(/^\[[0-9]+\] /, ""); sub(/^\[rank[0-9]+\]: /, "") }
     /^(  \+ Exception Group )?Traceback \(most recent call last\)/ { named = 1; next }
     named && /^[^ \t]/ { if (!/ChildFailedError/) said = $0; named = 0 }
-    tolower($0) ~ /error|exception|fatal|fail(ed|ure|s)|abort|not found|no such|denied|cannot/ { last = $0 }
+    tolower($0) ~ /error|exception|fatal|failed|failure|fails|abort|not found|no such|denied|cannot/ { last = $0 }
     END { print said == "" ? last : said }'
 }
 castoff_notify() { # EVENT TITLE REASON: send it to all, each once; takes a few seconds at most

@@ -19,6 +19,7 @@ from castoff.launcher.cli.logs import command as logs
 from castoff.launcher.cli.offers import complete_parameters, complete_runs_and_parameters
 from castoff.launcher.cli.report import command as report
 from castoff.launcher.history.progress import Progress
+from castoff.launcher.logs.silence import Silences
 from castoff.launcher.planning.parameters import notes
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import RunDirectory
@@ -283,7 +284,7 @@ class TestOtherVerbs:
         assert [member["ending"] for member in jobs.wait(run)["members"]] == ["done", "cancelled"]
 
     def test_top_shows_what_a_member_was_started_with(self, sweep: RunDirectory) -> None:
-        detail = detail_of(status(sweep), None, lambda *_: Progress())
+        detail = detail_of(status(sweep), None, lambda *_: Progress(), Silences())
         words = ["".join(span.text for span in line) for line in lines(detail, 0.0, 80, 40)]
         assert "          lr=0.1, seed=1" in words
 

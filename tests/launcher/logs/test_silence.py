@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from castoff.launcher.runs.states import AttemptStatus
 NOW = 1_795_000_000.0
 
 
-def attempt(run: Path, state: str = "running", **ages: float) -> AttemptStatus:
+def attempt(run: Path, state: str = "running", /, **ages: float) -> AttemptStatus:
     """An attempt with files of these ages; `rank_0` is rank 0's log."""
     logs, folder = run / "logs" / "0.0", run / "attempts" / "0.0"
     for name, age in ages.items():
@@ -23,8 +24,18 @@ def attempt(run: Path, state: str = "running", **ages: float) -> AttemptStatus:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
         os.utime(file, (NOW - age, NOW - age))
-    facts = {"ending": None, "code": None, "reason": None, "host": "n1", "started": NOW - 900, "ended": None}
-    return AttemptStatus(attempt=0, state=state, failure=None, logs=str(logs), **facts)
+    return AttemptStatus(
+        attempt=0,
+        state=state,
+        ending=None,
+        code=None,
+        reason=None,
+        host="n1",
+        started=NOW - 900,
+        ended=None,
+        failure=None,
+        logs=str(logs),
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,7 +69,13 @@ def test_files_of_a_program_at_work_are_read_twice_a_minute(
     """One young file is enough; of an attempt that is silent, all are read, but less and less often."""
     found: list[float] = []
     signs = silence._signs
-    monkeypatch.setattr(silence, "_signs", lambda one: (found.append(at) or at for at in signs(one)))
+
+    def counted(one: AttemptStatus) -> Iterator[float]:
+        for at in signs(one):
+            found.append(at)
+            yield at
+
+    monkeypatch.setattr(silence, "_signs", counted)
     at_work, silences = attempt(tmp_path, metrics=2, **{f"rank_{n}": 1 for n in range(8)}), Silences()
     assert [silences.since(at_work, NOW + second) for second in range(0, 30, 2)] == [None] * 15
     assert len(found) == 1
