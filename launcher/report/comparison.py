@@ -132,7 +132,7 @@ def origins(content: Comparison, moments: Moments) -> Table:
         )
         for one in content.runs
     ]
-    return table("Runs", ("run", "id", "site", "job", "submitted", "shown"), rows)
+    return table("Ids of the runs", ("run", "id", "site", "job", "submitted", "shown"), rows)
 
 
 def _member(one: ComparedRun) -> str:

@@ -96,6 +96,8 @@ def test_headings_are_in_order_and_regions_have_names() -> None:
     assert levels[:2] == [1, 2] and {*levels} == {1, 2, 3}
     regions = [one["aria-label"] for one in found.named("div") if one.get("role") == "region"]
     assert len(regions) == len({*regions}) == 4
+    sections = {"Final metrics", "Differences", "Curves", "Runs"}
+    assert sections.isdisjoint(regions)  # else screen readers would list two landmarks of one name
     assert sum(one.get("data-curve") is not None for one in found.named("button")) == 12
 
 
