@@ -10,7 +10,6 @@ import yaml
 
 from castoff.launcher.errors import InvalidInput
 from castoff.launcher.history.metrics import Metrics
-from castoff.launcher.history.reading import reduced_metrics_of
 from castoff.launcher.report.comparison import ComparedRun, Comparison, by_rank, labels
 from castoff.launcher.report.curves import DRAWN_METRICS, by_interest, plots_of_several, points_of_each
 from castoff.launcher.report.masking import MASK, masked_parameters, masked_script, masked_words
@@ -127,7 +126,8 @@ def _with_plots(content: Comparison, directories: Mapping[str, RunDirectory], ch
     def members() -> Iterator[tuple[str, Metrics]]:
         for one in drawn:
             # Read again, since keeping the curves of all members would take much memory.
-            yield one.label, reduced_metrics_of(directories[one.now.directory], one.result.member)
+            (member,) = (member for member in one.now.members if member.member == one.result.member)
+            yield one.label, metrics_of_member(directories[one.now.directory], member)
 
     limit = points_of_each(len(drawn) * len(names[:DRAWN_METRICS]))
     return Comparison(

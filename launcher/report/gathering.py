@@ -12,7 +12,6 @@ import msgspec
 from castoff.launcher.history.attempts import hosts, phases, waiting
 from castoff.launcher.history.metrics import Metrics
 from castoff.launcher.history.progress import device_use
-from castoff.launcher.history.reading import reduced_metrics_of
 from castoff.launcher.history.usage import shares, starts_of, total, usages
 from castoff.launcher.logs.failures import excerpt_of, failed_rank
 from castoff.launcher.logs.silence import silent_since
@@ -94,7 +93,7 @@ def gather(run: RunDirectory, wish: Wish, poller: Poller | None = None) -> RunFa
     chosen = rule(metric_names(results), wish.by, wish.largest)
     failures, left_out = _failures(run, now)
     is_array = len(now.members) > 1
-    drawn = _compared(run, results, chosen) if is_array else _Drawn(plots(metrics))
+    drawn = _compared(run, now, results, chosen) if is_array else _Drawn(plots(metrics))
     return RunFacts(
         now=now,
         at=at,
@@ -157,11 +156,12 @@ def _members(run: RunDirectory, now: RunStatus, results: Sequence[Result], busy:
     ]
 
 
-def _compared(run: RunDirectory, results: Sequence[Result], chosen: Rule | None) -> _Drawn:
+def _compared(run: RunDirectory, now: RunStatus, results: Sequence[Result], chosen: Rule | None) -> _Drawn:
     """The plots of an array's best members: one for each metric."""
     if chosen is None:
         return _Drawn([])
     best = [result for result in ranked(results, chosen) if chosen.metric in result.metrics][:_COMPARED]
+    of_number = {member.member: member for member in now.members}
     (paths, _), names = for_a_table(results), by_interest(metric_names(best), chosen.metric)
 
     def members() -> Iterator[tuple[str, Metrics]]:
@@ -169,7 +169,7 @@ def _compared(run: RunDirectory, results: Sequence[Result], chosen: Rule | None)
             words = parameters_words(result.parameters, paths)
             label = f"{result.member}: {words}" if words else f"member {result.member}"
             # Read again, since keeping the curves of all members would take much memory.
-            yield label, reduced_metrics_of(run, result.member)
+            yield label, metrics_of_member(run, of_number[result.member])
 
     drawn = names[:DRAWN_METRICS]
     found = plots_of_several(members(), drawn, points_of_each(len(best) * len(drawn)))
