@@ -25,8 +25,8 @@ from castoff.launcher.report.results import Result
 from castoff.launcher.report.scatter import DONE, FAILED, OPEN, Dot, scatter
 from castoff.launcher.runs import states
 
-_DOTS = 300
-"""The maximum number of members in a figure."""
+_DOTS, _LINES = 300, 100
+"""The maximum number of members in a scatter plot, and in parallel coordinates, where lines cover more."""
 
 _FURTHER_METRICS, _FURTHER_PARAMETERS = 6, 4
 """The maximum number of other metrics that are drawn, and of parameters over which they are."""
@@ -42,6 +42,8 @@ class Figure(NamedTuple):
 
     caption: str
     drawing: Markup
+    sampled: str = ""
+    """Which members are drawn if not all are."""
 
 
 class Sweep(NamedTuple):
@@ -56,7 +58,7 @@ class Sweep(NamedTuple):
     further: Sequence[Figure]
     """Other metrics."""
     sampled: str
-    """Which members are drawn if not all are."""
+    """Which members are drawn in scatter plots if not all are."""
 
 
 def sweep(facts: RunFacts) -> Sweep | None:
@@ -71,8 +73,7 @@ def sweep(facts: RunFacts) -> Sweep | None:
     ordered = [
         one for one in ranked(results, rule) if _value(one, rule.metric, largest=rule.largest) is not None
     ]
-    drawn = ordered[:: -(-len(ordered) // _DOTS) or 1]
-    figures = _Figures(drawn, paths)
+    figures = _Figures(ordered, paths)
     others = sorted(
         (name for name in metric_names(results) if name != rule.metric),
         key=lambda name: larger_is_better(name) is None,
@@ -87,24 +88,31 @@ def sweep(facts: RunFacts) -> Sweep | None:
             for name in others[:_FURTHER_METRICS]
             for figure in figures.scatters(name, paths[:_FURTHER_PARAMETERS], largest=larger_is_better(name))
         ],
-        f"{len(drawn):,} of {len(ordered):,} members are drawn, at equal distances in their order."
-        if len(drawn) < len(ordered)
-        else "",
+        _sampled(ordered, _DOTS)[1],
     )
+
+
+def _sampled(ordered: Sequence[Result], most: int) -> tuple[Sequence[Result], str]:
+    """At most so many members, with the first, and which they are in words; empty words: all."""
+    drawn = ordered[:: -(-len(ordered) // most) or 1]
+    words = f"{len(drawn):,} of {len(ordered):,} members are drawn, at equal distances in their order."
+    return drawn, words if len(drawn) < len(ordered) else ""
 
 
 class _Figures:
     """Figures of the same members, the best of them first."""
 
-    def __init__(self, drawn: Sequence[Result], paths: Sequence[str]):
-        self._drawn = drawn
+    def __init__(self, ordered: Sequence[Result], paths: Sequence[str]):
+        self._ordered = ordered
+        self._drawn, _ = _sampled(ordered, _DOTS)
         self._paths = paths
         self._names = short_names(paths)
         self._axes = {
-            path: axis(self._names[path], (one.parameters.get(path) for one in drawn)) for path in paths
+            path: axis(self._names[path], (one.parameters.get(path) for one in ordered)) for path in paths
         }
         self._words = {
-            one.member: f"member {one.member}: {parameters_words(one.parameters, paths)}" for one in drawn
+            one.member: f"member {one.member}: {parameters_words(one.parameters, paths)}"
+            for one in (*self._drawn, *_sampled(ordered, _LINES)[0])
         }
 
     def scatters(self, metric: str, paths: Sequence[str], *, largest: bool | None) -> Iterable[Figure]:
@@ -130,7 +138,8 @@ class _Figures:
     def overview(self, metric: str, *, largest: bool) -> Figure | None:
         """The parameters and the metric of each member, side by side."""
         name = f"best {metric}"
-        known = [(one, _value(one, metric, largest=largest)) for one in self._drawn]
+        drawn, sampled = _sampled(self._ordered, _LINES)
+        known = [(one, _value(one, metric, largest=largest)) for one in drawn]
         axes = [*self._axes.values(), axis(name, (value for _, value in known))]
         lines = []
         for rank, (one, value) in enumerate(known):
@@ -143,7 +152,7 @@ class _Figures:
             return None
         caption = f"{', '.join(self._names.values())} and {name}"
         words = f"Parallel coordinates of {caption}: {len(lines)} members; the best is {lines[0].words}"
-        return Figure(caption, parallel(axes, lines[::-1], words))
+        return Figure(caption, parallel(axes, lines[::-1], words), sampled)
 
 
 def _places(axes: Sequence[Axis], values: Sequence[Any]) -> list[float] | None:
