@@ -64,6 +64,10 @@ def test_a_page_is_written_here(laptop: Laptop) -> None:
     assert wrong.returncode == 1 and "loss" in wrong.stderr
     assert not (laptop.project / "other.html").exists()
     assert [path.name for path in laptop.far.glob("*.html")] == []
+    other = str(laptop.submitted("far", "submit", "--", "echo", "again")["id"])
+    assert laptop("--on", "far", "report", run, other, "--watch", "-o", "both.html").returncode == 0
+    both = (laptop.project / "both.html").read_text()
+    assert "<h1>2 runs compared</h1>" in both and 'http-equiv="refresh"' not in both
     results = laptop("--on", "far", "results", run, "--csv")
     assert results.stdout.startswith("run,member,state") and run in results.stdout
     assert run[:5] in laptop("--on", "far", "list").stdout
