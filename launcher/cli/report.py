@@ -18,6 +18,7 @@ from castoff.launcher.cli.output import interval_seconds, is_terminal, report, w
 from castoff.launcher.cli.results import ranking_options
 from castoff.launcher.cli.run_options import selected
 from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.parameters import is_selector
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
 from castoff.launcher.text.quoting import visible_word
 
@@ -119,9 +120,9 @@ def _subject(words: tuple[str, ...], by: str | None, largest: bool | None) -> Su
         return of_group(group)
     meant = selected(words, ())
     if len(meant.runs) > 1:
-        return of_runs(meant.runs, meant.members, Wish(by, largest))
+        return of_runs(meant.runs, meant.of, Wish(by, largest))
     (run,) = meant.runs
-    if not words:
+    if all(map(is_selector, words)):
         report(f"{run.id}: the newest run")
     return of_run(run, Wish(by, largest, meant.members.get(str(run.path))))
 

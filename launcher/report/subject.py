@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
-
-import msgspec
 
 from castoff.launcher.report.comparing import compare
 from castoff.launcher.report.comparison_page import comparison_page
@@ -49,13 +47,8 @@ def of_run(run: RunDirectory, wish: Wish) -> Subject:
     return Subject(run.id, look)
 
 
-def of_runs(runs: Sequence[RunDirectory], members: Mapping[str, frozenset[int]], wish: Wish) -> Subject:
-    """Several runs, side by side. `members`: those that are meant, by the run's directory; of others, all."""
-
-    def part(now: RunStatus) -> RunStatus:
-        chosen = members.get(now.directory)
-        kept = [member for member in now.members if chosen is None or member.member in chosen]
-        return msgspec.structs.replace(now, members=kept)
+def of_runs(runs: Sequence[RunDirectory], part: Callable[[RunStatus], RunStatus], wish: Wish) -> Subject:
+    """Several runs, side by side. `part`: the part of a run that is meant."""
 
     def look(poller: Poller) -> Seen:
         states = [*map(part, statuses(runs, poller))]

@@ -205,6 +205,9 @@ class TestOtherVerbs:
         assert ">lr<" in page and "member 2" in page
         part = castoff("report", "sweep", "lr=0.1").stdout
         assert "member 1" in part and "member 2" not in part
+        newest = castoff("report", "lr=0.1")
+        assert newest.stderr == f"castoff: {sweep.id}: the newest run\n"
+        assert "member 1" in newest.stdout and "member 2" not in newest.stdout
 
     def test_lists(self, castoff: Castoff, jobs: LocalJobs, sweep: RunDirectory) -> None:
         jobs.wait(jobs.submit("--name", "plain", sh="true"))
