@@ -11,8 +11,10 @@ import click
 from castoff.launcher.cli.help import VERBS, module_of
 from castoff.launcher.cli.script_files import INTERPRETERS, JOB_FILES, directives_in
 from castoff.launcher.cli.translation import Typed, translated
-from castoff.launcher.config.synonyms import hint, instead
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.synonyms import hint, instead, of_verb
 from castoff.launcher.text.quoting import visible_word
+from castoff.launcher.typed.structure import fields_of
 from castoff.launcher.typed.suggestion import did_you_mean, suggestion
 
 
@@ -96,7 +98,8 @@ def misread(typed: Typed) -> str | None:
 
 def _is_known(option: str, typed: Typed) -> bool:
     """Whether an option with one hyphen is a term of other launchers."""
-    return typed.takes_a_job and instead("JobSpec", option.lstrip("-")) is not None
+    name = option.lstrip("-")
+    return typed.takes_a_job and (name in fields_of(JobSpec) or instead("JobSpec", name) is not None)
 
 
 def _before_its_verb(typed: Typed, option: str) -> str:
@@ -206,9 +209,6 @@ def _of_more_words(extra: str, typed: Typed) -> str:
 
 
 def _of_a_job(typed: Typed, kept: list[str], more: list[str]) -> str:
-    from castoff.launcher.config.job import JobSpec
-    from castoff.launcher.typed.structure import fields_of
-
     name, equals, value = more[0].partition("=")
     if kept[-2:-1] == ["--set"] and "=" not in kept[-1]:
         return f"; here: {typed.line([*kept[:-1], f'{kept[-1]}={more[0]}', *more[1:]])}"
@@ -236,8 +236,6 @@ def _listed(typed: Typed, kept: list[str], more: list[str]) -> str:
 
 def _of_subcommand(word: str, typed: Typed) -> str:
     """The message about a word that is none of a verb's own commands."""
-    from castoff.launcher.config.synonyms import of_verb
-
     assert isinstance(typed.command, click.Group)
     verb, rest = typed.verb, typed.words[1:]
     message = f"{verb} has no command {word!r}"

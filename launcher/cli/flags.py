@@ -52,22 +52,55 @@ def _answered(problem: Problem, flags: Mapping[str, str]) -> Problem:
         has_flag = words and not words.startswith(("--set ", "-- "))
         return f"{setting[0]} or {words}" if has_flag else setting[0]
 
-    if path in _MISREAD and where == f"--{path}" and re.match(r"is '(?!-?\d+')", message):
+    if path in _MISREAD and where == f"--{path}" and re.match("is '[^']*[A-Za-z]", message):
         message += _MISREAD[path]
+    if path == "nodes" and (span := re.match(r"is '\d+-(\d+)'", message)):
+        message += f", not a range; use {span[1]}"
     if path == "name" and where == "--name" and re.match(r"is '\d+-\d", message):
         message += f"; qsub's -J is --array: --array {message.split(chr(39))[1]}"
     if path == "walltime" and (text := re.match(r"is '(.*)', but takes a duration", message)):
         message += meant_duration(text[1])
-    if where.startswith("--set ") and (field := re.search(r"; here: ([a-z_.]+)$", message)):
-        words = flag_words(f"{field[1]}: {yaml_word(where.partition('=')[2])}", flags)
-        message = f"{message[: field.start()]}; here: {words}" if words else message
+    if where.startswith("--set "):
+        message = _with_value(message, where.partition("=")[2], flags)
+    if path == "memory" and (
+        size := re.match(r"is '?(\d+) ?([kmgt]?)i?b?'?, but takes a size", message, re.I)
+    ):
+        shorter = f"; use {size[1]}{size[2].upper()}"
+        message += shorter if size[2] else f"; sbatch's {size[1]} is {size[1]}M in castoff"
     if path == "walltime" and (minutes := re.match(r"is '?([1-9]\d*)'?, but takes a duration", message)):
         message += f"; sbatch's {minutes[1]} is {minutes[1]}m in castoff"
+    if path == "walltime" and (clock := re.match(r"is '(\d+):(\d\d)', but takes a duration", message)):
+        message += f"; sbatch's {clock[1]}:{clock[2]} is {60 * int(clock[1]) + int(clock[2])}s in castoff"
     if where == "--command":  # not a flag: the command follows --
         return Problem("the program", "", _SETTING.sub(instead, message))
     if where == COMMAND_LINE and path:
         where = flags.get(path, "")  # a missing field: name the flag that sets it
     return Problem(where, path, _SETTING.sub(instead, message))
+
+
+_SHARED = re.compile(r"(.*; here: )(ranks(?:_per_node)?), with devices_per_rank$")
+_LINES = re.compile(r"(.*; here: )setup, as in \[(module load|conda activate) \w+\]$")
+
+
+def _with_value(message: str, value: str, flags: Mapping[str, str]) -> str:
+    """The message about a field that --set does not know, with the value for the field that was meant."""
+    if shared := _SHARED.match(message):
+        return shared[1] + flag_words(f"{{{shared[2]}: {value}, devices_per_rank: 1}}", flags)
+    if lines := _LINES.match(message):
+        names = re.findall(r"[^][,\s]+", value)
+        return f"{lines[1]}--set 'setup=[{lines[2]} {' '.join(names)}]'"
+    if message.endswith("names the machine: --site NAME"):
+        return message.replace("; here: the", "; the").replace(
+            ": --site NAME", f"; here: --site {visible_word(value)}"
+        )
+    if not (field := re.search(r"; here: ((?:env\.)?[A-Za-z_.]+)$", message)):
+        return message
+    if field[1] == "walltime" and value.isdecimal():
+        value = f"{value}m"  # as for sbatch
+    outer, _, inner = field[1].partition(".")
+    line = f"{outer}: {{{inner}: {yaml_word(value)}}}" if inner else f"{outer}: {yaml_word(value)}"
+    words = flag_words(line, flags)
+    return f"{message[: field.start()]}; here: {words}" if words else message
 
 
 def flag_words(line: str, flags: Mapping[str, str]) -> str:

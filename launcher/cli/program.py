@@ -32,7 +32,11 @@ class TakesProgram(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Store the program's words in `ctx.obj`, and let click parse the words before them."""
-        first = first_word(self, ctx, args)
+        try:
+            first = first_word(self, ctx, args)
+        except click.UsageError:
+            _refuse_misread(self, ctx, args)
+            raise
         _refuse_misread(self, ctx, args if first is None else args[: first + 1])
         if first is not None and is_job_file(args[first]):
             _refuse_directives(ctx, args[first])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -35,18 +36,24 @@ def _variables(words: tuple[str, ...]) -> Fields:
 
 
 def _runs(words: tuple[str, ...]) -> Fields:
-    yield "after.afterok", [name for word in words for name in word.split(",") if name]
+    for word in words:
+        if re.match("after[a-z]*:", word):
+            raise ValueError(
+                f"is {word!r}, but takes a run or a job; here: --dependency {visible_word(word)}"
+            )
+        yield "after.afterok", [name for name in word.split(",") if name]
 
 
 def _dependency(text: str) -> Fields:
     from castoff.launcher.schedulers.dialect import after_of
 
     try:
-        after = after_of(text)
+        after = after_of(text.replace(" ", ""))
     except ValueError:
         conditions = "after, afterok, afternotok, afterany or aftercorr"
         takes = f"takes {conditions} with jobs, as in --dependency afterok:12:13"
-        run = "" if ":" in text else f"; here: --after {visible_word(text)}"
+        is_run = re.fullmatch(r"(?!after|singleton)[\w.+-]+", text)
+        run = f"; here: --after {text}" if is_run else ""
         raise ValueError(f"is {text!r}, but {takes}{run}") from None
     for condition, jobs in after.items():
         yield f"after.{condition}", jobs

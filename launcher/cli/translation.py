@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_origin
 import click
 
 from castoff.launcher.cli.flags import flag_words, flags_of
+from castoff.launcher.cli.script_files import JOB_FILES
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.synonyms import instead, of_verb, reader_names
 from castoff.launcher.text.quoting import visible_word, yaml_word
-from castoff.launcher.typed.structure import bare, fields_of
+from castoff.launcher.typed.structure import bare, fields_of, members
 from castoff.launcher.typed.suggestion import did_you_mean
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def translated(typed: Typed, option: str) -> str:
     template = of_verb(typed.verb, name)
     if template is None and typed.takes_a_job:
         template = of_verb("a job", name)
-    if template is None and (words := _of_a_field(typed, name, value)):
+    if template is None and (words := _of_a_field(typed, option, name, value)):
         return words
     near = did_you_mean(option, [flag for flag in typed.flags if flag.startswith("--")])
     if template is None and not near:
@@ -132,9 +133,10 @@ def _of_scripts(typed: Typed, option: str, name: str, value: str) -> str:
     if name == "mail_type" or (option == "-m" and _is_mail(value)):
         return f"; here: {_mail(typed, value)}"
     resource, _, amount = value.partition("=")
-    if option == "-l" and resource not in ("nodes", "select") and "," not in amount:
-        return _of_a_field(typed, resource, amount) or _read(typed, option, name, value)
-    return _read(typed, option, name, value)
+    words = "" if name == "requeue" and value.isdecimal() else _read(typed, option, name, value)
+    if option == "-l" and amount and "here: " not in words and "," not in amount:
+        return _of_a_field(typed, option, resource, amount) or words
+    return words
 
 
 def _read(typed: Typed, option: str, name: str, value: str) -> str:
@@ -143,7 +145,7 @@ def _read(typed: Typed, option: str, name: str, value: str) -> str:
 
     for reader in _readers(typed, name, value):
         asked = Asked()
-        quoted = "" if value == MISSING else '"' + value.replace('"', "'") + '"'
+        quoted = "" if value == MISSING or value.endswith(JOB_FILES) else '"' + value.replace('"', "'") + '"'
         reader.read(f"{option}{'=' if option.startswith('--') and quoted else ' '}{quoted}".strip(), asked)
         if refused := [remark.text for remark in asked.remarks if remark.fate == "not expressed"]:
             return f"; {refused[0]}"
@@ -161,7 +163,7 @@ def _readers(typed: Typed, name: str, value: str) -> list[Any]:
     from castoff.launcher.schedulers.registry import readers
 
     names = reader_names(name)
-    if not names or (name in ("v", "W") and "=" not in value) or (name in "lrPukS" and value == MISSING):
+    if not names or (name in ("l", "v", "W") and "=" not in value) or (name in "rPukS" and value == MISSING):
         return []
     site = typed.value("--site")
     known = [reader for reader in readers() if reader.name in names]
@@ -246,7 +248,7 @@ _FIRST = {"launcher": "name", "requeue": "max", "restart": "max", "mail": "to", 
 _MAPPINGS = ("select", "directives")
 
 
-def _of_a_field(typed: Typed, name: str, value: str) -> str:
+def _of_a_field(typed: Typed, option: str, name: str, value: str) -> str:
     """What sets a job's field that has the option's name, or that of a term of other launchers."""
     meant = name if name in fields_of(JobSpec) else instead("JobSpec", name)
     if meant is None or not typed.takes_a_job:
@@ -261,20 +263,29 @@ def _of_a_field(typed: Typed, name: str, value: str) -> str:
     if meant == "container.image":
         return f"; here: {_container(value)}"
     kind = bare(fields_of(JobSpec)[outer].type)
+    value = MISSING if value.endswith(JOB_FILES) else value
+    if meant == "ranks_per_node" and value in ("gpu", "auto", "cpu"):  # torchrun's words
+        return f"; one for each device is the default; here: {typed.line(typed.without(option, value))}"
     if meant in _MAPPINGS and "=" in value:
         meant, _, value = f"{meant}.{value}".partition("=")
-    elif get_origin(kind) in (dict, list) and "." not in meant:
-        value = f"[{yaml_word(value)}]" if get_origin(kind) is list and value != MISSING else MISSING
-    elif value == MISSING and (
-        kind in (bool, bool | None) or meant in ("launcher.torchrun", "launcher.driver")
-    ):
-        value = "true"
-    elif meant == "walltime" and value.isdecimal():
-        value = f"{value}m"
+    else:
+        value = _field_value(meant, kind, value)
     flag = f"--{meant.replace('_', '-')}"
     if flag in typed.flags:
         return f"; here: {flag} {value if value == MISSING else visible_word(value)}"
     return f"; here: --set {visible_word(f'{meant}={value}') if value != MISSING else f'{meant}={value}'}"
+
+
+def _field_value(field: str, kind: Any, value: str) -> str:
+    """A field's value as --set and its flag take it. `kind`: the field's type, or that of its section."""
+    if get_origin(kind) in (dict, list) and "." not in field:
+        item = f"{{from: {yaml_word(value)}}}" if field == "stage" else yaml_word(value)
+        return f"[{item}]" if get_origin(kind) is list and value != MISSING else MISSING
+    if bool in members(kind) or field in ("launcher.torchrun", "launcher.driver"):
+        return value if value in ("true", "false", "null") else "true"
+    if field == "nice" and value == MISSING:
+        return "100"  # Slurm's default
+    return f"{value}m" if field == "walltime" and value.isdecimal() else value
 
 
 def _container(image: str) -> str:

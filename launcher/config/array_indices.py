@@ -74,6 +74,8 @@ def _wrong(part: str, text: str) -> str | None:
         return f"is {text!r}, but takes no %: write {indices}{also}"
     match = re.fullmatch(r"([0-9]+)(?:-([0-9]+)(?::([0-9]+))?)?", part)
     if match is None:
+        if dots := re.fullmatch(r"(\d+) ?(?:\.\.+|to) ?(\d+)", part):
+            return f"holds {part!r}, but a range has a hyphen: write {dots[1]}-{dots[2]}"
         lower = ", none below 0" if part.startswith("-") else ""
         return f"holds {part!r}, but takes numbers and ranges{lower}, joined by commas, as in 1,3-5,10-20:2"
     for number in filter(None, match.groups()):

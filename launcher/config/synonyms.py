@@ -19,6 +19,8 @@ def of_others(kind: str, word: str, known: list[str]) -> str:
     """castoff's name for a term of another launcher; empty if no launcher uses the term."""
     bare = re.sub("^(slurm|local|pbs)_", "", word)  # prefixes of submitit's parameters
     meant = bare if bare in known else instead(kind, bare)
+    if meant is None and kind == "JobSpec" and re.fullmatch("[A-Z][A-Z0-9]*_[A-Z0-9_]+", word):
+        meant = f"env.{word}"  # spelled like a variable
     return f"; here: {meant}" if meant else ""
 
 

@@ -141,6 +141,47 @@ submit -l select=2:ncpus=4 -- python train.py
 submit -l nodes=2:ppn=4 -- python train.py
 submit --num-gpus 4 job.yaml
 submit -q debug -e A=1 job.yaml
+submit --set time=30 job.yaml
+submit --set ntasks=4 job.yaml
+submit --set gpus=4 job.yaml
+submit --set OMP_NUM_THREADS=4 job.yaml
+submit --set 'modules=[cuda, gcc/12]' job.yaml
+submit --set cluster=pbs job.yaml
+submit --set mem=4G job.yaml
+submit --memory 64GB job.yaml
+submit --memory 64 job.yaml
+submit --walltime 1:30 job.yaml
+submit --walltime 2hours job.yaml
+submit --nodes 2-4 job.yaml
+submit --array 1..8 job.yaml
+submit --after afterok:12 job.yaml
+submit --dependency 12 job.yaml
+submit --exclusive=user job.yaml
+submit --nice job.yaml
+submit --mail me@x.org job.yaml
+submit --stage data.tar job.yaml
+submit --snapshot job.yaml
+submit --requeue 3 job.yaml
+submit --restart 3 job.yaml
+submit --array 0-7 --array-parallelism 3 job.yaml
+submit --cpu-bind cores job.yaml
+submit --mpi pmix job.yaml
+submit -H job.yaml
+submit -s job.yaml
+submit -L lic job.yaml
+submit --tmp=10G job.yaml
+submit --site pbs -l mem=10gb job.yaml
+submit --site pbs -l ncpus=4 job.yaml
+submit --site pbs -l ngpus=4 job.yaml
+submit --site pbs -l place=scatter job.yaml
+submit --site pbs -l filesystems=home:flare job.yaml
+submit --site pbs -P proj job.yaml
+submit --site pbs -V -l select=4:system=polaris -l place=scatter -l walltime=0:30:00 job.yaml
+submit --standalone job.yaml
+submit --nproc-per-node gpu job.yaml
+launch -bind-to core x
+launch -ppn 2 x
+launch --gpu 2 x
 submit --interactive job.yaml
 submit -I job.yaml
 submit --command 'python train.py'
@@ -349,7 +390,9 @@ def mended(words: list[str], message: str) -> list[str] | None:
     typed = shlex.split(fix)
     if typed[0] == "castoff":
         return typed[1:]
-    named = re.search(r"no option (\S+?);?(?: |$)|^(-\S+) takes one word|^--set (\S+):|^(-\S+): is", text)
+    named = re.search(
+        r"no option (\S+?);?(?: |$)|^(-\S+) takes one word|^--set (.+?): there|^(-\S+): is", text
+    )
     assert named, message
     option = next(filter(None, named.groups()))
     at = next(
@@ -390,7 +433,7 @@ _RIGHT = (
     r": (-.*)$",
 )
 _WRONG = re.compile(
-    r"no (?:option|verb|site) '?([^' ;]+)|^--set ([^ =]+)\S*: there is|is '(.*?)', but|holds (.*?),"
+    r"no (?:option|verb|site) '?([^' ;]+)|^--set ([^ =]+)\S*: there is|is '(.*?)', but|holds '?(.*?)'?,"
 )
 
 
@@ -464,7 +507,7 @@ def tried(castoff: Castoff, mistake: str, accepted: Callable[[int, str], bool]) 
         assert meant, "\n".join(shown)
         words = meant
         shown.append(f"castoff {shlex.join(words)}")
-        assert len(shown) < 8, "\n".join(shown)
+        assert len(shown) < 14, "\n".join(shown)
         code, message = typed(castoff, words)
 
 
