@@ -195,6 +195,8 @@ def _of_more_words(extra: str, typed: Typed) -> str:
         start = next((number for number, word in enumerate(words) if word == extra.split(" ")[0]), len(words))
     kept, more = words[:start], words[start:]
     message = f"{verb} takes no word {extra!r}"
+    if more and (meant := _of_set(typed, kept, more)):
+        return f"{message}{meant}"
     if verb in _TAKE_A_PROGRAM and typed.program is None and more:
         return f"{message}{_of_a_job(typed, kept, more)}"
     if verb == "list" and more:
@@ -208,10 +210,21 @@ def _of_more_words(extra: str, typed: Typed) -> str:
     return f"{message}; here: {typed.line(kept)}"
 
 
-def _of_a_job(typed: Typed, kept: list[str], more: list[str]) -> str:
-    name, equals, value = more[0].partition("=")
+def _of_set(typed: Typed, kept: list[str], more: list[str]) -> str:
+    """The end of the message about extra words that belong to --set; empty if there are none."""
+    if kept[-3:-2] == ["--set"] and kept[-1] == "=":  # --set nodes = 2
+        return f"; here: {typed.line([*kept[:-2], f'{kept[-2]}={more[0]}', *more[1:]])}"
+    if kept[-3:-2] == ["--set"] and "=" in kept[-2] and not kept[-1].endswith(JOB_FILES):
+        end = next((number for number, word in enumerate(more) if word[:1] == "-"), len(more))
+        whole = " ".join([*kept[-2:], *more[:end]])
+        return f"; a value with blanks is quoted; here: {typed.line([*kept[:-2], whole, *more[end:]])}"
     if kept[-2:-1] == ["--set"] and "=" not in kept[-1]:
         return f"; here: {typed.line([*kept[:-1], f'{kept[-1]}={more[0]}', *more[1:]])}"
+    return ""
+
+
+def _of_a_job(typed: Typed, kept: list[str], more: list[str]) -> str:
+    name, equals, value = more[0].partition("=")
     if equals and typed.takes_a_job:
         field = name.partition(".")[0]
         if field not in fields_of(JobSpec):

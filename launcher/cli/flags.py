@@ -13,14 +13,15 @@ from typing import Any
 import click
 
 from castoff.launcher.cli.output import meant_duration
+from castoff.launcher.config.array_indices import problem as problem_of_indices
 from castoff.launcher.config.job import COMMAND_LINE, JobSpec
 from castoff.launcher.errors import InvalidInput, Problem
 from castoff.launcher.text.quoting import visible_word, yaml_word
 from castoff.launcher.typed.document import Document
 from castoff.launcher.typed.structure import fields_of
 
-_MISREAD = {"nodes": "; -N sets the number of nodes, as for sbatch; qsub's -N NAME is -J NAME"}
-"""Hints for flags that mean something else in other tools, added if the value is not a number."""
+_QSUBS_NAME = "; -N sets the number of nodes, as for sbatch; qsub's -N NAME is -J NAME"
+"""A hint for a flag that means something else in other tools, added if the value is not a number."""
 
 _SETTING = re.compile(r"`([a-z_]+: [^`]+)`")
 
@@ -52,30 +53,50 @@ def _answered(problem: Problem, flags: Mapping[str, str]) -> Problem:
         has_flag = words and not words.startswith(("--set ", "-- "))
         return f"{setting[0]} or {words}" if has_flag else setting[0]
 
-    if path in _MISREAD and where == f"--{path}" and re.match("is '[^']*[A-Za-z]", message):
-        message += _MISREAD[path]
-    if path == "nodes" and (span := re.match(r"is '\d+-(\d+)'", message)):
-        message += f", not a range; use {span[1]}"
-    if path == "name" and where == "--name" and re.match(r"is '\d+-\d", message):
-        message += f"; qsub's -J is --array: --array {message.split(chr(39))[1]}"
-    if path == "walltime" and (text := re.match(r"is '(.*)', but takes a duration", message)):
-        message += meant_duration(text[1])
     if where.startswith("--set "):
         message = _with_value(message, where.partition("=")[2], flags)
-    if path == "memory" and (
-        size := re.match(r"is '?(\d+) ?([kmgt]?)i?b?'?, but takes a size", message, re.I)
-    ):
-        shorter = f"; use {size[1]}{size[2].upper()}"
-        message += shorter if size[2] else f"; sbatch's {size[1]} is {size[1]}M in castoff"
-    if path == "walltime" and (minutes := re.match(r"is '?([1-9]\d*)'?, but takes a duration", message)):
-        message += f"; sbatch's {minutes[1]} is {minutes[1]}m in castoff"
-    if path == "walltime" and (clock := re.match(r"is '(\d+):(\d\d)', but takes a duration", message)):
-        message += f"; sbatch's {clock[1]}:{clock[2]} is {60 * int(clock[1]) + int(clock[2])}s in castoff"
+        message += _of_a_section(path, message)
+    message += _meant(path, message, is_flag=where == f"--{path}")
     if where == "--command":  # not a flag: the command follows --
         return Problem("the program", "", _SETTING.sub(instead, message))
     if where == COMMAND_LINE and path:
         where = flags.get(path, "")  # a missing field: name the flag that sets it
     return Problem(where, path, _SETTING.sub(instead, message))
+
+
+def _meant(path: str, message: str, *, is_flag: bool) -> str:
+    """The end of the message about a value that other tools take, or that people write."""
+    value = re.match("is '?(.*?)'?, but", message)
+    if value is None or path not in ("name", "nodes", "walltime", "memory"):
+        return ""
+    text = value[1]
+    if path == "nodes" and is_flag and (span := re.fullmatch(r"\d+-(\d+)", text)):
+        return f", not a range; use {span[1]}"
+    if path == "nodes" and is_flag and re.search("[A-Za-z]", text):
+        return _QSUBS_NAME
+    if path == "name" and is_flag and re.match(r"\d+-\d", text):
+        return f"; qsub's -J is --array: --array {text}"
+    if path == "walltime" and "a duration" in message:
+        return _walltime(text)
+    return _memory(text) if path == "memory" and "a size" in message else ""
+
+
+def _walltime(text: str) -> str:
+    if re.fullmatch(r"[1-9]\d*", text):
+        return f"; sbatch's {text} is {text}m in castoff"
+    if clock := re.fullmatch(r"(\d+):(\d\d)", text):
+        return f"; sbatch's {text} is {60 * int(clock[1]) + int(clock[2])}s in castoff"
+    return meant_duration(text)
+
+
+def _memory(text: str) -> str:
+    size = re.fullmatch(r"(\d+)(\.\d+)? ?([KMGT]?)(?:iB|B)?", text, re.IGNORECASE)
+    unit = size[3].upper() if size else ""
+    if size and size[2] and unit in ("M", "G", "T"):
+        return f"; use {round(float(size[1] + size[2]) * 1024)}{'KMG'['MGT'.index(unit)]}"
+    if size and not size[2]:
+        return f"; use {size[1]}{unit}" if unit else f"; sbatch's {text} is {text}M in castoff"
+    return ""
 
 
 _SHARED = re.compile(r"(.*; here: )(ranks(?:_per_node)?), with devices_per_rank$")
@@ -101,6 +122,20 @@ def _with_value(message: str, value: str, flags: Mapping[str, str]) -> str:
     line = f"{outer}: {{{inner}: {yaml_word(value)}}}" if inner else f"{outer}: {yaml_word(value)}"
     words = flag_words(line, flags)
     return f"{message[: field.start()]}; here: {words}" if words else message
+
+
+def _of_a_section(field: str, message: str) -> str:
+    """The end of the message about a single value for a section: what sets the field that was meant."""
+    value = re.match("is '([^' ]*)', but takes", message)
+    if value is None or "; use " in message:
+        return ""
+    if field == "array" and problem_of_indices(value[1]) is None:
+        return f"; use --set array.indices={value[1]}"
+    if field == "launcher" and value[1] in ("torchrun", "driver"):
+        return f"; use --set launcher.{value[1]}=true"
+    if field == "after" and value[1]:
+        return f"; use --set {visible_word(f'after.afterok=[{yaml_word(value[1])}]')}"
+    return ""
 
 
 def flag_words(line: str, flags: Mapping[str, str]) -> str:

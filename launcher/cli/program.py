@@ -111,6 +111,10 @@ def _refuse_directives(ctx: click.Context, name: str) -> None:
     """Fail if the file is a script for sbatch, qsub or flux batch, except if it is named like a job file."""
     from castoff.launcher.text.quoting import visible_word
 
+    if Path(name).is_dir():
+        files = [path for path in sorted(Path(name).iterdir()) if path.suffix in JOB_FILES]
+        here = f"; here: {ctx.command_path} {visible_word(str(files[0]))}" if len(files) == 1 else ""
+        ctx.fail(f"{visible_word(name)} is a folder, not a job file{here}")
     if name.endswith(JOB_FILES) or not Path(name).is_file():  # a pipe can be read only once, by the verb
         return
     if (message := directives_in(name)) is not None:

@@ -100,6 +100,8 @@ def translated(typed: Typed, option: str) -> str:
     template = of_verb(typed.verb, name)
     if template is None and typed.takes_a_job:
         template = of_verb("a job", name)
+        if template and template[:2] == "--" and template.split(" ")[0] not in typed.flags:
+            template = None  # launch has fewer flags
     if template is None and (words := _of_a_field(typed, option, name, value)):
         return words
     near = did_you_mean(option, [flag for flag in typed.flags if flag.startswith("--")])

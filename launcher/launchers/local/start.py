@@ -298,7 +298,13 @@ _FIXES = {
 }
 
 
-_INTERPRETED = "a script follows its interpreter: python"
+_INTERPRETERS = {".py": "python", ".sh": "bash"}
+
+
+def _interpreted(script: str) -> str:
+    """The fix for a script that cannot be started by itself; empty for a program that is none."""
+    interpreter = _INTERPRETERS.get(script[-3:])
+    return f"a script follows its interpreter: {interpreter} {script}" if interpreter else ""
 
 
 def _explained(
@@ -310,8 +316,8 @@ def _explained(
     reason = f"{error} in a word of it" if number is None else os.strerror(number)
     fix = f"; {_FIXES[number]}" if number in _FIXES else ""
     program = request.command[0]
-    if number in (errno.EACCES, errno.ENOEXEC) and program.endswith(".py"):
-        fix = f"; {_INTERPRETED} {program}"
+    if number in (errno.EACCES, errno.ENOEXEC) and (of_script := _interpreted(program)):
+        fix = f"; {of_script}"
     return CannotStart(
         f"cannot start rank {rank} of {request.ranks}: {program!r}: {reason}{fix}", NOT_STARTED
     )
@@ -327,8 +333,9 @@ def _not_found(request: StartRequest, environment: Mapping[str, str]) -> str:
     searched = os.pathsep.join(os.get_exec_path(environment))
     fix = "add its folder to PATH or write its whole path"
     name, equals, _ = program.partition("=")
-    if program.endswith(".py") and path.is_file():
-        fix = f"{_INTERPRETED} {program}"
+    is_startable = os.access(path, os.X_OK) and not program.endswith(".py")
+    if path.is_file() and not is_startable and (of_script := _interpreted(program)):
+        fix = of_script
     elif program.endswith(".py"):
         looked = f"looked at {path.absolute()}, and on PATH"
         return f"cannot find the program {program!r} ({looked}); correct its path"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from castoff.launcher.cli.help import VERBS
+from castoff.launcher.cli.group import castoff as castoff_group
+from castoff.launcher.cli.help import VERBS, module_of
 from castoff.launcher.config.synonyms import _file
 from tests import command_line
 
@@ -142,6 +144,14 @@ submit -l nodes=2:ppn=4 -- python train.py
 submit --num-gpus 4 job.yaml
 submit -q debug -e A=1 job.yaml
 submit --set time=30 job.yaml
+submit --set nodes = 2 -- python train.py
+submit --set setup=module load cuda -- python train.py
+submit --set array=0-7 job.yaml
+submit --set after=train job.yaml
+submit --set launcher=torchrun job.yaml
+submit --set requeue=3 job.yaml
+submit --memory 1.5G job.yaml
+submit folder
 submit --set ntasks=4 job.yaml
 submit --set gpus=4 job.yaml
 submit --set OMP_NUM_THREADS=4 job.yaml
@@ -433,7 +443,7 @@ _RIGHT = (
     r": (-.*)$",
 )
 _WRONG = re.compile(
-    r"no (?:option|verb|site) '?([^' ;]+)|^--set ([^ =]+)\S*: there is|is '(.*?)', but|holds '?(.*?)'?,"
+    r"no (?:option|verb|site) '?([^' ;]+)|^--set ([^ =]+)\S*: there is|is '?(.*?)'?, but|holds '?(.*?)'?,"
 )
 
 
@@ -479,6 +489,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).write_text(text)
     (tmp_path / "done.sh").chmod(0o755)
     (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "job.yaml").write_text("command: [true]\n")
     monkeypatch.setattr("castoff.launcher.cli.launch.run", lambda request: 0)
     monkeypatch.setattr("castoff.launcher.cli.follow.pause", lambda seconds: exit(0))
     monkeypatch.setattr(command_line, "_PROCESSES", ())
@@ -578,6 +589,31 @@ def test_what_is_missing_or_wrong(words: str, said: str, castoff: Castoff, folde
     assert answer.returncode == 2
     assert said in answer.stderr, answer.stderr
     assert_castoffs_own(answer.stderr)
+
+
+def options(verb: str) -> set[str]:
+    """The options of a verb, or of one of its own commands."""
+    first, _, second = verb.partition(" ")
+    command = castoff_group if first == "castoff" else import_module(module_of(first)).command
+    command = command.commands[second] if second else command
+    return {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in _file() if kind.startswith("flags of ")])
+def test_the_table_names_options_that_exist_and_none_that_a_verb_has(kind: str) -> None:
+    verb = kind.removeprefix("flags of ")
+    verb = {"a job": "submit", "a verb": "list"}.get(verb, verb)
+    for meant, words in _file()[kind].items():
+        fix = meant.partition("; here: ")[2] or meant.partition(" -- ")[0]
+        if ": " in fix:  # a sentence
+            continue
+        typed = shlex.split(fix)
+        own = typed[:2] == ["castoff", "VERB"] or typed[0] != "castoff" or typed[1].startswith("--")
+        known = options(verb if own else typed[1]) | {"--on", "--version", "--help"}
+        flags = {word for word in typed if re.match("--?[a-zA-Z]", word)}
+        assert flags - {"-n" if "head" in typed else ""} <= known, meant
+        spelled = {f"--{word.replace('_', '-')}" for word in words.split() if len(word) > 1}
+        assert kind in ("flags of a job", "flags of a verb") or not spelled & options(verb), meant
 
 
 @pytest.mark.parametrize("kind", [kind for kind in _file() if kind != "read by"])

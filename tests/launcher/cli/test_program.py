@@ -109,12 +109,15 @@ def test_a_job_file_takes_options_behind_it(castoff: Castoff, tmp_path: Path) ->
         ("train.py", "a script follows its interpreter: python train.py ("),
         ("./train.py", "a script follows its interpreter: python ./train.py"),
         ("A=1", "a variable goes before castoff, or is set by --set env.A=1 ("),
+        ("prepare.sh", "a script follows its interpreter: bash prepare.sh ("),
+        ("run.sh", "if you mean the one in the working folder, write ./run.sh ("),
         ("run", "if you mean the one in the working folder, write ./run ("),
     ],
 )
 def test_what_is_no_program_leads_on(word: str, said: str, castoff: Castoff, tmp_path: Path) -> None:
-    for name in ("train.py", "run"):
+    for name in ("train.py", "prepare.sh", "run.sh", "run"):
         (tmp_path / name).write_text("#!/bin/sh\n")
-    (tmp_path / "run").chmod(0o755)
+    for name in ("run.sh", "run"):
+        (tmp_path / name).chmod(0o755)
     answer = castoff("launch", word, "x")
     assert answer.returncode in (126, 127) and said in answer.stderr, answer.stderr
