@@ -203,10 +203,6 @@ def _of_more_words(extra: str, typed: Typed) -> str:
         return f"{message}; here: {_listed(typed, kept, more)}"
     if verb == "usage" and more:
         return f"{message}; here: {typed.line([*kept, '--name', more[0], *more[1:]])}"
-    if verb == "report":
-        return (
-            f"{message}, as a page is of one run; here: castoff results {' '.join(map(visible_word, words))}"
-        )
     return f"{message}; here: {typed.line(kept)}"
 
 

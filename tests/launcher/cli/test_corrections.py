@@ -300,7 +300,6 @@ results sweep --min
 results sweep --format csv
 results sweep -o a.csv
 results --csv=1
-report train other
 report train --output-file a.html
 report train --html a.html
 report train --metric loss
