@@ -14,11 +14,13 @@ from castoff.launcher.config.job_fields import Array
 from castoff.launcher.config.site import Site
 from castoff.launcher.errors import CastoffError, InvalidInput, Problem
 from castoff.launcher.executors.stopping import can_resume
+from castoff.launcher.text.python_words import speaks_python
 
 _REQUEUES = 3
 """Default limit of how often a function is resumed, the same as submitit's max_num_timeout."""
 
 
+@speaks_python()
 def job_of(fields: Mapping[str, Any]) -> JobSpec:
     """The job with an executor's fields; the command follows later from the functions.
 

@@ -14,7 +14,7 @@ from castoff.launcher.history.reading import reduced_metrics_of
 from castoff.launcher.history.stretches import Part, part_of
 from castoff.launcher.runs.parameters import parameters_of
 from castoff.launcher.runs.run import RunDirectory
-from castoff.launcher.runs.states import MemberStatus, RunStatus, why
+from castoff.launcher.runs.states import MemberStatus, RunStatus, in_short
 
 
 class Values(NamedTuple):
@@ -77,7 +77,7 @@ def result_of(
         code=last.code if last and member.state == "ended" else None,
         attempts=len(member.attempts),
         seconds=_seconds(member, at),
-        why="; ".join(map(printable, why(last.failure, last.reason))) if last else "",
+        why=printable(in_short(last.failure, last.reason)) if last else "",
         parameters={**parameters, **metrics.parameters},
         metrics={name: summarised(column) for name, column in columns(metrics).items()},
     )

@@ -220,11 +220,11 @@ def failed_because(members: Iterable[MemberStatus], ending: str | None) -> str |
     if ending not in EXPLAINED:
         return None
     attempts = (member.attempts[-1] for member in members if member.ending == ending and member.attempts)
-    reasons = (_in_short(attempt.failure, attempt.reason) for attempt in attempts)
+    reasons = (in_short(attempt.failure, attempt.reason) for attempt in attempts)
     return next((reason for reason in reasons if reason), None)
 
 
-def _in_short(first: Failure | None, reason: str | None) -> str:
+def in_short(first: Failure | None, reason: str | None) -> str:
     """The reasons for an attempt's ending in one line, the most telling first, since lists cut the end."""
     if first is None or not first.detail:
         return "; ".join(why(first, reason))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from castoff.launcher.runs.records import Failure
-from castoff.launcher.runs.states import failure_words
+from castoff.launcher.runs.states import failure_words, in_short
 from castoff.launcher.status.attempt import explained
 
 NO_PYTHON = (
@@ -53,3 +53,11 @@ def test_staging(log: str, tmp_path: Path) -> None:
     (logs / log).write_text("castoff: stage: on n1: cannot copy /a\ncastoff: staging failed\n")
     failure = explained(Failure(1, None, "n1", log="stage.log", program="staging"), logs)
     assert failure is not None and failure.detail == "on n1: cannot copy /a"
+
+
+def test_in_short_the_cause_comes_first() -> None:
+    failure = Failure(1, 1, "n1", detail="ValueError: no")
+    assert in_short(failure, "not requeued") == (
+        "ValueError: no; rank 1 on n1 failed first: exit code 1; not requeued"
+    )
+    assert in_short(None, "not requeued") == "not requeued" and in_short(None, None) == ""

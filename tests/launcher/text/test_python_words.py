@@ -6,6 +6,7 @@ import pytest
 
 from castoff import CastoffError, InvalidInput, JobSpec, StillRunning
 from castoff.launcher.errors import Problem
+from castoff.launcher.executors.parameters import job_of
 from castoff.launcher.text.python_words import in_python, speaks_python
 
 
@@ -44,3 +45,6 @@ def test_a_job_that_a_program_makes(fields: dict[str, object]) -> None:
     with pytest.raises(CastoffError, match="excludes") as caught:
         JobSpec(command=["x"], **fields)  # type: ignore[arg-type]
     assert "--" not in str(caught.value)
+    with pytest.raises(CastoffError, match="excludes") as caught:
+        job_of({"ranks": 2, "ranks_per_node": 1})
+    assert str(caught.value).endswith("(ranks_per_node=None clears it)")
