@@ -7,7 +7,6 @@ import socket
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from shutil import which
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -19,7 +18,7 @@ from castoff.launcher.cli.output import report
 from castoff.launcher.cli.program import TakesProgram
 from castoff.launcher.config.workdir import as_path
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.launchers.local.start import Hosts, StartRequest
+from castoff.launcher.launchers.local.start import NOT_FOUND, CannotStart, Hosts, StartRequest
 from castoff.launcher.process.linux import check_linux
 from castoff.launcher.ranks.rendezvous import derived_port
 from castoff.launcher.runs.run import inherited_lock
@@ -184,7 +183,12 @@ def command(
         request = _with_job(request, job_here, job or "the command line")
     elif not flags.keys() & {"ranks", "ranks_per_node"}:
         _report_idle_devices(request)
-    return run(request)
+    try:
+        return run(request)
+    except CannotStart as error:
+        if error.exit_code == NOT_FOUND and job_here is None and not (here or _is_suspect(request.command)):
+            _report_mistake(request.command)
+        raise
 
 
 class _JobHere(NamedTuple):
@@ -247,12 +251,24 @@ def _report_shell_words(job: _JobHere | None, command: Sequence[str]) -> None:
         from castoff.launcher.preflight.presence import report_shell_words
 
         report_shell_words(job.spec)
-        return
+    elif _is_suspect(command):  # other words need no import
+        from castoff.launcher.preflight.shell_words import shell_warning
+
+        if found := shell_warning(command, typed=True):
+            report(f"warning: the program: {found[1]}")
+
+
+def _is_suspect(command: Sequence[str]) -> bool:
+    return any(letter in word for word in command for letter in "&|<>;$`")
+
+
+def _report_mistake(command: Sequence[str]) -> None:
+    """Warn of the likely mistake in the name of a program that was not found."""
     from castoff.launcher.preflight.shell_words import near_miss, shell_warning
 
     if found := shell_warning(command, typed=True):
         report(f"warning: the program: {found[1]}")
-    elif command and which(command[0]) is None and (meant := near_miss(command[0])):
+    elif meant := near_miss(command[0]):
         report(f"warning: the program: is {command[0]!r}, which is not on PATH here; did you mean {meant}?")
 
 
