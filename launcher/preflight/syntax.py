@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from io import FileIO
+from pathlib import Path
 from typing import Any
 
 from castoff.launcher.config.job import JobSpec
@@ -66,9 +67,10 @@ def check_syntax(plan: Plan, script: Script, spec: JobSpec | None = None) -> Non
         if complaint := _complaints(text):
             number = _failing_line(text, complaint)
             line = printable(text.split("\n")[number])
-            why = re.sub(r"^line \d+: ", "", complaint)
+            why = re.sub(r"^line \d+: |; line \d+: `.*'$", "", complaint)  # lines of this part alone
             problem = f"bash does not parse this as intended: {why}; in the line: {line}"
-            raise InvalidInput([_placed(plan, spec, name, number, problem)])
+            token = re.search(r"[`'\"](\S+?)'", why)
+            raise InvalidInput([_placed(plan, spec, name, number, problem, token[1] if token else "")])
         if _complaints(f"{{\n:\n{text}}}\n"):  # the part is complete, but it continues into the }
             last = printable(text.rstrip("\n").rpartition("\n")[2])
             problem = (
@@ -102,18 +104,41 @@ def _failing_line(text: str, complaint: str) -> int:
     return 0
 
 
-def _placed(plan: Plan, spec: JobSpec | None, name: str, number: int, message: str) -> Problem:
-    """A problem of a line of a part, by its index, with the place in the job file that has this line."""
+def _placed(
+    plan: Plan, spec: JobSpec | None, name: str, number: int, message: str, token: str = ""
+) -> Problem:
+    """A problem of a line of a part, by its index, with the place in the job file that has this line, and
+    there the `token`.
+    """
     mine: list[str] = getattr(spec, name, []) if name in ("setup", "teardown") else []
     items: list[str] = getattr(plan, name, [])
     starts = (n for n in range(len(items)) if mine and items[n : n + len(mine)] == mine)
     if spec is None or spec.source is None or (start := next(starts, None)) is None:
         return Problem("", name, message)
-    ends = itertools.accumulate(item.count("\n") + 1 for item in items)
-    index = next(n for n, end in enumerate(ends) if number < end) - start
-    if not 0 <= index < len(mine):
+    ends = [*itertools.accumulate(item.count("\n") + 1 for item in items)]
+    at = next(n for n, end in enumerate(ends) if number < end)
+    if not 0 <= at - start < len(mine):
         return Problem("", name, message)
-    return Problem(spec.source.where((name, index)), name, message)
+    lines = items[at].split("\n")
+    inner = number - (ends[at] - len(lines))
+    below = inner + (len(lines) > 1)  # a block begins a line later
+    place = _in_file(spec.source.where((name, at - start)), lines[inner].strip(), below, token)
+    return Problem(place, name, message)
+
+
+def _in_file(where: str, line: str, below: int, token: str) -> str:
+    """The line and the column in a file, FILE:LINE:COLUMN, of a `token` of a shell line, so many lines below
+    `where`, FILE:LINE. If the file spells the line otherwise, `where`.
+    """
+    file, _, number = where.rpartition(":")
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines() if number.isdecimal() else []
+    except (OSError, ValueError):
+        return where
+    at = int(number) + below if lines else 0
+    if not line or not 0 < at <= len(lines) or (begin := lines[at - 1].find(line)) < 0:
+        return where
+    return f"{file}:{at}:{begin + max(0, line.rfind(token) if token else 0) + 1}"
 
 
 def _parts(plan: Plan, theirs: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -117,10 +117,10 @@ class TestParts:
     @pytest.mark.parametrize(
         ("lines", "line"),
         [
-            ("[true, 'module load a']\nteardown: ['if x; then', 'y']", "2: teardown: bash"),
-            ("\n- true\n- export X='a\n- true", "3: setup: bash"),
-            ("\n- true\n- if true; then\n- |\n  fi\n  fi", "4: setup: bash"),
-            ("[true]\nteardown:\n- true\n- rm x \\", "4: teardown: its last line"),
+            ("[true, 'module load a']\nteardown: ['if x; then', 'y']", "2:13: teardown: bash"),
+            ("\n- true\n- export X='a\n- true", "3:12: setup: bash"),
+            ("\n- true\n- if true; then\n- |\n  fi\n  fi", "5:3: setup: bash"),
+            ("[true]\nteardown:\n- true\n- rm x \\", "4:3: teardown: its last line"),
         ],
     )
     def test_its_line_of_the_job_file(self, tmp_path: Path, lines: str, line: str) -> None:
