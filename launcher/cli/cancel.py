@@ -21,7 +21,7 @@ from castoff.launcher.runs.run import RunDirectory
     "cancel",
     epilog=examples("castoff cancel train", "castoff cancel --name 'sweep*'", "castoff cancel sweep:3,7-9"),
 )
-@run_options
+@run_options(only_active=True)
 @json_option
 def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> int:
     """End runs, and wait until all their processes are gone. RUN:3,7-9 ends only these members of an array,

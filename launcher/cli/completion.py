@@ -23,11 +23,29 @@ class _Answers(shells.ShellComplete):
         if "--" in args:  # the word belongs to the program
             return [CompletionItem(incomplete, type="file")]
         try:
-            offered = super().get_completions(args, incomplete)
+            offered = _from_elsewhere(args, incomplete)
+            if offered is None:
+                offered = super().get_completions(args, incomplete)
         except (click.UsageError, CastoffError, OSError):  # a message would disturb the line being typed
             return []
         option = re.match("-[^=]*=|", incomplete)[0]  # type: ignore[index]
         return [CompletionItem(option + item.value, item.type, item.help) for item in offered]
+
+
+def _from_elsewhere(args: list[str], incomplete: str) -> _Items | None:
+    """What the machine of --on offers for a value, as its runs; None: this machine knows what to offer."""
+    from castoff.launcher.cli.main import may_be_elsewhere
+
+    if incomplete.startswith("-") or args[-1:] == ["--on"] or not may_be_elsewhere(args):
+        return None
+    from castoff.launcher.cli.elsewhere import machine_that_answers
+    from castoff.launcher.remote.completing import words_there
+
+    found = machine_that_answers(args)
+    if found is None:
+        return None
+    machine, words = found
+    return [CompletionItem(word) for word in words_there(machine, [*words, incomplete])]
 
 
 @shells.add_completion_class

@@ -87,6 +87,19 @@ def call(words: list[str], program: list[str] | None) -> int:
         return 130
 
 
+def machine_that_answers(words: list[str]) -> tuple[Machine, list[str]] | None:
+    """The machine that knows the runs which a command line is about, and the words after `--on NAME`; None:
+    this one does.
+
+    Raises:
+        CastoffError: there is no such machine.
+    """
+    name, why, rest = _meant(words)
+    if name in HERE or not rest or rest[0] not in VERBS or rest[0] in (*ONLY_HERE, *_WITH_THE_JOB):
+        return None
+    return Machine(entry_named(name, os.environ, why), os.environ, as_named=True), rest
+
+
 def _meant(words: list[str]) -> tuple[str, str, list[str]]:
     """The machine's name, the setting that named it, and the words after `--on NAME`."""
     if words[0].startswith("--on="):

@@ -103,9 +103,9 @@ _HERE = frozenset(
 """
 
 
-def _may_be_elsewhere(words: list[str]) -> bool:
+def may_be_elsewhere(words: list[str]) -> bool:
     """Whether a command may have to run on another machine; determined without importing any module."""
-    if not words or "_CASTOFF_COMPLETE" in os.environ:
+    if not words:
         return False
     if words[0] == "--on" or words[0].startswith("--on="):
         return True
@@ -132,7 +132,7 @@ def _project_names_machine() -> bool:
 
 
 def _call(words: list[str], program: list[str] | None) -> int:
-    if _may_be_elsewhere(words):
+    if "_CASTOFF_COMPLETE" not in os.environ and may_be_elsewhere(words):
         from castoff.launcher.cli import elsewhere
 
         return elsewhere.call(words, program)

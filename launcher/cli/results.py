@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from castoff.launcher.cli.help import examples
-from castoff.launcher.cli.offers import F, complete_runs
+from castoff.launcher.cli.offers import F, complete_metrics, complete_runs_and_parameters
 from castoff.launcher.cli.output import (
     brief,
     json_option,
@@ -63,6 +63,7 @@ def ranking_options(function: F) -> F:
     return click.option(
         "--by",
         metavar="METRIC",
+        shell_complete=complete_metrics,
         help="The metric to compare by; default: val/loss, else another of validation, else a loss.",
     )(function)
 
@@ -76,7 +77,7 @@ def ranking_options(function: F) -> F:
         "castoff results sweep seed=0 --pattern 'loss (?P<loss>[0-9.]+)'",
     ),
 )
-@click.argument("runs", nargs=-1, shell_complete=complete_runs)
+@click.argument("runs", nargs=-1, shell_complete=complete_runs_and_parameters)
 @ranking_options
 @click.option(
     "--pattern",

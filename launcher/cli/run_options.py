@@ -9,7 +9,7 @@ from typing import NamedTuple
 import click
 import msgspec
 
-from castoff.launcher.cli.offers import F, complete_parameters, complete_runs
+from castoff.launcher.cli.offers import F, complete_active_runs, complete_parameters, complete_runs
 from castoff.launcher.errors import CastoffError, report
 from castoff.launcher.runs.groups import Group
 from castoff.launcher.runs.index import Index
@@ -21,16 +21,21 @@ from castoff.launcher.status.overview import Overview
 from castoff.launcher.text.words import listed
 
 
-def run_options(function: F) -> F:
-    """Add RUNS and --name."""
-    function = click.option(
-        "--name",
-        "names",
-        multiple=True,
-        metavar="NAME",
-        help="Also all runs of this name, or of such a group, that are not over; * matches anything.",
-    )(function)
-    return click.argument("runs", nargs=-1, shell_complete=complete_runs)(function)
+def run_options(*, only_active: bool = False) -> Callable[[F], F]:
+    """Add RUNS and --name. `only_active`: shells offer only runs that are not over."""
+
+    def add(function: F) -> F:
+        function = click.option(
+            "--name",
+            "names",
+            multiple=True,
+            metavar="NAME",
+            help="Also all runs of this name, or of such a group, that are not over; * matches anything.",
+        )(function)
+        complete = complete_active_runs if only_active else complete_runs
+        return click.argument("runs", nargs=-1, shell_complete=complete)(function)
+
+    return add
 
 
 class Selected(NamedTuple):

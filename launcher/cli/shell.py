@@ -8,7 +8,7 @@ import sys
 import click
 
 from castoff.launcher.cli.help import examples
-from castoff.launcher.cli.offers import complete_runs
+from castoff.launcher.cli.offers import complete_running_runs
 from castoff.launcher.cli.output import report
 from castoff.launcher.cli.run_options import only_member, selectors_argument
 
@@ -19,7 +19,7 @@ from castoff.launcher.cli.run_options import only_member, selectors_argument
         "castoff shell train", "castoff shell train --rank 2 -- ps xf", "castoff shell train --host n3"
     ),
 )
-@click.argument("run", shell_complete=complete_runs, metavar="RUN")
+@click.argument("run", shell_complete=complete_running_runs, metavar="RUN")
 @selectors_argument("[NAME=VALUE...] [-- COMMAND...]")
 @click.option("--rank", type=click.IntRange(min=0), help="In this rank's environment, on its host.")
 @click.option("--host", help="On this host of the job; default: the first.")

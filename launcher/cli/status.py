@@ -70,7 +70,7 @@ _DETAILS = 5
 @click.command(
     "status", epilog=examples("castoff status", "castoff status train --json", "castoff status sweep lr=1e-3")
 )
-@run_options
+@run_options()
 @json_option
 def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> None:
     """Show the state of runs: their members, attempts, and the rank that failed first.

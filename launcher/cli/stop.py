@@ -15,7 +15,7 @@ from castoff.launcher.submission.cancel import stop
 
 
 @click.command("stop", epilog=examples("castoff stop train --wait", "castoff stop --name 'sweep*'"))
-@run_options
+@run_options(only_active=True)
 @click.option("--wait", "until_over", is_flag=True, help="Return when the runs are over.")
 @click.option(
     "--timeout",

@@ -31,7 +31,7 @@ def _seconds(context: click.Context, option: click.Parameter, value: str | None)
         "castoff wait train --timeout 2h && castoff logs train",
     ),
 )
-@run_options
+@run_options()
 @click.option(
     "--timeout",
     "limit",

@@ -82,6 +82,31 @@ class Ssh:
         except OSError as error:
             raise _no_ssh(error) from error
 
+    def ask(self, command: str, seconds: float) -> bytes:
+        """The output of a command over the connection that is shared already; empty if there is none, or no
+        answer in time. Nothing is asked on the terminal.
+        """
+        give_up = time.monotonic() + seconds
+        program, *options = self._words()
+        # ssh takes the first value of an option.
+        ssh = [program, *_o("BatchMode=yes"), *_o("ControlMaster=no"), *options]
+        output = b""
+        for words in (["-O", "check", "--", self.entry.host], ["-T", "--", self.entry.host, command]):
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                answer = subprocess.run(
+                    [*ssh, *words],
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    env=dict(self._environ),
+                    timeout=max(give_up - time.monotonic(), 0.0),
+                    check=False,
+                )
+                output = answer.stdout
+                if answer.returncode == 0:
+                    continue
+            return b""
+        return output
+
     def close(self) -> None:
         """Close the shared connection, if it is castoff's own; the next command makes a new one."""
         words = self._words()

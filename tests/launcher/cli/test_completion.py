@@ -18,6 +18,7 @@ from castoff.launcher.remote.entries import Entry, add
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import RunDirectory
 from tests import patience
+from tests.launcher.status.test_watch import Made
 
 from ..conftest import Castoff
 
@@ -116,7 +117,7 @@ class TestInBash:
             ["castoff", "status", ""],
             ["castoff", "wait", "tr"],
             ["castoff", "logs", "run"],
-            ["castoff", "cancel", "train", ""],
+            ["castoff", "wait", "train", ""],
             ["castoff", "status", "./"],
         )
         assert every[0] == ["ünï", "train", "eval", "old"]
@@ -125,6 +126,56 @@ class TestInBash:
         assert given[0] == ["ünï", "eval", "old"]
         assert path == ([], {"dirnames"})
         assert not (tmp_path / "x").exists()
+
+    def test_only_runs_that_are_not_over(self, bash: Bash, tmp_path: Path) -> None:
+        known = Index.of(os.environ)
+        made = {name: Made(tmp_path / name) for name in ("done", "older", "waits", "runs", "ended")}
+        for name, one in made.items():
+            (one.run.path / "job.sh").touch()
+            moved = one.run.path.rename(one.run.path.with_name(f"{name}-20261121-120000-abcd"))
+            one.run = RunDirectory(moved)
+            known.add(one.run, "older" if name == "ended" else name)
+        for name in ("older", "runs"):
+            made[name].attempt("0.0")
+        for name in ("done", "ended"):
+            made[name].attempt("0.0", "done")
+        with made["older"].alive(), made["waits"].alive(), made["runs"].alive():
+            cancel, stop, shell, begun, status = bash.offers(
+                ["castoff", "cancel", ""],
+                ["castoff", "stop", "runs", ""],
+                ["castoff", "shell", ""],
+                ["castoff", "cancel", "ru"],
+                ["castoff", "status", ""],
+            )
+        assert cancel[0] == ["runs", "waits", "older-20261121-120000-abcd"], "the newest `older` is over"
+        assert stop[0] == ["waits", "older-20261121-120000-abcd"]
+        assert shell[0] == ["runs", "older-20261121-120000-abcd"]
+        assert begun[0] == ["runs", "runs-20261121-120000-abcd"]
+        assert status[0] == ["older", "runs", "waits", "done"]
+
+    def test_metrics_and_parameters_of_results(self, bash: Bash, tmp_path: Path) -> None:
+        made = Made(tmp_path, members=2)
+        (made.run.path / "job.sh").touch()
+        Index.of(os.environ).add(made.run, "sweep")
+        made.attempt("0.0")
+        lines = [{"step": 1, "val/loss": 0.5, "val/f1 score": 1}, {"step": 2, "train/loss": 0.5}]
+        metrics = made.run.path / "attempts/0.0/metrics.jsonl"
+        metrics.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        table = {"blocks": [{"names": ["lr", "seed"], "rows": [["0.1", "0"], ["1e-2", "0"]]}]}
+        plan = {"name": "sweep", "site": "local", "scheduler": "local", "array_count": 2}
+        made.write("plan.json", {**plan, "parameters": table})
+        by, validation, of_report, runs, parameters, values = bash.offers(
+            ["castoff", "results", "--by", ""],
+            ["castoff", "results", "sweep", "--by", "va"],
+            ["castoff", "report", "sweep", "--by", "tr"],
+            ["castoff", "results", ""],
+            ["castoff", "results", "sweep", ""],
+            ["castoff", "results", "sweep", "lr", "="],
+        )
+        assert by[0] == ["val/loss", "train/loss"]
+        assert (validation[0], of_report[0]) == (["val/loss"], ["train/loss"])
+        assert runs[0] == ["sweep", "lr=", "seed="]
+        assert (parameters[0], values[0]) == (["lr=", "seed="], ["lr=0.1", "lr=1e-2"])
 
     @pytest.mark.long
     def test_many_runs(self, bash: Bash, tmp_path: Path) -> None:
