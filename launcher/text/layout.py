@@ -32,6 +32,8 @@ class Span(NamedTuple):
 
 Line = list[Span]
 
+_BETWEEN = Span("  ")
+
 
 class Cell(NamedTuple):
     """A cell of a table."""
@@ -81,19 +83,18 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int 
     wanted = {index: _widest([columns[index].heading, *column]) for index, column in texts.items()}
     widths, shown = wanted, texts
     if width is not None and _width(wanted) > width:
-        least = _kept(columns, texts, width)
+        least = _kept(columns, texts, wanted, width)
         widths = _shared(least, wanted, width)
         # Where cutting takes more than it must, as an id's whole date, others get the rest.
         for index, wide in widths.items():
-            if (used := _used(columns[index], texts[index], wide)) < wide:
+            if wide < wanted[index] and (used := _used(columns[index], texts[index], wide)) < wide:
                 wanted[index] = used
         widths = _shared(least, wanted, width)
-        shown = {index: [*columns[index].shorten(texts[index], wide)] for index, wide in widths.items()}
+        shown = {index: _cut(columns[index], texts[index], wide) for index, wide in widths.items()}
     sides = rows[0] if rows else [Cell("")] * len(columns)
     lines = [_spaced(_heading(columns[index], wide, sides[index]) for index, wide in widths.items())]
     for number, row in enumerate(rows):
-        cells_of_row = (row[index]._replace(text=shown[index][number]) for index in widths)
-        lines.append(_spaced(map(_span, cells_of_row, widths.values())))
+        lines.append(_spaced(_span(row[index], shown[index][number], wide) for index, wide in widths.items()))
     return Table(lines, [columns[index].heading for index in texts if index not in widths])
 
 
@@ -103,11 +104,11 @@ def _is_shown(column: Column, texts: Sequence[str], index: int, width: int | Non
 
 
 def _heading(column: Column, width: int, side: Cell) -> Span:
-    return _span(Cell(cut(column.heading, width), "bold", side.right), width)
+    return Span(padded(cut(column.heading, width), width, right=side.right), "bold")
 
 
-def _span(cell: Cell, width: int) -> Span:
-    return Span(padded(cell.text, width, right=cell.right), cell.style)
+def _span(cell: Cell, shown: str, width: int) -> Span:
+    return Span(padded(shown, width, right=cell.right), cell.style)
 
 
 def _widest(texts: Iterable[str]) -> int:
@@ -119,9 +120,16 @@ def _width(widths: Mapping[int, int]) -> int:
     return sum(widths.values()) + 2 * len(widths) - 2
 
 
-def _kept(columns: Sequence[Column], texts: Mapping[int, Sequence[str]], width: int) -> dict[int, int]:
+def _kept(
+    columns: Sequence[Column], texts: Mapping[int, Sequence[str]], wanted: Mapping[int, int], width: int
+) -> dict[int, int]:
     """The shown columns with their least widths: 1 if even those that are always shown do not fit."""
-    least = {index: _used(columns[index], column, columns[index].least) for index, column in texts.items()}
+    least = {
+        index: wide
+        if (given := columns[index].least) is None or wide <= given
+        else _used(columns[index], texts[index], given)
+        for index, wide in wanted.items()
+    }
     kept = {index: wide for index, wide in least.items() if not columns[index].goes}
     for index in sorted(least.keys() - kept.keys(), key=lambda index: -columns[index].goes):
         if _width(more := {**kept, index: least[index]}) <= width:
@@ -140,16 +148,17 @@ def _shared(least: Mapping[int, int], wanted: Mapping[int, int], width: int) -> 
     return widths
 
 
-def _used(column: Column, texts: Sequence[str], width: int | None) -> int:
-    """The cells of a width that a column uses, if its texts are cut to that; None: they are not cut."""
-    whole = _widest([column.heading, *texts])
-    if width is None or whole <= width:
-        return whole
+def _used(column: Column, texts: Sequence[str], width: int) -> int:
+    """The cells of a width that a column uses, if it is cut to that."""
     return max(_widest(column.shorten(texts, width)), min(cells(column.heading), width))
 
 
+def _cut(column: Column, texts: list[str], width: int) -> list[str]:
+    return [*column.shorten(texts, width)] if _widest(texts) > width else texts
+
+
 def _spaced(spans: Iterable[Span]) -> Line:
-    return [part for span in spans for part in (span, Span("  "))][:-1]
+    return [part for span in spans for part in (span, _BETWEEN)][:-1]
 
 
 def bar(part: float, width: int) -> str:

@@ -21,7 +21,7 @@ _MARKS = re.compile(r"\.{2,}|…")
 
 def cells(text: str) -> int:
     """The number of cells that a text takes on a terminal."""
-    if _NARROW.fullmatch(text):
+    if text.isascii() or _NARROW.fullmatch(text):
         return len(text)
     from rich.cells import cell_len  # late: few texts need it
 
