@@ -95,7 +95,7 @@ def machine_that_answers(words: list[str]) -> tuple[Machine, list[str]] | None:
         CastoffError: there is no such machine.
     """
     name, why, rest = _meant(words)
-    if name in HERE or not rest or rest[0] not in VERBS or rest[0] in (*ONLY_HERE, *_WITH_THE_JOB):
+    if name in HERE or not rest or rest[0] not in VERBS or rest[0] in (*ONLY_HERE, "submit", "render"):
         return None
     return Machine(entry_named(name, os.environ, why), os.environ, as_named=True), rest
 

@@ -15,7 +15,7 @@ from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.status.group_states import GroupStates
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
 from castoff.launcher.text.layout import Column
-from castoff.launcher.text.shortened import cut_ids
+from castoff.launcher.text.shortened import cut_ids, cut_middles
 from castoff.launcher.text.words import listed
 
 _MOST = 100
@@ -25,7 +25,7 @@ _NAMED = 8
 """Limit of the jobs that are named for each state if there are more."""
 
 _COLUMNS = (
-    Column("job"),
+    Column("job", least=20, shorten=cut_middles),
     Column("state"),
     Column("took", goes=1),
     Column("run", goes=2, least=16, shorten=cut_ids),

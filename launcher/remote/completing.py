@@ -16,6 +16,9 @@ from castoff.launcher.schedulers.registry import OWN
 _PATIENCE = 1.5
 """Seconds after which nothing is offered."""
 
+_LARGEST = 1 << 16
+"""Limit of the machine's answer, in bytes."""
+
 _MOST = 100
 """Limit of words that are taken from the machine."""
 
@@ -35,10 +38,13 @@ def words_there(machine: Machine, words: Sequence[str]) -> list[str]:
         ("COMP_CWORD", str(len(words) + 2)),
     ]
     script = machine.script([], marks=marks, variables=variables)
-    output = Output(io.BytesIO(machine.ssh.ask(login_command(script), _PATIENCE)), marks)
+    answer = machine.ssh.ask(login_command(script), _PATIENCE, _LARGEST)
+    output = Output(io.BytesIO(answer), marks)
     parts: list[bytes] = []
     if output.begins():
         output.copy(parts.append)
+    if output.code != 0:  # it came too late, or is no answer
+        return []
     lines = b"".join(parts).decode(errors="replace").splitlines()[:_MOST]
     offered = (word for kind, _, word in (line.partition(",") for line in lines) if kind == "plain")
     return [word for word in offered if word.startswith(words[-1]) and _PLAIN.fullmatch(word)]

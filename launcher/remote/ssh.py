@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import select
 import stat
 import subprocess
 import threading
@@ -82,29 +83,28 @@ class Ssh:
         except OSError as error:
             raise _no_ssh(error) from error
 
-    def ask(self, command: str, seconds: float) -> bytes:
-        """The output of a command over the connection that is shared already; empty if there is none, or no
-        answer in time. Nothing is asked on the terminal.
+    def ask(self, command: str, seconds: float, most: int) -> bytes:
+        """The output of a command over the connection that is shared already, at most so many bytes of it;
+        empty if there is no connection. It ends after `seconds`. Nothing is asked on the terminal.
         """
         give_up = time.monotonic() + seconds
         program, *options = self._words()
         # ssh takes the first value of an option.
         ssh = [program, *_o("BatchMode=yes"), *_o("ControlMaster=no"), *options]
+        quiet = {"stdin": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": dict(self._environ)}
         output = b""
-        for words in (["-O", "check", "--", self.entry.host], ["-T", "--", self.entry.host, command]):
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                answer = subprocess.run(
-                    [*ssh, *words],
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    env=dict(self._environ),
-                    timeout=max(give_up - time.monotonic(), 0.0),
-                    check=False,
-                )
-                output = answer.stdout
-                if answer.returncode == 0:
-                    continue
-            return b""
+        with contextlib.suppress(subprocess.SubprocessError):
+            check = [*ssh, "-O", "check", "--", self.entry.host]
+            subprocess.run(check, stdout=subprocess.DEVNULL, timeout=seconds, check=True, **quiet)  # type: ignore[call-overload]
+            words = [*ssh, "-T", "--", self.entry.host, command]
+            process = subprocess.Popen(words, stdout=subprocess.PIPE, **quiet)  # type: ignore[call-overload]
+            while select.select([process.stdout], [], [], max(give_up - time.monotonic(), 0.0))[0]:
+                part = os.read(process.stdout.fileno(), most - len(output))
+                output += part
+                if not part or len(output) == most:
+                    break
+            process.kill()
+            ended(process)
         return output
 
     def close(self) -> None:

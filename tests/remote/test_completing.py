@@ -12,9 +12,9 @@ from tests.remote.conftest import Laptop
 pytestmark = pytest.mark.costly
 
 
-def offered(laptop: Laptop, *words: str) -> list[str]:
+def offered(laptop: Laptop, *words: str, on: str | None = None) -> list[str]:
     asked = {"_CASTOFF_COMPLETE": "bash_complete", "COMP_WORDS": shlex.join(["castoff", *words])}
-    answer = laptop(env={**asked, "COMP_CWORD": str(len(words))})
+    answer = laptop(env={**asked, "COMP_CWORD": str(len(words)), "CASTOFF_ON": on})
     assert (answer.returncode, answer.stderr) == (0, "")
     return [line.partition(",")[2] for line in answer.stdout.splitlines() if line]
 
@@ -27,6 +27,7 @@ def test_runs_there(laptop: Laptop) -> None:
     # A busy machine may answer too late.
     until(lambda: offered(laptop, "--on", "far", "logs", "") == ["toy"], "its run is not offered")
     until(lambda: offered(laptop, "--on=far", "logs", "toy-") == [run], "its id is not offered")
+    until(lambda: offered(laptop, "wait", "", on="far") == ["toy"], "CASTOFF_ON is not respected")
     assert offered(laptop, "--on", "far", "cancel", "") == [], "it is over"
     assert offered(laptop, "logs", "") == [], "here are none"
     assert offered(laptop, "--on", "far", "lo") == ["logs"]

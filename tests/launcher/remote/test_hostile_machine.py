@@ -15,14 +15,16 @@ import pytest
 from castoff.launcher.cli import elsewhere
 from castoff.launcher.cli.output import print_facts
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.remote import passing, ssh
+from castoff.launcher.remote import completing, passing, ssh
+from castoff.launcher.remote.completing import words_there
 from castoff.launcher.remote.entries import Entry
 from castoff.launcher.remote.machine import Machine, RefusedByMachine
 from castoff.launcher.remote.submission import reported_site
 from castoff.launcher.remote.transient import Transient
+from tests import patience
 
 SSH = """#!/bin/sh
-for word; do [ "$word" != -G ] || exit 0; done
+for word; do case $word in -G | -O) exit 0 ;; esac; done
 exec /bin/sh -c "$word"
 """
 
@@ -118,6 +120,20 @@ def test_silence_is_not_shown_while_ssh_asks_for_a_password(monkeypatch: pytest.
         print("password", file=terminal, flush=True)
         assert os.read(leader, 1000) == b"password\r\n"
     os.close(leader)
+
+
+COMPLETIONS = r"""#!/bin/sh
+printf 'plain,train\nplain,tr$(touch x)\nplain,tr\033[2J\nfile,tr\nplain,other\nnothing\n'
+"""
+
+
+def test_a_key_offers_only_harmless_words(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completing, "_PATIENCE", patience.SECONDS)
+    assert words_there(far.running(COMPLETIONS), ["logs", "tr"]) == ["train"]
+    assert words_there(far.running(NO_END), ["logs", "tr"]) == []
+    monkeypatch.setattr(completing, "_PATIENCE", 0.3)
+    assert words_there(far.running("#!/bin/sh\nexec sleep 60 >&-\n"), ["logs", "tr"]) == []
+    assert words_there(far.running("#!/bin/sh\nexit 1\n"), ["logs", "tr"]) == []
 
 
 def test_an_answer_without_end_is_given_up(far: Far, tmp_path: Path) -> None:

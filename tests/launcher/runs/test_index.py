@@ -116,6 +116,20 @@ class TestIndex:
         with pytest.raises(CastoffError, match="2 runs have ids that begin with this"):
             index.find("sam")
 
+    def test_an_id_as_a_narrow_list_shows_it(self, tmp_path: Path) -> None:
+        index = Index(tmp_path / "runs.jsonl")
+        runs = [make_run(tmp_path, "same"), make_run(tmp_path, "same"), make_run(tmp_path, "same")]
+        for run in runs:
+            index.add(run, "same")
+        for run in runs:
+            shown = f"same..{run.id[-4:]}"
+            if sum(one.id.endswith(run.id[-4:]) for one in runs) == 1:  # nearly always
+                assert index.find(shown).path == index.find(shown.replace("..", "…")).path == run.path
+        with pytest.raises(CastoffError, match=r"s\.\.-: no such run"):
+            index.find("s..-")
+        with pytest.raises(CastoffError, match=r"s\.\.e-20\.\.: 3 runs have ids that look like this; give more"):
+            index.find("s..e-20..")
+
     def test_where_it_is(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         default = Path("/h/.local/state/castoff/runs.jsonl")
         assert Index.of({"HOME": "/h", "XDG_STATE_HOME": "/s"}).path == Path("/s/castoff/runs.jsonl")
