@@ -20,7 +20,7 @@ from castoff.launcher.errors import CastoffError
         "nohup castoff watch >watch.log 2>&1 &",
     ),
 )
-@run_options
+@run_options(only_active=True)
 def command(runs: tuple[str, ...], names: tuple[str, ...]) -> None:
     """Send the messages that jobs with `notify` could not send themselves.
 

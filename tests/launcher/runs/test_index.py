@@ -127,7 +127,7 @@ class TestIndex:
                 assert index.find(shown).path == index.find(shown.replace("..", "…")).path == run.path
         with pytest.raises(CastoffError, match=r"s\.\.-: no such run"):
             index.find("s..-")
-        with pytest.raises(CastoffError, match=r"s\.\.e-20\.\.: 3 runs have ids that look like this; give more"):
+        with pytest.raises(CastoffError, match=r"s\.\.e-20\.\.: 3 runs have ids that look like this"):
             index.find("s..e-20..")
 
     def test_where_it_is(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
