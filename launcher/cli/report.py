@@ -23,7 +23,7 @@ from castoff.launcher.status.poller import AT_A_GLANCE, Poller
 from castoff.launcher.text.quoting import visible_word
 
 if TYPE_CHECKING:
-    from castoff.launcher.report.subject import Subject
+    from castoff.launcher.report.subject import Seen, Subject
 
 _OTHER_FORMATS = (".pdf", ".png", ".svg", ".jpg", ".md", ".txt", ".tex", ".csv", ".json", ".docx")
 """Endings of files that no page is written to, since its name would promise another format."""
@@ -101,11 +101,13 @@ def command(
     where = "" if prints else str(Path(str(output)).absolute())
     if watch:
         from castoff.launcher.cli.follow import pause
+        from castoff.launcher.history.reading import readers_kept
 
         # Where nobody reads the pages any more, as after a broken connection, nobody needs more of them.
-        _watch(subject, write, where, interval, pause if prints else clock.sleep)
+        with readers_kept():
+            _watch(subject, write, where, interval, pause if prints else clock.sleep)
     else:
-        write(subject.look(Poller(AT_A_GLANCE)).page(None))
+        write(_look(subject, Poller(AT_A_GLANCE)).page(None))
     if where:
         report(f"wrote {where}")
 
@@ -127,6 +129,13 @@ def _subject(words: tuple[str, ...], by: str | None, largest: bool | None) -> Su
     return of_run(run, Wish(by, largest, meant.members.get(str(run.path))))
 
 
+def _look(subject: Subject, poller: Poller) -> Seen:
+    from castoff.launcher.cli.reading_line import reading_line
+
+    with reading_line(subject.runs):
+        return subject.look(poller)
+
+
 def _watch(
     subject: Subject,
     write: Callable[[str], None],
@@ -139,7 +148,7 @@ def _watch(
     """
     poller, refresh, seen = Poller(AT_A_GLANCE), math.ceil(interval), None
     try:
-        while not (seen := subject.look(poller)).over:
+        while not (seen := _look(subject, poller)).over:
             write(seen.page(refresh))
             if where:
                 report(f"writes {where} every {interval:g} s; Ctrl-C ends this")

@@ -21,6 +21,7 @@ from castoff.launcher.cli.output import (
     print_table,
     report,
 )
+from castoff.launcher.cli.reading_line import reading_line
 from castoff.launcher.cli.run_options import selected
 from castoff.launcher.history.metrics import Point, step_words
 from castoff.launcher.history.reading import METRICS
@@ -117,7 +118,10 @@ def command(
         report(f"{Index.of(os.environ).newest().id}: the newest run")
     meant = selected(runs, ())
     states = [*map(meant.of, statuses(meant.runs, Poller(AT_A_GLANCE)))]
-    members = results(zip(meant.runs, states, strict=True), time.time(), search.values if search else None)
+    with reading_line(meant.runs):
+        members = results(
+            zip(meant.runs, states, strict=True), time.time(), search.values if search else None
+        )
     names = metric_names(members)
     singles = [name for name in search.names if name in names] if search else []
     if search is not None:

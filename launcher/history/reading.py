@@ -11,7 +11,9 @@ import math
 import operator
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +46,32 @@ _UNTIMED = 10
 """The maximum number of lines that are searched for the first time."""
 
 
+_WATCHER: ContextVar[Callable[[int], None] | None] = ContextVar("_WATCHER", default=None)
+
+
+@contextmanager
+def watched(seen: Callable[[int], None]) -> Iterator[None]:
+    """Report the number of bytes to `seen` whenever `reduced_metrics_of` has read some."""
+    token = _WATCHER.set(seen)
+    try:
+        yield
+    finally:
+        _WATCHER.reset(token)
+
+
+_KEPT: ContextVar[dict[tuple[Path, int], MetricsReader] | None] = ContextVar("_KEPT", default=None)
+
+
+@contextmanager
+def readers_kept() -> Iterator[None]:
+    """Let `reduced_metrics_of` read only what was added since its last call for the same member."""
+    token = _KEPT.set({})
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+
+
 class MetricsReader:
     """Reads a member's metrics repeatedly; each call of `look` reads only new lines."""
 
@@ -64,11 +92,14 @@ class MetricsReader:
         self._begun: set[Path] = set()
         """The files that had a step."""
 
-    def look(self, files: Iterable[Path], give_up: float = math.inf) -> Metrics:
+    def look(
+        self, files: Iterable[Path], give_up: float = math.inf, seen: Callable[[int], None] | None = None
+    ) -> Metrics:
         """Read what was added to the files of the attempts, in order.
 
         Files that cannot be read and lines that are not JSON objects are skipped. `give_up`: when to leave
-        the rest to the next call, by `time.monotonic`.
+        the rest to the next call, by `time.monotonic`. `seen`: is passed the number of bytes whenever some
+        were read.
         """
         self.behind = False
         has_more = False
@@ -77,6 +108,8 @@ class MetricsReader:
                 has_more = True
                 self._read[path] = piece.end
                 self._take_piece(path, piece)
+                if seen is not None:
+                    seen(piece.end - piece.start)
                 if time.monotonic() > give_up:
                     self.behind = True
                     break
@@ -290,6 +323,15 @@ def metrics_files(run: RunDirectory, member: int, attempts: Iterable[int] | None
     return [folder / METRICS for number, _, folder in run.attempts() if number == member]
 
 
+def metrics_bytes(run: RunDirectory) -> int:
+    """The size of the files of all members.
+
+    Raises:
+        CastoffError: the folder of attempts cannot be read.
+    """
+    return sum(_size(folder / METRICS) for _, _, folder in run.attempts())
+
+
 def metrics_of(run: RunDirectory, member: int = 0, attempts: Iterable[int] | None = None) -> Metrics:
     """Read what a member has reported so far; `attempts` as in `metrics_files`.
 
@@ -305,7 +347,10 @@ def reduced_metrics_of(
     """The same in little time and memory: of millions of reports, only the newest are kept, and `most`
     stretches of the others. All summaries are exact.
     """
-    return MetricsReader(most).look(metrics_files(run, member, attempts))
+    reader = MetricsReader(most)
+    if (kept := _KEPT.get()) is not None:
+        reader = kept.setdefault((run.path, member), reader)
+    return reader.look(metrics_files(run, member, attempts), seen=_WATCHER.get())
 
 
 def first_time(path: Path) -> float | None:

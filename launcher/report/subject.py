@@ -35,6 +35,8 @@ class Subject(NamedTuple):
     name: str
     look: Callable[[Poller], Seen]
     """Read it; raises CastoffError if that is not possible."""
+    runs: Sequence[RunDirectory] = ()
+    """The runs whose metrics are read."""
 
 
 def of_run(run: RunDirectory, wish: Wish) -> Subject:
@@ -44,7 +46,7 @@ def of_run(run: RunDirectory, wish: Wish) -> Subject:
         facts = gather(run, wish, poller)
         return Seen(functools.partial(page, facts), facts.now.over)
 
-    return Subject(run.id, look)
+    return Subject(run.id, look, [run])
 
 
 def of_runs(runs: Sequence[RunDirectory], part: Callable[[RunStatus], RunStatus], wish: Wish) -> Subject:
@@ -55,7 +57,7 @@ def of_runs(runs: Sequence[RunDirectory], part: Callable[[RunStatus], RunStatus]
         content = compare([*zip(runs, states, strict=True)], wish.by, wish.largest)
         return Seen(functools.partial(comparison_page, content), all(now.over for now in states))
 
-    return Subject("comparison", look)
+    return Subject("comparison", look, runs)
 
 
 def of_group(group: Group) -> Subject:

@@ -198,17 +198,17 @@ class Looker:
 
     def _items(self, rows: Sequence[Row], statuses: Mapping[str, RunStatus]) -> list[Item]:
         give_up = time.monotonic() + _FIRST_READS
-        items = []
-        for row in rows:
+        items: dict[str, Item] = {}
+        for row in sorted(rows, key=self._unread):
             path, now = row.entry.path, statuses.get(row.entry.path)
             row = self._explained(row, now)
             if row.summary.members > 1:
-                items.append(Item(row, None, None))
+                items[path] = Item(row, None, None)
             elif row.summary.state == "running":
                 attempt = _newest_attempt(now)
                 progress = self._progress(path, (attempt and attempt.started) or 0.0)
                 silent = self._silences.since(attempt, time.time()) if attempt else None
-                items.append(Item(row, progress, deadline_of(now) if now else None, silent))
+                items[path] = Item(row, progress, deadline_of(now) if now else None, silent)
             else:
                 key = (path, row.entry.begun)
                 if row.summary.over and key not in self._over and time.monotonic() < give_up:
@@ -216,8 +216,23 @@ class Looker:
                     if not self._readers[path].behind:
                         self._over[key] = progress
                         self._readers.pop(path)
-                items.append(Item(row, self._over.get(key)))
-        return items
+                items[path] = Item(row, self._over.get(key))
+        return [items[row.entry.path] for row in rows]
+
+    def _unread(self, row: Row) -> tuple[bool, int]:
+        """The sort key of a run: running ones come first, and those with little to read."""
+        over = row.summary.over
+        if row.summary.members > 1 or (over and (row.entry.path, row.entry.begun) in self._over):
+            return over, 0
+        try:
+            return over, self._reader(row.entry.path).unread(
+                metrics_files(RunDirectory(Path(row.entry.path)), 0)
+            )
+        except (CastoffError, OSError):
+            return over, 0
+
+    def _reader(self, name: str) -> MetricsReader:
+        return self._readers.setdefault(name, MetricsReader(FEW_STRETCHES))
 
     def _explained(self, row: Row, status: RunStatus | None) -> Row:
         """Add the reason of a failure to a row, if only the log of the run's script has it. The log is read
@@ -232,7 +247,7 @@ class Looker:
     def _progress(self, directory: str, since: float, member: int = 0) -> Progress:
         """The progress of a member; empty if its files cannot be read, or not in the time for reading."""
         name = f"{directory}/{member}" if member else directory
-        reader = self._readers.setdefault(name, MetricsReader(FEW_STRETCHES))
+        reader = self._reader(name)
         # Each run gets some time, even if another has much to read.
         give_up = max(self._give_up, time.monotonic() + _TURN)
         try:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from castoff.launcher.history import metric_lines, reduction
 from castoff.launcher.history.metrics import Metrics
-from castoff.launcher.history.reading import MetricsReader
+from castoff.launcher.history.reading import MetricsReader, readers_kept, reduced_metrics_of, watched
+from castoff.launcher.runs.run import RunDirectory
 
 
 @pytest.fixture(autouse=True)
@@ -213,3 +214,16 @@ def test_only_new_bytes_are_read(tmp_path: Path) -> None:
     assert reader.unread([path, tmp_path / "absent"]) == 27
     reader.look([path])
     assert reader.unread([path]) == 4
+
+
+def test_readers_that_are_kept_read_what_was_added(tmp_path: Path) -> None:
+    path, counts = tmp_path / "attempts" / "0.0" / "metrics.jsonl", list[int]()
+    path.parent.mkdir(parents=True)
+    with readers_kept(), watched(counts.append):
+        for loss in (4, 3, 2):
+            with path.open("a") as file:
+                file.write(f'{{"loss": {loss}}}\n')
+            found = reduced_metrics_of(RunDirectory(tmp_path))
+    assert found.curve("loss") == [(0, 4), (1, 3), (2, 2)]
+    assert counts == 3 * [len('{"loss": 4}\n')]
+    assert reduced_metrics_of(RunDirectory(tmp_path)).last == {"loss": 2} and len(counts) == 3

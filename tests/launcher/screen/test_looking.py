@@ -13,6 +13,7 @@ import pytest
 
 from bench.many_runs import make_runs
 from castoff.launcher.history import metric_lines
+from castoff.launcher.history.progress import Progress
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.screen import looking
@@ -120,6 +121,30 @@ def test_a_program_that_has_reported_very_much_holds_up_nothing(
             report(made.run, *({"step": step, "loss": 1.0} for step in range(lines)))
         seen = [steps() for _ in range(11)]
     assert seen == [(None, None)] * 2 + [(None, 1)] * 7 + [(8, 1)] * 2
+
+
+def test_running_programs_and_those_with_few_reports_come_first(
+    tmp_path: Path, index: Index, looker: Looker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    progress = looker._progress
+
+    def noted(directory: str, since: float, member: int = 0) -> Progress:
+        read.append(Path(directory).parent.name)
+        return progress(directory, since, member)
+
+    monkeypatch.setattr(looker, "_progress", noted)
+    much, little, runs = (local(tmp_path / name, index) for name in ("much", "little", "runs"))
+    with runs.alive():
+        for made, lines in ((much, 9), (little, 2), (runs, 20)):
+            made.attempt("0.0")
+            report(made.run, *({"step": step, "loss": 1.0} for step in range(lines)))
+        for made in (much, little):
+            made.write("attempts/0.0/ending.json", {"ending": "done", "code": 0, "time": 1010})
+            (made.run.path / "attempts/0.0/settled").touch()
+        items = looker._look().items
+    assert read == ["runs", "little", "much"]
+    assert [item.progress and item.progress.step for item in items] == [19, 1, 8]
 
 
 def test_the_newest_that_are_over_or_all(tmp_path: Path, index: Index, looker: Looker) -> None:
