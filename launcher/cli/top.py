@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -42,4 +44,21 @@ def command(names: tuple[str, ...], interval: float) -> int:
     from castoff.launcher.status.overview import adopt_unlisted, alone_in
 
     adopt_unlisted(os.environ, alone_in(Path()))
-    return TopApp(Looker(Index.of(os.environ), interval, names=names)).run() or 0
+    index = Index.of(os.environ)
+    app = TopApp(Looker(index, interval, names=names))
+    code = app.run()
+    if code is None:
+        raise CastoffError(_crash(app.failure, index.path.with_name("top.log")))
+    return code
+
+
+def _crash(failure: BaseException | None, log: Path) -> str:
+    """A line about an exception; its traceback is kept in a file."""
+    words = "".join(traceback.format_exception_only(failure)).strip() if failure else "the screen was closed"
+    kept = ""
+    if failure is not None:
+        with suppress(OSError):
+            log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            log.write_text("".join(traceback.format_exception(failure)))
+            kept = f"; its traceback is in {log}"
+    return f"castoff top failed, which should not happen: {' '.join(words.split())}{kept}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,8 +20,9 @@ from castoff.launcher.screen.commands import ENDED_FROM_OUTSIDE, open_shell, sho
 from castoff.launcher.screen.listing import Item
 from castoff.launcher.screen.looking import Looker, Opened
 from castoff.launcher.screen.screens import RunScreen, RunsScreen
-from castoff.launcher.screen.widgets import Help, Question
+from castoff.launcher.screen.widgets import Help, Question, selected_text
 from castoff.launcher.submission.cancel import end, stop
+from castoff.launcher.text.words import counted
 
 _TICK = 0.25
 """Seconds between two updates of the screen from the looker."""
@@ -28,17 +30,24 @@ _TICK = 0.25
 _HELP = """\
 ↑ ↓ PgUp PgDn  choose a run
 Enter          open it: attempts, metrics, last lines
+Space          mark it: s, c and y then mean all marked
 ← →            another member of an array
-Esc            back; in the list, end the search
+Esc            back; in the list, end search and marks
 l              logs; of a run that is active they are
                followed, and Ctrl-C returns here
 s              ask it to save and stop; asks first
 c              cancel it; asks first
 x or !         a shell next to its ranks
+y              copy its id, or the text that the mouse
+               has selected
+o O            sort by the next column; other direction
 f              show all, active or failed runs
-a              show all runs that are over, or the newest
+a              show all that are over, or the newest
 /              search for a part of an id
 q              quit; Ctrl-Z leaves it to the shell
+
+The mouse chooses a run, opens the chosen one, scrolls,
+and selects text. Any other key ends this help.
 
 progress  steps of all; members of an array; why a run
           waits or failed
@@ -65,6 +74,7 @@ class TopApp(App[int]):
         Binding("l", "logs", show=False),
         Binding("s", "stop_run", show=False),
         Binding("c", "cancel_run", show=False),
+        Binding("y", "copy", show=False),
         Binding("x,exclamation_mark", "shell", show=False),
     ]
 
@@ -74,6 +84,8 @@ class TopApp(App[int]):
         self.message = ""
         """The result of the last action."""
         self._said: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+        self.failure: BaseException | None = None
+        """The exception that has ended the application."""
         self._busy: set[str] = set()
         """The actions that are not finished, in words."""
         self._warned = False
@@ -91,8 +103,15 @@ class TopApp(App[int]):
         """Stop reading runs."""
         self.looker.stop()
 
+    def _fatal_error(self) -> None:
+        """Exit without the page of local variables that textual prints."""
+        self.failure = sys.exc_info()[1] or self._exception
+        self._close_messages_no_wait()
+
     def tick(self) -> None:
         """Show new results."""
+        if not self.screen_stack:  # it is closing
+            return
         while not self._said.empty():
             words, self.message = self._said.get()
             self._busy.discard(words)
@@ -110,13 +129,15 @@ class TopApp(App[int]):
 
     def open(self, item: Item) -> None:
         """Show one run."""
-        self.looker.open(Opened(item.path))
-        self.push_screen(RunScreen(self, self.looker, item))
+        if isinstance(self.screen, RunsScreen):  # several keys may arrive before the screen changes
+            self.looker.open(Opened(item.path))
+            self.push_screen(RunScreen(self, self.looker, item))
 
     def back(self) -> None:
         """Show the list again."""
-        self.looker.open(None)
-        self.pop_screen()
+        if isinstance(self.screen, RunScreen):
+            self.looker.open(None)
+            self.pop_screen()
 
     # Keys
 
@@ -134,7 +155,16 @@ class TopApp(App[int]):
 
     def action_help(self) -> None:
         """Show what the keys do."""
-        self.push_screen(Help(_HELP))
+        if isinstance(self.screen, RunsScreen | RunScreen):
+            self.push_screen(Help(_HELP))
+
+    def action_copy(self) -> None:
+        """Copy the selected text, or the ids of the chosen runs, to the terminal's clipboard."""
+        text = selected_text(self.screen) or "\n".join(item.row.entry.id for item in self._meant())
+        if text:
+            self.copy_to_clipboard(text)
+            lines = text.splitlines()
+            self.message = f"copied {lines[0] if len(lines) == 1 else counted(len(lines), 'line')}"
 
     def action_logs(self) -> None:
         """Show the logs of the chosen run."""
@@ -151,49 +181,71 @@ class TopApp(App[int]):
             self._step_aside(lambda: open_shell(path, member=member))
 
     def action_stop_run(self) -> None:
-        """Ask the chosen run to stop, after the user has confirmed it."""
-        item, _ = self._chosen()
-        if item is None:
-            return
-        text = (
-            f"Ask {printable(item.row.entry.id)} to save and stop?\nIt starts no further attempts or members."
+        """Ask the chosen runs to stop, after the user has confirmed it."""
+        self._act(
+            "stopping",
+            "Ask {} to save and stop?\nIt starts no further attempts or members.",
+            "Ask {} to save and stop?\nThey start no further attempts or members.",
+            _stopped,
         )
-        self._act(item, "stopping", text, _stopped)
 
     def action_cancel_run(self) -> None:
-        """Cancel the chosen run, after the user has confirmed it."""
-        item, _ = self._chosen()
-        if item is None:
-            return
-        text = f"Cancel {printable(item.row.entry.id)}?\nIt ends at once, and saves nothing."
-        self._act(item, "cancelling", text, _cancelled)
+        """Cancel the chosen runs, after the user has confirmed it."""
+        self._act(
+            "cancelling",
+            "Cancel {}?\nIt ends at once, and saves nothing.",
+            "Cancel {}?\nThey end at once, and save nothing.",
+            _cancelled,
+        )
 
     def _chosen(self) -> tuple[Item | None, int | None]:
         screen = self.screen
         return screen.chosen() if isinstance(screen, RunsScreen | RunScreen) else (None, None)
 
-    def _act(self, item: Item, verb: str, question: str, work: Callable[[RunDirectory], str]) -> None:
-        """Ask the user, then do something to a run in a thread, while the screen stays responsive."""
-        if item.row.summary.state == "ended":
-            self.message = f"{item.row.entry.id} is over already"
+    def _meant(self) -> list[Item]:
+        """The marked runs; if there are none, the chosen one."""
+        marked = self.screen.marked() if isinstance(self.screen, RunsScreen) else []
+        item, _ = self._chosen()
+        return marked or ([item] if item else [])
+
+    def _act(
+        self, verb: str, of_one: str, of_several: str, work: Callable[[list[RunDirectory]], str]
+    ) -> None:
+        """Ask the user a question about one run or several, then do something to them in a thread, while the
+        screen stays responsive.
+        """
+        screen, items = self.screen, self._meant()  # none while a question is shown
+        left = [item for item in items if item.row.summary.state != "ended"]
+        if items and not left:
+            over = f"{items[0].row.entry.id} is" if len(items) == 1 else f"all {len(items)} marked runs are"
+            self.message = f"{over} over already"
+        if not left:
             return
-        name = item.row.summary.name
+        name = left[0].row.summary.name if len(left) == 1 else f"{len(left)} runs"
         words = f"{verb} {name}"
 
         def do() -> None:
             try:
-                result = work(item.row.run)
+                result = work([item.row.run for item in left])
             except (CastoffError, OSError) as error:
                 result = str(error)
             self._said.put((words, f"{name}: {' '.join(result.split())}"))
 
         def answered(yes: bool | None) -> None:
             if yes and words not in self._busy:
+                if isinstance(screen, RunsScreen):
+                    screen.unmark()
                 self._busy.add(words)
                 self._warned = False
                 self.message = f"{words} …"
                 threading.Thread(target=do, daemon=True).start()
 
+        ids = [printable(item.row.entry.id) for item in left]
+        if len(ids) == 1:
+            question = of_one.format(ids[0])
+        else:
+            more = [f"and {len(ids) - _NAMED} more"] if len(ids) > _NAMED else []
+            question = "\n".join([of_several.format(name), "", *ids[:_NAMED], *more])
         self.push_screen(Question(question), answered)
 
     def _step_aside(self, work: Callable[[], int]) -> None:
@@ -216,15 +268,24 @@ _LATE = 15.0
 """Seconds of reading files after which a notice appears."""
 
 
-def _stopped(run: RunDirectory) -> str:
-    if not stop([run]):
-        return "it is over already"
-    return "asked to stop; a program that ignores CASTOFF_STOP_FILE keeps running"
+_NAMED = 8
+"""The maximum number of runs that a question names."""
 
 
-def _cancelled(run: RunDirectory) -> str:
-    (request,) = end([run])
-    if request.problem:
-        return request.problem
-    status = request.after
+def _stopped(runs: list[RunDirectory]) -> str:
+    asked = stop(runs)
+    if not asked:
+        return "it is over already" if len(runs) == 1 else "they are over already"
+    over = f"; {len(runs) - len(asked)} over already" if len(asked) < len(runs) else ""
+    return f"asked to stop; a program that ignores CASTOFF_STOP_FILE keeps running{over}"
+
+
+def _cancelled(runs: list[RunDirectory]) -> str:
+    requests = end(runs)
+    problems = [request.problem for request in requests if request.problem]
+    if len(requests) > 1:
+        return "; ".join([f"{len(requests) - len(problems)} cancelled", *problems])
+    if problems:
+        return problems[0]
+    status = requests[0].after
     return f"{status.state}, {status.ending}" if status and status.ending else "cancelled"

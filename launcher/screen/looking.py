@@ -100,6 +100,9 @@ class Looker:
         """When to stop reading programs' reports until the next update, by `time.monotonic`."""
         self._behind = False
         """Whether some reports remain to be read at the next update."""
+        self._with_queues = False
+        self._queues: dict[str, str] = {}
+        """The queues of runs, by directory."""
         self._over: dict[tuple[str, int], Progress] = {}
         self._silences = Silences()
         self._reasons: dict[tuple[str, int], str | None] = {}
@@ -136,6 +139,12 @@ class Looker:
         """Set whether all runs that are over are shown, or only the newest."""
         self._everything = everything
         self._wake.set()
+
+    def show_queues(self, with_queues: bool) -> None:
+        """Set whether the queues of runs are read."""
+        if with_queues != self._with_queues:
+            self._with_queues = with_queues
+            self._wake.set()
 
     def look_now(self) -> None:
         """Read all files at once, because something has changed."""
@@ -217,7 +226,16 @@ class Looker:
                         self._over[key] = progress
                         self._readers.pop(path)
                 items[path] = Item(row, self._over.get(key))
-        return [items[row.entry.path] for row in rows]
+        return [items[row.entry.path]._replace(queue=self._queue(row.entry.path, give_up)) for row in rows]
+
+    def _queue(self, path: str, give_up: float) -> str:
+        """A run's queue, if it is shown, and there is time to read it."""
+        if self._with_queues and path not in self._queues and time.monotonic() < give_up:
+            try:
+                self._queues[path] = RunDirectory(Path(path)).facts().queue or ""
+            except (CastoffError, OSError):
+                self._queues[path] = ""
+        return self._queues.get(path, "")
 
     def _unread(self, row: Row) -> tuple[bool, int]:
         """The sort key of a run: running ones come first, and those with little to read."""

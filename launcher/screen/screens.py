@@ -14,7 +14,7 @@ from textual.widgets import Input
 from castoff.launcher.errors import printable
 from castoff.launcher.screen import page
 from castoff.launcher.screen.detail import Detail
-from castoff.launcher.screen.listing import FILTERS, Item, heading, lines, shown
+from castoff.launcher.screen.listing import FILTERS, WIDE, Item, Order, heading, lines, next_order, shown
 from castoff.launcher.screen.looking import Looker, Opened
 from castoff.launcher.screen.widgets import Lines, OneLine, footer
 from castoff.launcher.text.layout import Span
@@ -42,6 +42,8 @@ _KEYS = {
     "s": "stop",
     "c": "cancel",
     "x": "shell",
+    "space": "mark",
+    "o": "order",
     "f": "filter",
     "/": "search",
     "?": "help",
@@ -58,6 +60,9 @@ class RunsScreen(Screen[None]):
         Binding("a", "everything", show=False),
         Binding("slash", "search", show=False),
         Binding("escape", "clear", show=False),
+        Binding("space", "mark", show=False),
+        Binding("o", "order", show=False),
+        Binding("O", "reverse", show=False),
     ]
 
     def __init__(self, host: Host, looker: Looker):
@@ -67,6 +72,9 @@ class RunsScreen(Screen[None]):
         self._filter = "all"
         self._search = ""
         self._everything = False
+        self._order: Order | None = None
+        self._marked: set[str] = set()
+        """The directories of the marked runs."""
         self._items: list[Item] = []
         self._path: str | None = None
         """The directory of the chosen run; None: the first run, as the user has chosen none."""
@@ -92,17 +100,29 @@ class RunsScreen(Screen[None]):
         index = self.query_one(Lines).cursor or 0
         return (self._items[index] if index < len(self._items) else None), None
 
+    def marked(self) -> list[Item]:
+        """The marked runs, whether the filter shows them or not."""
+        return [item for item in self._looker.seen.items if item.path in self._marked]
+
+    def unmark(self) -> None:
+        """Mark no run."""
+        self._marked.clear()
+        self.show()
+
     def show(self) -> None:
         """Show the newest results."""
         if not (self.is_attached and self.query("#keys")):  # it is being composed or removed
             return
         seen, width, now = self._looker.seen, self.app.size.width, time.time()
-        self._items = shown(seen.items, self._filter, self._search)
-        headings, *rows = lines(self._items, now, width)
+        self._looker.show_queues(width >= WIDE)
+        self._marked &= {item.path for item in seen.items}
+        self._items = shown(seen.items, self._filter, self._search, self._order)
+        headings, *rows = lines(self._items, now, width, self._order, self._marked)
         paths = [item.path for item in self._items]
         index = paths.index(self._path) if self._path in paths else 0
         self.query_one(Lines).show(rows, index)
-        words = heading(seen.items, self._filter, self._search, 0 if self._everything else seen.left_out)
+        left_out = 0 if self._everything else seen.left_out
+        words = heading(seen.items, self._filter, self._search, left_out, len(self._marked))
         clock = time.strftime("%H:%M:%S")
         self._say("title", f"{words[: width - 10].ljust(width - 9)} {clock}", "bold")
         notices = self._host.notices()
@@ -152,15 +172,36 @@ class RunsScreen(Screen[None]):
         self._everything = not self._everything
         self._looker.show_everything(self._everything)
 
+    def action_order(self) -> None:
+        """Sort by the next column."""
+        self._order = next_order(self._order, self.app.size.width)
+        self.show()
+
+    def action_reverse(self) -> None:
+        """Sort in the other direction."""
+        if self._order is not None:
+            self._order = self._order._replace(reverse=not self._order.reverse)
+            self.show()
+
+    def action_mark(self) -> None:
+        """Mark the chosen run, or unmark it, and choose the next."""
+        item, _ = self.chosen()
+        if item is not None:
+            self._path = item.path
+            self._marked ^= {item.path}
+            self.show()
+            self.query_one(Lines).action_move(1)
+
     def action_search(self) -> None:
         """Show the field for a search."""
         self.query_one(Input).display = True
         self.set_focus(self.query_one(Input))  # at once, since the next key is part of the text
 
     def action_clear(self) -> None:
-        """End the search and show all runs."""
+        """End the search, mark no run, and show all runs."""
         self.query_one(Input).value = ""
         self._end_search()
+        self.unmark()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Search while the user types."""
@@ -191,6 +232,7 @@ class RunScreen(Screen[None]):
         Binding("escape,backspace", "back", show=False),
         Binding("left", "member(-1)", show=False),
         Binding("right", "member(1)", show=False),
+        Binding("space", "page", show=False),
     ]
 
     def __init__(self, host: Host, looker: Looker, item: Item):
@@ -257,6 +299,10 @@ class RunScreen(Screen[None]):
     def action_back(self) -> None:
         """Show the list again."""
         self._host.back()
+
+    def action_page(self) -> None:
+        """Scroll by a screen."""
+        self.query_one(Lines).action_page(1)
 
     def action_member(self, by: int) -> None:
         """Show another member of an array."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -12,9 +12,10 @@ from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 from textual.geometry import Region, Size
 from textual.message import Message
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import Static
@@ -22,6 +23,9 @@ from textual.widgets import Static
 from castoff.launcher.errors import printable
 from castoff.launcher.text.layout import Line
 from castoff.launcher.text.shortened import cut
+
+if TYPE_CHECKING:
+    from textual.selection import Selection
 
 
 class Lines(ScrollView, can_focus=True, inherit_bindings=False):
@@ -38,7 +42,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         Binding("up,k", "move(-1)", show=False),
         Binding("down,j", "move(1)", show=False),
         Binding("pageup", "page(-1)", show=False),
-        Binding("pagedown,space", "page(1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
         Binding("home", "move(-1000000)", show=False),
         Binding("end", "move(1000000)", show=False),
     ]
@@ -82,7 +86,26 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
             return Strip.blank(width)
         segments = [Segment(span.text, style_of(span.style)) for span in self.lines[index]]
         strip = Strip(segments).adjust_cell_length(width, Style.null())
-        return strip.apply_style(Style(reverse=True)) if index == self.cursor else strip
+        if index == self.cursor:
+            strip = strip.apply_style(Style(reverse=True))
+        if not hasattr(self, "text_selection"):  # textual 1
+            return strip
+        selected = self.text_selection and self.text_selection.get_span(index)
+        if selected:
+            begin, end = selected
+            end = width if end < 0 else end
+            before, inside, after = strip.divide([begin, end, width]) if begin < end else (strip, None, None)
+            if inside is not None and after is not None:
+                strip = Strip.join([before, inside.apply_style(_SELECTED), after])
+        return strip.apply_offsets(0, index)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """See textual."""
+        return selection.extract("\n".join("".join(span.text for span in line) for line in self.lines)), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """See textual."""
+        self.refresh()
 
     def action_move(self, by: int) -> None:
         """Move the cursor, or scroll."""
@@ -103,7 +126,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
     def on_click(self, event: events.Click) -> None:
         """Choose the clicked line, or open it if it is chosen already."""
         index = event.y + self.scroll_offset.y
-        if self.cursor is None or index >= len(self.lines):
+        if self.cursor is None or index >= len(self.lines) or selected_text(self.screen):
             return
         if index == self.cursor:
             self.post_message(self.Opened(index))
@@ -128,6 +151,16 @@ class OneLine(Static):
         self.update(Text(cut(printable(text), max(self.app.size.width, 1)), style=style, no_wrap=True))
 
 
+_SELECTED = Style(underline=True, bold=True)
+
+
+def selected_text(screen: Screen[Any]) -> str:
+    """The text that the mouse has selected; empty if there is none."""
+    if not hasattr(screen, "get_selected_text"):  # textual 1
+        return ""
+    return "\n".join(line.rstrip() for line in (screen.get_selected_text() or "").splitlines())
+
+
 @cache
 def style_of(name: str) -> Style:
     """The rich style with this name."""
@@ -143,41 +176,63 @@ _BOX = """
 """
 
 
-class Question(ModalScreen[bool]):
-    """A question to which only the key y answers yes."""
-
-    DEFAULT_CSS = f"Question {{ {_CSS} }} Question Static {{ {_BOX} }}"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "dismiss(True)", show=False),
-        Binding("n,q,escape,enter", "dismiss(False)", show=False),
-    ]
+class _Dialog(ModalScreen[bool]):
+    """A screen above others that is answered once, however many keys arrive together."""
 
     def __init__(self, text: str):
         super().__init__()
         self._text = text
+        self._is_answered = False
+
+    def action_answer(self, answer: bool) -> None:
+        """Go back with this answer."""
+        if not self._is_answered:
+            self._is_answered = True
+            self.dismiss(answer)
+
+
+class Question(_Dialog):
+    """A question to which only the key y answers yes."""
+
+    DEFAULT_CSS = f"Question {{ {_CSS} }} Question Static {{ {_BOX} }}"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", show=False),
+        Binding("n,q,escape,enter", "answer(False)", show=False),
+    ]
 
     def compose(self) -> ComposeResult:
         """See textual."""
         yield Static(Text(f"{self._text}\n\ny yes   n no"))
 
 
-class Help(ModalScreen[None]):
-    """A text that is shown until a key is pressed."""
+class Help(_Dialog):
+    """A text that is shown until a key is pressed. The keys that scroll a list scroll it."""
 
-    DEFAULT_CSS = f"Help {{ {_CSS} }} Help Static {{ {_BOX} }}"
-
-    def __init__(self, text: str):
-        super().__init__()
-        self._text = text
+    DEFAULT_CSS = f"""
+    Help {{ {_CSS} }}
+    Help VerticalScroll {{ {_BOX} scrollbar-size-vertical: 1; }}
+    Help Static {{ width: auto; background: ansi_default; color: ansi_default; }}
+    """
 
     def compose(self) -> ComposeResult:
         """See textual."""
-        yield Static(Text(self._text))
+        with VerticalScroll(can_focus=False):
+            yield Static(Text(self._text))
 
     def on_key(self, event: events.Key) -> None:
-        """Go back, whatever the key is."""
+        """Scroll, or go back if it is another key."""
         event.stop()
-        self.dismiss(None)
+        text = self.query_one(VerticalScroll)
+        page = max(text.size.height - 1, 1)
+        by = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -page, "pagedown": page, "space": page}
+        if event.key in by:
+            text.scroll_relative(y=by[event.key], animate=False, immediate=True)
+        elif event.key == "home":
+            text.scroll_home(animate=False, immediate=True)
+        elif event.key == "end":
+            text.scroll_end(animate=False, immediate=True)
+        else:
+            self.action_answer(True)
 
 
 _LAST_TO_GO = ("?", "q", "Esc", "Enter")

@@ -9,11 +9,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
 
 from castoff.launcher.cli import top
+from castoff.launcher.runs.index import Index
+from castoff.launcher.screen.app import TopApp
 from tests.conftest import SystemProgram
 from tests.patience import until
 
@@ -194,3 +197,18 @@ def test_intervals(castoff: Castoff, value: str, said: str) -> None:
     for verb in ("top", "list"):
         answer = castoff(verb, "--interval", value)
         assert answer.returncode == 2 and said in answer.stderr
+
+
+def test_a_crash_is_one_line(castoff: Castoff, monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(self: TopApp) -> None:
+        raise RuntimeError("a\nb")
+
+    monkeypatch.setattr(top, "is_terminal", lambda stream: True)
+    monkeypatch.setattr(TopApp, "tick", crash)
+    monkeypatch.setattr(TopApp, "run", partialmethod(TopApp.run, headless=True))
+    answer = castoff("top", env={"TERM": "xterm"})
+    log = Index.of(os.environ).path.with_name("top.log")
+    words = "castoff top failed, which should not happen: RuntimeError: a b"
+    assert answer.returncode == 1
+    assert answer.stderr == f"castoff: {words}; its traceback is in {log}\n"
+    assert "in crash\n" in log.read_text()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
 
 from bench.many_runs import make_runs
 from castoff.launcher.errors import CastoffError
@@ -23,7 +24,9 @@ from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.screen import app as application
 from castoff.launcher.screen.app import TopApp
 from castoff.launcher.screen.looking import Looker
+from castoff.launcher.screen.screens import RunsScreen
 from castoff.launcher.status.watch import status
+from castoff.launcher.submission.cancel import CancelRequest
 from tests import patience
 from tests.launcher.status.test_watch import Made
 
@@ -336,3 +339,183 @@ def test_news_that_do_not_come(runs: list[RunDirectory], monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Index, "entries", slow)
     used(use)
+
+
+def together(pilot: Pilot, *keys: str) -> None:
+    """Keys that arrive before the application has handled any of them."""
+    for key in keys:
+        pilot.app.post_message(events.Key(key, key if len(key) == 1 else None))
+
+
+@pytest.mark.parametrize("keys", [["a", "b"], ["a", "b", "c"], ["q", "up", "q", "down"]])
+def test_keys_that_arrive_together_end_the_help_once(runs: list[RunDirectory], keys: list[str]) -> None:
+    async def use(pilot: Pilot) -> None:
+        await reads(pilot, "20 ended")
+        await pilot.press("question_mark")
+        await reads(pilot, "choose a run")
+        together(pilot, *keys)
+        await reads(pilot, "20 ended", "preprocess..001d")
+        assert isinstance(pilot.app.screen, RunsScreen)
+
+    used(use)
+
+
+def test_keys_that_arrive_together_open_and_close_a_run_once(runs: list[RunDirectory]) -> None:
+    async def use(pilot: Pilot) -> None:
+        await reads(pilot, "20 ended")
+        together(pilot, "enter", "enter")
+        await reads(pilot, runs[-1].id)
+        together(pilot, "question_mark", "question_mark")
+        await reads(pilot, "choose a run")
+        await pilot.press("a")
+        await reads(pilot, runs[-1].id, "state     ended")
+        together(pilot, "escape", "escape", "escape")
+        await reads(pilot, "20 ended", "preprocess..001d")
+        assert isinstance(pilot.app.screen, RunsScreen)
+
+    used(use)
+
+
+def test_keys_that_arrive_together_answer_a_question_once(
+    runs: list[RunDirectory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Made(tmp_path)
+    Index.of(os.environ).add(made.run, "made")
+    stopped: list[object] = []
+
+    def stop(runs: list[RunDirectory]) -> set[str]:
+        stopped.append(runs)
+        return {"x"}
+
+    monkeypatch.setattr(application, "stop", stop)
+
+    async def use(pilot: Pilot) -> None:
+        await reads(pilot, "1 pending")
+        together(pilot, "s", "s")
+        await reads(pilot, f"Ask {made.run.id}")
+        together(pilot, "n", "y", "y")
+        await reads(pilot, "1 pending", "Enter open")
+        await pilot.press("s")
+        together(pilot, "y", "n", "y")
+        await reads(pilot, "asked to stop", "Enter open")
+        assert isinstance(pilot.app.screen, RunsScreen)
+
+    with made.alive():
+        used(use)
+    assert len(stopped) == 1
+
+
+def test_the_help_scrolls(runs: list[RunDirectory]) -> None:
+    async def use(pilot: Pilot) -> None:
+        await reads(pilot, "20 ended")
+        await pilot.press("question_mark")
+        assert "choose a run" in await reads(pilot, "choose a run")
+        await pilot.press("down", "pagedown", "end")
+        await reads(pilot, "which comes first")
+        together(pilot, "up", "home", "up")
+        await reads(pilot, "choose a run")
+        await pilot.press("x")
+        await reads(pilot, "20 ended")
+
+    used(use, size=(60, 10))
+
+
+def test_runs_are_sorted_by_a_column(runs: list[RunDirectory]) -> None:
+    async def use(pilot: Pilot) -> None:
+        await reads(pilot, "20 ended")
+        await pilot.press("o")
+        text = await reads(pilot, "run ▲")
+        names = [line.split("..")[0] for line in text.splitlines()[2:22]]
+        assert names == sorted(names) and len({*names}) > 1
+        await pilot.press("O")
+        text = await reads(pilot, "run ▼")
+        assert [line.split("..")[0] for line in text.splitlines()[2:22]] == names[::-1]
+        await pilot.press("o")
+        await reads(pilot, "state ▲")
+
+    used(use, size=(80, 26))
+
+
+def test_several_runs_are_marked_and_stopped(
+    runs: list[RunDirectory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [Made(tmp_path / name) for name in "ab"]
+    for one in made:
+        Index.of(os.environ).add(one.run, one.run.path.parent.name)
+    stopped: list[list[Path]] = []
+
+    def stop(runs: list[RunDirectory]) -> set[str]:
+        stopped.append([run.path for run in runs])
+        return {str(runs[0].path)}
+
+    monkeypatch.setattr(application, "stop", stop)
+
+    async def use(pilot: Pilot) -> None:
+        await reads(pilot, "2 pending", "20 ended")
+        await pilot.press("space", "space", "space", "escape")
+        text = await reads(pilot, "2 pending")
+        assert "marked" not in text and "\n*" not in text
+        await pilot.press("home", "space", "space", "space")  # the third is over
+        text = await reads(pilot, "3 marked")
+        assert [line[0] for line in text.splitlines()[2:7]] == ["*", "*", "*", " ", " "]
+        await pilot.press("s")
+        await reads(
+            pilot, "Ask 2 runs to save and stop?", "They start no further", *(one.run.id for one in made)
+        )
+        await pilot.press("n")
+        await reads(pilot, "3 marked")
+        await pilot.press("s", "y")
+        text = await reads(pilot, "2 runs: asked to stop; a program")
+        assert "marked" not in text
+        await pilot.press("end", "up", "space", "space", "c")
+        await reads(pilot, "all 2 marked runs are over already")
+
+    with made[0].alive(), made[1].alive():
+        used(use)
+    assert [sorted(paths) for paths in stopped] == [sorted(one.run.path for one in made)]
+
+
+def test_what_became_of_several_cancellations(
+    runs: list[RunDirectory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(runs: list[RunDirectory]) -> list[CancelRequest]:
+        return [
+            CancelRequest(run, status(run), problem="refused" if run is runs[0] else None) for run in runs
+        ]
+
+    monkeypatch.setattr(application, "end", end)
+    assert application._cancelled(runs[:3]) == "2 cancelled; refused"
+    assert application._cancelled(runs[:1]) == "refused"
+
+
+def test_an_id_or_the_selected_text_is_copied(runs: list[RunDirectory]) -> None:
+    async def use(pilot: Pilot) -> None:
+        await reads(pilot, "20 ended")
+        await pilot.press("y")
+        await reads(pilot, f"copied {runs[-1].id}")
+        assert pilot.app.clipboard == runs[-1].id
+        await pilot.press("space", "space", "y")
+        await reads(pilot, "copied 2 lines")
+        assert pilot.app.clipboard == f"{runs[-1].id}\n{runs[-2].id}"
+        await pilot.press("escape", "home", "enter")
+        await reads(pilot, runs[-1].id, "state     ended")
+        await pilot.mouse_down("#page", offset=(10, 0))
+        await pilot.hover("#page", offset=(15, 0))
+        await pilot.mouse_up("#page", offset=(15, 0))
+        await pilot.press("y")
+        assert pilot.app.clipboard.startswith("ended")
+
+    used(use)
+
+
+def test_a_wide_screen_shows_sites_and_queues(runs: list[RunDirectory], tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    made.write("plan.json", {"name": "made", "site": "mine", "scheduler": "local", "queue": "debug-scaling"})
+    Index.of(os.environ).add(made.run, "made")
+
+    async def use(pilot: Pilot) -> None:
+        await reads(pilot, "site", "queue", "mine", "debug-scaling")
+        await pilot.resize_terminal(100, 24)
+        await until(pilot, lambda: "queue" not in shown(pilot.app).splitlines()[1])
+
+    used(use, size=(160, 24))
