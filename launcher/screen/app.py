@@ -200,7 +200,9 @@ class TopApp(App[int]):
 
     def _chosen(self) -> tuple[Item | None, int | None]:
         screen = self.screen
-        return screen.chosen() if isinstance(screen, RunsScreen | RunScreen) else (None, None)
+        if isinstance(screen, RunsScreen | RunScreen) and screen.is_complete:
+            return screen.chosen()
+        return None, None
 
     def _meant(self) -> list[Item]:
         """The marked runs; if there are none, the chosen one."""

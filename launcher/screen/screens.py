@@ -51,7 +51,20 @@ _KEYS = {
 }
 
 
-class RunsScreen(Screen[None]):
+class _TopScreen(Screen[None]):
+    """What the two screens have in common."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the screen is neither being composed nor removed."""
+        return self.is_attached and bool(self.query("#keys"))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Let keys that arrive while the screen is removed do nothing."""
+        return self.is_complete and super().check_action(action, parameters)
+
+
+class RunsScreen(_TopScreen):
     """All runs, one a line. The chosen run stays chosen when its line moves."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -111,7 +124,7 @@ class RunsScreen(Screen[None]):
 
     def show(self) -> None:
         """Show the newest results."""
-        if not (self.is_attached and self.query("#keys")):  # it is being composed or removed
+        if not self.is_complete:
             return
         seen, width, now = self._looker.seen, self.app.size.width, time.time()
         self._looker.show_queues(width >= WIDE)
@@ -225,7 +238,7 @@ _ABOVE = 3
 """The number of lines of the screen other than the page's."""
 
 
-class RunScreen(Screen[None]):
+class RunScreen(_TopScreen):
     """One run: its state, attempts, progress and last lines."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -265,7 +278,7 @@ class RunScreen(Screen[None]):
 
     def show(self) -> None:
         """Show the newest results."""
-        if not (self.is_attached and self.query("#keys")):  # it is being composed or removed
+        if not self.is_complete:
             return
         detail, width = self._detail(), self.app.size.width
         if detail is not None:
