@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
+from castoff.launcher.cli.follow import pause
 from tests import patience
 from tests.launcher.scripts.harness import CASTOFF
 
@@ -65,3 +68,20 @@ def test_what_it_excludes(castoff: Castoff, jobs: LocalJobs, other: str, tmp_pat
     answer = castoff("submit", "-f", other, "--site", "local", "--", "true", cwd=jobs.folder)
     assert answer.returncode == 2 and f"--follow excludes {other}: drop one" in answer.stderr
     assert jobs.runs() == []
+
+
+def test_a_pause_lasts_where_poll_returns_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a Mac's does for a terminal."""
+
+    class Poll:
+        def register(self, *_: int) -> None:
+            pass
+
+        def poll(self, _: float) -> list[tuple[int, int]]:
+            return [(1, select.POLLNVAL)]
+
+    slept: list[float] = []
+    monkeypatch.setattr(select, "poll", Poll)
+    monkeypatch.setattr(time, "sleep", slept.append)
+    pause(5.0)
+    assert len(slept) == 1 and 4.0 < slept[0] <= 5.0
