@@ -16,7 +16,7 @@ from castoff.launcher.logs.show import Json, Show, Text
 from castoff.launcher.logs.sources import Selection
 from castoff.launcher.remote import passing
 
-from .conftest import MadeRun, Time
+from ..logs.conftest import MadeRun, Time
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: no\n'
 
