@@ -22,7 +22,7 @@ _LONGEST = 400
 """Limit of a name or a reason in a message, in bytes."""
 
 _NAMED = 5
-"""Number of failed members that a message names."""
+"""Number of members that a message names for each ending."""
 
 
 class Subject(NamedTuple):
@@ -195,14 +195,15 @@ def _of_all(
 ) -> Message:
     """The message that an array or a group is over."""
     good = sum(member.ending == "done" for _, member in members)
-    rest = [
-        f"{member.member if len(subject.statuses) == 1 else status.name}: {member.word}"
-        for status, member in members
-        if member.ending != "done"
-    ]
+    rest: dict[str, list[str]] = {}
+    for status, member in members:
+        if member.ending != "done":
+            one = str(member.member) if len(subject.statuses) == 1 else status.name
+            rest.setdefault(member.word, []).append(one)
+    reason = "; ".join(f"{word}: {listed(names, _NAMED)}" for word, names in sorted(rest.items()))
     title = f"{subject.name}: {good} of {len(members)} done"
     state = "failed" if bad else "done" if good == len(members) else "cancelled"
-    return Message("end", title, listed(rest, _NAMED), subject, state, bool(bad), _seconds(subject))
+    return Message("end", title, reason, subject, state, bool(bad), _seconds(subject))
 
 
 def _seconds(subject: Subject) -> int:

@@ -33,6 +33,8 @@ from castoff.launcher.preflight.named_files import (
     sourced,
 )
 from castoff.launcher.preflight.shell_words import near_miss, shell_warning
+from castoff.launcher.runs.directory import names_in
+from castoff.launcher.runs.notices import webhooks_folder
 from castoff.launcher.runs.plan import Plan
 from castoff.launcher.runs.secrets import secret_part
 from castoff.launcher.schedulers.registry import queued
@@ -128,7 +130,7 @@ def missing(
     absent = look.shell_words()
     if not any(item.field == "command.0" for item in absent):
         absent += look.workdir() or look.program() or look.environment()
-    absent += [*look.variables(), *look.files()]
+    absent += [*look.variables(), *look.files(), *look.webhooks()]
     problems, warnings = (Findings(plan.name, site, spec.source, spec.directives) for _ in range(2))
     for item in absent:
         (problems if item.is_certain else warnings).report(item.field, item.message)
@@ -187,6 +189,21 @@ class _Look:
             if missing := self._file(Named("workdir", plain), self._directory):
                 return missing
         return []
+
+    def webhooks(self) -> list[_Missing]:
+        """Webhooks that are not on this host; another host may have them, and send the messages."""
+        hooks = self._plan.notify.hooks if self._plan.notify else []
+        known = names_in(webhooks_folder(self._environ)) if hooks else []
+        return [
+            _Missing(
+                "notify.to",
+                f"is {name!r}, which is not a webhook on this host{did_you_mean(name, known)}; "
+                f"`castoff notify add {name}` adds it",
+                is_certain=False,
+            )
+            for name in hooks
+            if name not in known
+        ]
 
     def program(self) -> list[_Missing]:
         """Problems with the program."""

@@ -32,7 +32,7 @@ castoff_notify_count() { # ENDING of a member of an array, or of a run of a grou
     castoff_bad=1 castoff_state=failed
     castoff_why=$(find "$castoff_folder/over" -type f ! -name '*.done' -printf '%f\n' | LC_ALL=C sort -V |
       awk -F . -v most=5 -v "run=$castoff_run" '
-        NR <= most {
+        {
           member = $(NF - 1) # of an array
           ending = $NF
           sub(/\.[0-9]+\.[a-z-]+$/, "")
@@ -40,9 +40,12 @@ castoff_notify_count() { # ENDING of a member of an array, or of a run of a grou
             member = $0
             sub(/-[0-9]+-[0-9]+-[0-9a-f]+$/, "", member)
           }
-          printf "%s%s: %s", (NR > 1 ? ", " : ""), member, ending
+          if (++count[ending] <= most) named[ending] = named[ending] (count[ending] > 1 ? ", " : "") member
         }
-        END { if (NR > most) printf " and %d more", NR - most }')
+        END {
+          for (ending in named)
+            print ending ": " named[ending] (count[ending] > most ? " and " count[ending] - most " more" : "")
+        }' | LC_ALL=C sort | sed ':all; N; $!b all; s/\n/; /g')
   fi
 }
 #if hang restart

@@ -34,7 +34,9 @@ def test_one_that_fails_and_one_that_is_killed(slurm: SlurmCluster, tmp_path: Pa
         failed = desk.submit(*own, "--name", "failed", command=[sys.executable, "-c", "int('x')"])
         got = json.loads(server.stdout.readline())
         assert (got["title"], got["run"]) == ("failed: failed", failed.id)
-        assert got["reason"].startswith("ValueError: invalid literal for int() with base 10: 'x'; rank 0 on n")
+        assert got["reason"].startswith(
+            "ValueError: invalid literal for int() with base 10: 'x'; rank 0 on n"
+        )
         desk.until(killed, state="running")
         desk.slurm("scancel", "--signal=KILL", "--full", str(killed.job))
         watched = desk.castoff("watch", env={"XDG_CONFIG_HOME": str(config)})

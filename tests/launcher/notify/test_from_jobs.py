@@ -120,7 +120,7 @@ def test_an_array_sends_its_first_failure_and_its_end(jobs: LocalJobs, server: S
     run = job(jobs, command=["sh", "-c", fails], array={"count": 8, "max_concurrent": 1})
     assert [got["title"] for got in server.got] == ["train: member 1: failed", "train: 5 of 8 done"]
     assert server.got[0]["reason"].startswith("a fatal day; rank 0 on ")
-    assert server.got[1]["reason"] == "1: failed, 4: failed, 7: failed"
+    assert server.got[1]["reason"] == "failed: 1, 4, 7"
     resubmit(run, members=[4])
     jobs.wait(run)
     jobs.until_tidy(run)

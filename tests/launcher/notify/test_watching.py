@@ -147,7 +147,7 @@ def test_an_array_sends_its_first_failure_and_its_end(runs: Runs, server: Server
     (run.path / "attempts/2.0/settled").touch()
     assert not watcher.look()
     assert server.got[1]["title"] == "sweep: 1 of 3 done"
-    assert server.got[1]["reason"] == "1: failed, 2: walltime"
+    assert server.got[1]["reason"] == "failed: 1; walltime: 2"
 
 
 def test_a_group_is_one(runs: Runs, server: Server, waits: Clock, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_group_is_one(runs: Runs, server: Server, waits: Clock, tmp_path: Path
         run = runs.made(name, {0: ending}, group=group)
         (run.path / "notify").symlink_to(tmp_path / "shared")
     runs.watcher().watch()
-    assert [(got["title"], got["reason"]) for got in server.got] == [(f"{group}: 1 of 2 done", "b: failed")]
+    assert [(got["title"], got["reason"]) for got in server.got] == [(f"{group}: 1 of 2 done", "failed: b")]
     assert server.got[0]["command"] == f"castoff status {group}"
 
 

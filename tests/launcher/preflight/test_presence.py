@@ -264,3 +264,14 @@ def test_inherited_path_that_a_login_shell_may_reset(check: Check, tmp_path: Pat
     assert not check("mytool", site="local", more=active, inherit="all")
     assert not check("mytool", site="slurm", more=active, inherit="all", setup=["module load x"])
     assert "may reset PATH" in check("mytool", site="slurm", more=active, inherit=["PATH"])
+
+
+def test_a_webhook_that_is_not_here(check: Check, tmp_path: Path) -> None:
+    folder = tmp_path / ".config" / "castoff" / "notify"
+    folder.mkdir(parents=True)
+    (folder / "phone").touch()
+    assert check("python train.py", notify={"to": ["phone", "me@example.org"]}) == ""
+    assert check("python train.py", notify={"to": "phnoe"}) == (
+        "warning: notify.to: is 'phnoe', which is not a webhook on this host; did you mean phone?; "
+        "`castoff notify add phnoe` adds it"
+    )
