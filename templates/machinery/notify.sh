@@ -31,7 +31,8 @@ castoff_notify_count() { # ENDING of a member of an array, or of a run of a grou
   if ((castoff_good < castoff_total)); then
     castoff_bad=1 castoff_state=failed
     castoff_why=$(find "$castoff_folder/over" -type f ! -name '*.done' -printf '%f\n' | LC_ALL=C sort -V |
-      awk -F . -v most=5 -v "run=$castoff_run" '
+      awk -v most=5 -v "run=$castoff_run" '
+        BEGIN { FS = "." }
         {
           member = $(NF - 1) # of an array
           ending = $NF

@@ -34,7 +34,7 @@ def problems(build: Any, **fields: Any) -> dict[str, str]:
     "fields",
     [
         {"command": ["x"], "nodes": "4", "name": "a\n", "env": {"A": "\udcff"}},
-        {"command": ["x"], "partition": "short", "ranks": 2, "ranks_per_node": 3},
+        {"command": ["x"], "partition": "short"},
         {"command": ["x"], "stage": [{"from": ""}], "array": {"count": 0}},
         {"command": ["-x"], "walltime": 3},
     ],
@@ -42,6 +42,13 @@ def problems(build: Any, **fields: Any) -> dict[str, str]:
 )
 def test_a_wrong_field_is_refused_in_the_words_for_a_file(fields: dict[str, Any]) -> None:
     assert problems(JobSpec, **fields) == problems(lambda **given: JobSpec.of(given), **fields) != {}
+
+
+def test_what_mends_it_is_written_for_the_place_that_it_is_in() -> None:
+    both = {"command": ["x"], "ranks": 2, "ranks_per_node": 3}
+    assert "(ranks_per_node=None clears it)" in problems(JobSpec, **both)["ranks"]
+    (in_a_file,) = problems(lambda **given: JobSpec.of(given), **both).values()
+    assert "(--set ranks_per_node=null clears it)" in in_a_file
 
 
 def test_parts_of_a_job_are_checked_with_it() -> None:
