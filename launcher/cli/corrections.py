@@ -28,7 +28,17 @@ def corrected(
     else:
         named = len(context.command_path.split()) - 1
         typed = Typed(context.command, context.command_path, words[named:], program)
-    return f"{_message(error, typed)} (see {typed.path} --help)"
+    return f"{_for_the_machine(_message(error, typed))} (see {typed.path} --help)"
+
+
+def _for_the_machine(message: str) -> str:
+    """The message with the command lines in it for the machine that `--on` names, if it does."""
+    from castoff.launcher.cli.job_options import target
+
+    if (other := target.get()) is None:
+        return message
+    named = " ".join(other.machine.command())
+    return re.sub(r"(?<=: )castoff (?!import|--)", lambda _: f"{named} ", message)
 
 
 def _typed(words: list[str], program: list[str] | None, top: click.Group) -> Typed:
@@ -248,7 +258,7 @@ def _of_subcommand(word: str, typed: Typed) -> str:
     assert isinstance(typed.command, click.Group)
     verb, rest = typed.verb, typed.words[1:]
     message = f"{verb} has no command {word!r}"
-    if rest and rest[0] in VERBS:
+    if verb == "on" and rest and rest[0] in VERBS:
         return f"{message}; here: castoff --{verb} {' '.join(map(visible_word, typed.words))}"
     if template := of_verb(verb, word.replace("-", "_")):
         line = template.replace(" REST", "").replace("VALUE", "")

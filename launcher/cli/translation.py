@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_origin
@@ -120,10 +121,11 @@ def _filled(template: str, typed: Typed, option: str, value: str) -> str:
     parts = {
         "VERB": typed.verb,
         "REST": " ".join(map(visible_word, rest)),
+        "~VALUE": "",
         "VALUE+1": str(int(value) + 1) if value.isdecimal() else "6",
         "VALUE": value if value == MISSING or re.search("'[^']*VALUE", template) else visible_word(value),
     }
-    text = re.sub(r"VERB|REST|VALUE\+1|VALUE", lambda match: parts[match[0]], template)
+    text = re.sub(r"VERB|REST|~VALUE|VALUE\+1|VALUE", lambda match: parts[match[0]], template)
     text = " ".join([*re.sub(" {2,}", " ", text).strip().split(" "), *map(visible_word, program)])
     return f"; {text}" if ": " in text else f"; here: {text}"
 
@@ -264,6 +266,9 @@ def _of_a_field(typed: Typed, option: str, name: str, value: str) -> str:
     meant = f"{meant}.{_FIRST[meant]}" if meant in _FIRST else meant
     if meant == "container.image":
         return f"; here: {_container(value)}"
+    if meant == "command" and value != MISSING:
+        line = typed.line(typed.without(option, value), _split(value))
+        return f"; a program follows --; here: {line}"
     kind = bare(fields_of(JobSpec)[outer].type)
     value = MISSING if value.endswith(JOB_FILES) else value
     if meant == "ranks_per_node" and value in ("gpu", "auto", "cpu"):  # torchrun's words
@@ -276,6 +281,14 @@ def _of_a_field(typed: Typed, option: str, name: str, value: str) -> str:
     if flag in typed.flags:
         return f"; here: {flag} {value if value == MISSING else visible_word(value)}"
     return f"; here: --set {visible_word(f'{meant}={value}') if value != MISSING else f'{meant}={value}'}"
+
+
+def _split(command: str) -> list[str]:
+    """A command line's words; one word if its quotes do not match."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return [command]
 
 
 def _field_value(field: str, kind: Any, value: str) -> str:

@@ -192,9 +192,9 @@ submit --nproc-per-node gpu job.yaml
 launch -bind-to core x
 launch -ppn 2 x
 launch --gpu 2 x
+submit --command 'python train.py --lr 1'
 submit --interactive job.yaml
 submit -I job.yaml
-submit --command 'python train.py'
 sbatch job.yaml
 sbatch -n 2 -- python train.py
 qsub job.yaml
@@ -363,6 +363,9 @@ on delete lab
 on test lab
 on setup lab
 on ls
+notify rm phone
+watch -n 5
+pull train --dest there
 on add lab me@lab --folder /scratch/me
 on add lab me@lab
 list --on lab

@@ -61,6 +61,20 @@ def test_the_nearest_project_counts(castoff: Castoff, tmp_path: Path, text: str,
     assert "no runs yet" in listed().stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["submit", "-I", "job.yaml"], "here: castoff --on lab alloc job.yaml (see castoff submit --help)"),
+        (["submit", "train.py"], "programs follow --: castoff --on lab submit -- python train.py (see"),
+        (["submit", "--gres=gpu:2", "job.yaml"], "here: --ranks-per-node 2 --devices-per-rank 1 (see"),
+    ],
+)
+def test_what_is_suggested_is_for_the_same_machine(castoff: Castoff, words: list[str], meant: str) -> None:
+    castoff("on", "add", "lab", "me@lab", "--dir", "/scratch/me")
+    answer = castoff("--on", "lab", *words)
+    assert answer.returncode == 2 and meant in answer.stderr, answer.stderr
+
+
 def test_machines_are_added_listed_and_removed(castoff: Castoff, fresh_home: Path) -> None:
     assert "no machines yet; castoff on add NAME" in castoff("on").stderr
     assert castoff("on", "add", "lab", "me@lab", "--dir", "/scratch/me", "--site", "slurm").returncode == 0
