@@ -14,7 +14,7 @@ from castoff.launcher.cli.flags import flag_words, flags_of
 from castoff.launcher.cli.script_files import JOB_FILES
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.synonyms import instead, of_verb, reader_names
-from castoff.launcher.text.quoting import visible_word, yaml_word
+from castoff.launcher.text.quoting import visible_word, yaml_value, yaml_word
 from castoff.launcher.typed.structure import bare, fields_of, members
 from castoff.launcher.typed.suggestion import did_you_mean
 
@@ -87,15 +87,8 @@ def translated(typed: Typed, option: str) -> str:
     if option == "--on":  # an option of castoff itself, before every verb
         rest = typed.line(typed.without(option, value)).removeprefix("castoff ")
         return f" behind a verb; here: castoff --on {visible_word(value)} {rest}"
-    if (
-        option == "-m"
-        and typed.takes_a_job
-        and re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*", value)
-        and not _is_mail(value)
-    ):
-        at = typed.words.index(option)
-        program = ["python", *typed.words[at:], *(typed.program or [])]
-        return f"; a program follows --; here: {typed.line(typed.words[:at], program)}"
+    if option == "-m" and typed.takes_a_job and (line := _module(typed, value)):
+        return f"; a program follows --; here: {line}"
     if typed.takes_a_job and (words := _of_scripts(typed, option, name, value)):
         return words
     template = of_verb(typed.verb, name)
@@ -109,6 +102,14 @@ def translated(typed: Typed, option: str) -> str:
     if template is None and not near:
         template = of_verb("a verb", name)
     return near if template is None else _filled(template, typed, option, value)
+
+
+def _module(typed: Typed, name: str) -> str:
+    """The command line that runs a module, of which -m is Python's; empty if the name is that of none."""
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*", name) or _EVENTS.fullmatch(name):
+        return ""
+    at = typed.words.index("-m")
+    return typed.line(typed.words[:at], ["python", *typed.words[at:], *(typed.program or [])])
 
 
 def _filled(template: str, typed: Typed, option: str, value: str) -> str:
@@ -134,8 +135,10 @@ def _of_scripts(typed: Typed, option: str, name: str, value: str) -> str:
     """What sets the same fields as an option of sbatch or qsub; empty if it is none, or a flag sets its
     field.
     """
-    if name == "mail_type" or (option == "-m" and _is_mail(value)):
-        return f"; here: {_mail(typed, value)}"
+    if name == "mail_type":
+        return f"; here: {_mail(typed, value.lower().split(','))}"
+    if option == "-m" and _EVENTS.fullmatch(value):
+        return f"; here: {_mail(typed, [_LETTERS.get(letter, '') for letter in value])}"
     resource, _, amount = value.partition("=")
     words = "" if name == "requeue" and value.isdecimal() else _read(typed, option, name, value)
     if option == "-l" and amount and "here: " not in words and "," not in amount:
@@ -178,21 +181,19 @@ def _readers(typed: Typed, name: str, value: str) -> list[Any]:
     return known
 
 
-def _is_mail(value: str) -> bool:
-    """Whether the value of -m is one of qsub's: letters of events."""
-    return re.fullmatch("[abe]{1,3}|n", value) is not None
+_EVENTS = re.compile("[abe]{1,3}|n")
+"""The value of qsub's -m: letters of events."""
+
+_LETTERS = {"b": "begin", "e": "end", "a": "fail"}
 
 
-def _mail(typed: Typed, value: str) -> str:
-    events = {"b": "begin", "e": "end", "a": "fail"}
-    chosen = [
-        events.get(word, word)
-        for word in (value if len(value) < 4 and value.islower() else value.lower().split(","))
-    ]
-    kept = [event for event in ("begin", "end", "fail") if event in chosen or "all" in chosen]
-    address = [typed.value(option) for option in ("--mail-user", "-M") if typed.value(option) != MISSING]
-    to = "" if address else " --set mail.to=ADDRESS"
-    return f"--set {visible_word('mail.on=[' + ', '.join(kept or ['end', 'fail']) + ']')}{to}"
+def _mail(typed: Typed, events: list[str]) -> str:
+    """What asks for mail about events, with the address, unless an option names that one, too."""
+    kept = [event for event in ("begin", "end", "fail") if event in events or "all" in events]
+    has_address = any(typed.value(option) != MISSING for option in ("--mail-user", "-M"))
+    to = "" if has_address else " --set mail.to=ADDRESS"
+    wanted = yaml_value(kept or ["end", "fail"])
+    return f"--set {visible_word(f'mail.on={wanted}')}{to}"
 
 
 def _words_of(asked: Asked, typed: Typed, scheduler: str) -> str:
@@ -231,19 +232,9 @@ def _assigned(path: str, value: Any, flags: Mapping[str, str], every: list[str])
         return f"--dependency {visible_word(after)}"
     if isinstance(value, dict):
         return " ".join(_assigned(f"{path}.{name}", inner, flags, every) for name, inner in value.items())
-    if isinstance(value, list):
-        text = f"[{', '.join(yaml_word(str(item)) for item in value)}]"
-    else:
-        text = (
-            str(value).lower()
-            if isinstance(value, bool)
-            else yaml_word(value)
-            if isinstance(value, str)
-            else str(value)
-        )
-    return (
-        flag_words(f"{path}: {text}", flags) if path in flags else f"--set {visible_word(f'{path}={text}')}"
-    )
+    if path in flags:
+        return flag_words(f"{path}: {yaml_value(value)}", flags)
+    return f"--set {visible_word(f'{path}={yaml_value(value)}')}"
 
 
 _FIRST = {"launcher": "name", "requeue": "max", "restart": "max", "mail": "to", "container": "image"}

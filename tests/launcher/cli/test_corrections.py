@@ -100,6 +100,7 @@ submit --mem=4000 job.yaml
 submit --mem-per-cpu=2G job.yaml
 submit --mail-user me@x.org job.yaml
 submit --mail-type=END,FAIL job.yaml
+submit --mail-type all job.yaml
 submit --mail-type=ALL --mail-user=me@x.org job.yaml
 submit -m abe -M me@x.org job.yaml
 submit -M me@x.org job.yaml
