@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +77,25 @@ def first_word(command: click.Command, ctx: click.Context, args: list[str]) -> i
     return len(args) - len(left) - 1 if has_word else None
 
 
-_MISREAD = re.compile(r"-[A-Za-z][\w-]+(=.*)?|[A-Za-z]+")
+_MISREAD = re.compile(
+    r"-[A-Za-z]{2}[A-Za-z_-]*(=.*)?|(s|sec|second|m|min|minute|h|hr|hour|d|day)s?", re.DOTALL | re.IGNORECASE
+)
 """Words that may be a long option with one hyphen, or the unit of a number before it."""
 
 
 def _refuse_misread(command: click.Command, ctx: click.Context, words: list[str]) -> None:
-    """Fail if click would read words as something else than was meant: `-nodes 2`, `--walltime 2 hours`."""
-    if ctx.resilient_parsing or not any(map(_MISREAD.fullmatch, words)):
+    """Fail if click would read words as something else than was meant: `-nodes 2`, `--walltime 2 hours`, or
+    an option as the value of the one before it.
+    """
+    if ctx.resilient_parsing:
+        return
+    options = [option for option in command.params if isinstance(option, click.Option)]
+    flags = {flag for option in options for flag in option.opts}
+    valued = {flag for option in options if not (option.is_flag or option.count) for flag in option.opts}
+    for word, after in pairwise(words):
+        if word in valued and after in flags:
+            raise click.BadOptionUsage(word, f"Option {word!r} requires an argument.", ctx)
+    if not any(map(_MISREAD.fullmatch, words)):
         return
     from castoff.launcher.cli.corrections import misread
     from castoff.launcher.cli.translation import Typed

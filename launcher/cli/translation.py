@@ -20,6 +20,7 @@ from castoff.launcher.typed.suggestion import did_you_mean
 
 if TYPE_CHECKING:
     from castoff.launcher.launchers.foreign.asked import Asked
+    from castoff.launcher.schedulers.script_reader import ScriptReader
 
 MISSING = "…"
 """Stands for a value that the user did not give."""
@@ -148,37 +149,49 @@ def _of_scripts(typed: Typed, option: str, name: str, value: str) -> str:
 
 def _read(typed: Typed, option: str, name: str, value: str) -> str:
     """What sets the fields that a scheduler's reader of scripts finds in an option; empty if none does."""
+    reader = _reader(typed, name, value)
+    if reader is None:
+        return ""
+    given = "" if value == MISSING or value.endswith(JOB_FILES) else value
+    asked = _asked(reader, option, given)
+    if given and len(option) == 2 and _refused(asked):  # a flag, before a word that is not its value
+        asked, value = _asked(reader, option, ""), MISSING
+    if refused := _refused(asked):
+        return f"; {refused}"
+    if words := _words_of(asked, typed, reader.name):
+        return f"; here: {words}"
+    if name == "W" and "block" in value:
+        return "; here: -f"
+    return f"; here: {typed.line(typed.without(option, value if len(option) == 2 else None))}"
+
+
+def _asked(reader: ScriptReader, option: str, value: str) -> Asked:
+    """What an option asks for, as a scheduler reads it in a script."""
     from castoff.launcher.launchers.foreign.asked import Asked
 
-    for reader in _readers(typed, name, value):
-        asked = Asked()
-        quoted = "" if value == MISSING or value.endswith(JOB_FILES) else '"' + value.replace('"', "'") + '"'
-        reader.read(f"{option}{'=' if option.startswith('--') and quoted else ' '}{quoted}".strip(), asked)
-        if refused := [remark.text for remark in asked.remarks if remark.fate == "not expressed"]:
-            return f"; {refused[0]}"
-        if words := _words_of(asked, typed, reader.name):
-            return f"; here: {words}"
-        if name == "W" and "block" in value:
-            return "; here: -f"
-        return f"; here: {typed.line(typed.without(option, value if len(option) == 2 else None))}"
-    return ""
+    asked, quoted = Asked(), value.replace('"', "'")
+    between = "=" if option.startswith("--") else " "
+    reader.read(f'{option}{between}"{quoted}"' if value else option, asked)
+    return asked
 
 
-def _readers(typed: Typed, name: str, value: str) -> list[Any]:
+def _refused(asked: Asked) -> str:
+    return next((remark.text for remark in asked.remarks if remark.fate == "not expressed"), "")
+
+
+def _reader(typed: Typed, name: str, value: str) -> ScriptReader | None:
     """The reader of scripts that knows an option: that of the site, else the first."""
     from castoff.launcher.config.site import Search
+    from castoff.launcher.schedulers.choice import site_named
     from castoff.launcher.schedulers.registry import readers
 
     names = reader_names(name)
     if not names or (name in ("l", "v", "W") and "=" not in value) or (name in "rPukS" and value == MISSING):
-        return []
-    site = typed.value("--site")
+        return None
     known = [reader for reader in readers() if reader.name in names]
-    if site in Search.here().profiles():
-        from castoff.launcher.schedulers.choice import site_named
-
-        known.sort(key=lambda reader: reader.name != site_named(site).scheduler)
-    return known
+    site = typed.value("--site")
+    scheduler = site_named(site).scheduler if site in Search.here().profiles() else ""
+    return next((reader for reader in known if reader.name == scheduler), known[0])
 
 
 _EVENTS = re.compile("[abe]{1,3}|n")

@@ -24,6 +24,7 @@ submit --export=NONE -- python train.py
 submit --export A,B -- python train.py
 submit --export=A=1,B='x y' -- python train.py
 submit -V -- python train.py
+submit -V job.yaml
 submit -v A=1,B=2 -- python train.py
 submit -v job.yaml
 submit --verbose job.yaml
@@ -564,6 +565,8 @@ def assert_castoffs_own(message: str) -> None:
         ("launch -n 0 x", "-n: is 0, but takes a whole number of 1 or more"),
         ("launch --master-port 5 x", "--master-port: is 5, but takes a whole number from 1024 to 65535"),
         ("render --site", "--site needs a value: --site NAME"),
+        ("submit -p --dry-run job.yaml", "-p needs a value: -p NAME (see castoff submit --help)"),
+        ("launch -n --here true", "-n needs a value: -n N (see castoff launch --help)"),
         ("logs a --rank -1", "--rank: is -1, but takes a whole number of 0 or more"),
         ("completion", "NAME is missing: one of bash, zsh, fish"),
         ("train", "NAME is missing: one of dpo, gnn, sedd"),
