@@ -223,4 +223,4 @@ def age(_context: click.Context, _option: click.Parameter, value: str | None) ->
         raise click.BadParameter(f"is {value!r}, but takes {takes}{meant_duration(value)}")
     if begun > now:
         raise click.BadParameter(f"is {value!r}, which is in the future")
-    return int((now - begun).total_seconds())
+    return int(now.timestamp() - begun.timestamp())

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from getpass import getuser
 from pathlib import Path
 
 import pytest
@@ -191,9 +192,11 @@ class TestList:
         assert listed("--name", "sweep", "--state", "failed") == [one for one in failed if "sweep" in one]
         assert listed("--state", "running") == listed("--since", "1s") == []
         assert listed("--since", "99999d") == [run.id for run in runs]
+        assert listed("-n", "3", "-u", getuser()) == [run.id for run in runs[-3:]]
+        assert listed("--limit", "2", "--state", "failed") == failed[-2:]
         made = Made(tmp_path)
         index.add(made.run, "new")
-        assert listed("--since", "1h") == ["run"]
+        assert listed("--since", "1h") == listed("--since", "yesterday") == ["run"]
         answer = castoff("list", "--state", "failed", "--name", "new")
         assert (answer.stdout, answer.stderr) == ("", "castoff: no such runs\n")
 
