@@ -117,7 +117,7 @@ _SHORTHANDS = (
 
 def _given(_context: click.Context, _option: click.Parameter, value: Any) -> Any:
     """None for an option that was not given, also if it may be repeated."""
-    return value or None
+    return None if value == () else value
 
 
 def shorthand_options(function: F) -> F:
@@ -145,7 +145,7 @@ def without_shorthands(flags: Mapping[str, Any]) -> dict[str, Any]:
     for row in _SHORTHANDS:
         value = values.pop(row.name, None)
         try:
-            for path, given in row.fields(value) if value else ():
+            for path, given in () if value is None else row.fields(value):
                 values[path] = [*values.get(path, []), *given] if isinstance(given, list) else given
         except ValueError as error:
             click.get_current_context().fail(f"{row.flags[-1]}: {error}")
