@@ -30,7 +30,7 @@ _LARGEST_KEPT = 1 << 22
 _LARGEST_UNMARKED = 1 << 27
 """Limit of the size of output without a mark, in bytes."""
 
-_MAY_BE_SILENT = ("wait", "logs", "shell", "alloc", "top")
+_MAY_BE_SILENT = ("wait", "watch", "logs", "shell", "alloc", "top")
 """Verbs that may print nothing for a long time."""
 
 
