@@ -112,6 +112,8 @@ class TopApp(App[int]):
         """Show new results."""
         if not self.screen_stack:  # it is closing
             return
+        if self.looker.failure is not None:
+            raise self.looker.failure
         while not self._said.empty():
             words, self.message = self._said.get()
             self._busy.discard(words)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -90,6 +90,8 @@ class Looker:
         """
         self._names = names
         self.seen = Seen()
+        self.failure: Exception | None = None
+        """The exception that has ended a thread."""
         self.poller = poller or Poller()
         self._index = index
         self._interval = interval
@@ -121,7 +123,13 @@ class Looker:
     def start(self) -> None:
         """Start the threads."""
         for work in (self._look_again, self._ask_again):
-            threading.Thread(target=work, daemon=True, name=work.__name__).start()
+            threading.Thread(target=self._run, args=[work], daemon=True, name=work.__name__).start()
+
+    def _run(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - the application reports it
+            self.failure = error
 
     def stop(self) -> None:
         """Let the threads end after their current work, without waiting for them."""

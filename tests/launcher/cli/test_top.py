@@ -17,6 +17,7 @@ import pytest
 from castoff.launcher.cli import top
 from castoff.launcher.runs.index import Index
 from castoff.launcher.screen.app import TopApp
+from castoff.launcher.screen.looking import Looker
 from tests.conftest import SystemProgram
 from tests.patience import until
 
@@ -199,12 +200,15 @@ def test_intervals(castoff: Castoff, value: str, said: str) -> None:
         assert answer.returncode == 2 and said in answer.stderr
 
 
-def test_a_crash_is_one_line(castoff: Castoff, monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(self: TopApp) -> None:
+@pytest.mark.parametrize(("part", "method"), [(TopApp, "tick"), (Looker, "_look")])
+def test_a_crash_is_one_line(
+    castoff: Castoff, monkeypatch: pytest.MonkeyPatch, part: type, method: str
+) -> None:
+    def crash(self: object) -> None:
         raise RuntimeError("a\nb")
 
     monkeypatch.setattr(top, "is_terminal", lambda stream: True)
-    monkeypatch.setattr(TopApp, "tick", crash)
+    monkeypatch.setattr(part, method, crash)
     monkeypatch.setattr(TopApp, "run", partialmethod(TopApp.run, headless=True))
     answer = castoff("top", env={"TERM": "xterm"})
     log = Index.of(os.environ).path.with_name("top.log")
