@@ -9,10 +9,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from textual.app import App, SuspendNotSupported
+from textual.app import App, ScreenStackError, SuspendNotSupported
 from textual.binding import Binding, BindingType
+from textual.screen import Screen
 
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.runs.run import RunDirectory
@@ -103,14 +104,24 @@ class TopApp(App[int]):
         """Stop reading runs."""
         self.looker.stop()
 
+    def _handle_exception(self, error: Exception) -> None:
+        """Pass over what textual does with keys that arrive after its last screen is gone."""
+        if self.screen_stack or not isinstance(error, ScreenStackError):
+            super()._handle_exception(error)
+
     def _fatal_error(self) -> None:
         """Exit without the page of local variables that textual prints."""
         self.failure = sys.exc_info()[1] or self._exception
         self._close_messages_no_wait()
 
+    @property
+    def _top(self) -> Screen[Any] | None:
+        """The screen that is shown; None while the application is closing."""
+        return self.screen if self.screen_stack else None
+
     def tick(self) -> None:
         """Show new results."""
-        if not self.screen_stack:  # it is closing
+        if self._top is None:
             return
         if self.looker.failure is not None:
             raise self.looker.failure
@@ -118,10 +129,10 @@ class TopApp(App[int]):
             words, self.message = self._said.get()
             self._busy.discard(words)
             self.looker.look_now()
-        state = (self.looker.seen, int(time.time()), self.message, self.screen)
-        if state != self._shown and isinstance(self.screen, RunsScreen | RunScreen):
+        state = (self.looker.seen, int(time.time()), self.message, self._top)
+        if state != self._shown and isinstance(self._top, RunsScreen | RunScreen):
             self._shown = state
-            self.screen.show()
+            self._top.show()
 
     def notices(self) -> list[str]:
         """Notices for the user, the most urgent first."""
@@ -131,13 +142,13 @@ class TopApp(App[int]):
 
     def open(self, item: Item) -> None:
         """Show one run."""
-        if isinstance(self.screen, RunsScreen):  # several keys may arrive before the screen changes
+        if isinstance(self._top, RunsScreen):  # several keys may arrive before the screen changes
             self.looker.open(Opened(item.path))
             self.push_screen(RunScreen(self, self.looker, item))
 
     def back(self) -> None:
         """Show the list again."""
-        if isinstance(self.screen, RunScreen):
+        if isinstance(self._top, RunScreen):
             self.looker.open(None)
             self.pop_screen()
 
@@ -157,12 +168,14 @@ class TopApp(App[int]):
 
     def action_help(self) -> None:
         """Show what the keys do."""
-        if isinstance(self.screen, RunsScreen | RunScreen):
+        if isinstance(self._top, RunsScreen | RunScreen):
             self.push_screen(Help(_HELP))
 
     def action_copy(self) -> None:
         """Copy the selected text, or the ids of the chosen runs, to the terminal's clipboard."""
-        text = selected_text(self.screen) or "\n".join(item.row.entry.id for item in self._meant())
+        if self._top is None:
+            return
+        text = selected_text(self._top) or "\n".join(item.row.entry.id for item in self._meant())
         if text:
             self.copy_to_clipboard(text)
             lines = text.splitlines()
@@ -201,14 +214,15 @@ class TopApp(App[int]):
         )
 
     def _chosen(self) -> tuple[Item | None, int | None]:
-        screen = self.screen
+        screen = self._top
         if isinstance(screen, RunsScreen | RunScreen) and screen.is_complete:
             return screen.chosen()
         return None, None
 
     def _meant(self) -> list[Item]:
         """The marked runs; if there are none, the chosen one."""
-        marked = self.screen.marked() if isinstance(self.screen, RunsScreen) else []
+        screen = self._top
+        marked = screen.marked() if isinstance(screen, RunsScreen) else []
         item, _ = self._chosen()
         return marked or ([item] if item else [])
 
@@ -218,7 +232,7 @@ class TopApp(App[int]):
         """Ask the user a question about one run or several, then do something to them in a thread, while the
         screen stays responsive.
         """
-        screen, items = self.screen, self._meant()  # none while a question is shown
+        screen, items = self._top, self._meant()  # none while a question is shown
         left = [item for item in items if item.row.summary.state != "ended"]
         if items and not left:
             over = f"{items[0].row.entry.id} is" if len(items) == 1 else f"all {len(items)} marked runs are"

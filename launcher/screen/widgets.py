@@ -216,7 +216,8 @@ class Help(_Dialog):
 
     def compose(self) -> ComposeResult:
         """See textual."""
-        with VerticalScroll(can_focus=False):
+        with VerticalScroll() as text:
+            text.can_focus = False
             yield Static(Text(self._text))
 
     def on_key(self, event: events.Key) -> None:
