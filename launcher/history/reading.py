@@ -177,6 +177,8 @@ class MetricsReader:
         steps = self._state.counted_rows(rows.number, rows.steps, rows.epochs)
         metrics.step = steps[-1]
         self._note(source.file, steps[0])
+        if not self._reduction.stretches:
+            self._reduction.expect(_size(source.file) / (rows.end - rows.start) * rows.number)
         lines = range(self._line, self._line + rows.number)
         self._line += rows.number
         table = Table(source, lines, steps, rows.times, rows.epochs, rows.metrics)

@@ -7,6 +7,7 @@ again, so that no value of a dropped report remains.
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
@@ -136,6 +137,11 @@ class Reduction:
         self._width = 1
         """The maximum number of reports of a stretch."""
         self._names: set[str] = set()
+
+    def expect(self, reports: float) -> None:
+        """Begin with stretches for about so many reports, since joining narrower ones takes time."""
+        if not self.stretches and reports > self._most * self._width:
+            self._width = 1 << math.ceil(math.log2(reports / self._most))
 
     def add(self, report: Report, source: Source) -> None:
         """Add the report of one line. Earlier reports of the same or later steps are dropped if the step has
