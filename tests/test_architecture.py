@@ -343,7 +343,7 @@ for name in {rest!r}:
 
 ITS_VERBS = {
     **dict.fromkeys(WINDOWS, frozenset()),
-    "remote": {"elsewhere", "on", "submit_elsewhere"},
+    "remote": {"elsewhere", "on", "submit_elsewhere", "watch_elsewhere"},
     "report": {"report", "results"},
 }
 """The modules of cli that need a window as soon as they are loaded."""

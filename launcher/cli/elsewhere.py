@@ -139,6 +139,10 @@ def _call(machine: Machine, typed: list[str], rest: list[str], program: list[str
     answers_itself = program is not None or {"--yes", "--dry-run", "--json"} & {*words}
     if verb in _ON_TERMINALS and has_terminal and not answers_itself:
         return passing.run_on_terminal(passed, os.environ)
+    if verb == "watch":
+        from castoff.launcher.cli.watch_elsewhere import watch_elsewhere
+
+        return watch_elsewhere(machine, words, os.environ)
     if verb == "wait":
         return passing.wait_through(passed, os.environ)
     if verb == "logs" and _follows(words):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.notify import webhooks
-from castoff.launcher.notify.message import Message
+from castoff.launcher.notify.message import Message, filled
 
 _PATIENCE = 15.0
 """Seconds that a server may take to connect, and to answer."""
@@ -48,11 +48,16 @@ def deliver(message: Message, receiver: str, environ: Mapping[str, str]) -> Outc
     """Send a message to the name of a webhook, or to a mail address."""
     if "@" in receiver:
         return _mail(message, receiver)
+    return deliver_values(message.values, receiver, environ)
+
+
+def deliver_values(values: Mapping[str, str], name: str, environ: Mapping[str, str]) -> Outcome:
+    """Send the values of a message to a webhook."""
     try:
-        webhook = webhooks.read(receiver, environ)
+        webhook = webhooks.read(name, environ)
     except CastoffError as error:
         return Outcome(str(error))
-    return _post(webhook, message.fill(webhook.body))
+    return _post(webhook, filled(webhook.body, values))
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -34,7 +34,7 @@ _RECENT = 86400.0
 _PAUSE, _PAUSE_TO_READING = 5.0, 20
 """Seconds between two looks, and the least ratio of the pause to the CPU time that a look took."""
 
-_FIRST_RETRY, _LONGEST_RETRY, _GIVE_UP = 5.0, 300.0, 3600.0
+FIRST_RETRY, LONGEST_RETRY, GIVE_UP = 5.0, 300.0, 3600.0
 """Seconds before a message is sent again: at first, at most, and in all."""
 
 
@@ -50,10 +50,17 @@ class Watcher:
     """Sends due messages about the user's runs."""
 
     def __init__(
-        self, environ: Mapping[str, str], only: Collection[Path] = (), say: Callable[[str], object] = print
+        self,
+        environ: Mapping[str, str],
+        only: Collection[Path] = (),
+        say: Callable[[str], object] = print,
+        *,
+        hand_over: Callable[[Message, str, int], object] | None = None,
+        leave: Collection[tuple[str, str, str]] = (),
     ):
         """`only`: the directories of the runs to watch; empty: all. `say` is called with a line for each
-        message.
+        message. `hand_over` is called with each message to a webhook, its receiver and the number of its
+        record, instead of sending it. `leave`: messages not to send, by run, event and receiver.
         """
         self._environ = environ
         self._index = Index.of(environ)
@@ -65,7 +72,8 @@ class Watcher:
         """Whether each run's job has `notify`."""
         self._over: set[tuple[str, int]] = set()
         """The runs that are over and about which all is sent, with the number of their resubmissions."""
-        self._settled: set[tuple[str, str, str]] = set()
+        self._hand_over = hand_over
+        self._settled: set[tuple[str, str, str]] = {*leave}
         """The messages that were sent or given up: run, event and receiver."""
         self._retries: dict[tuple[str, str, str], _Retry] = {}
         self._troubles: set[str] = set()
@@ -168,15 +176,18 @@ class Watcher:
             if found is not None and found.last.sent:
                 self._settled.add(key)
             return key in self._settled
+        if self._hand_over is not None and "@" not in receiver:
+            self._hand_over(message, receiver, number)
+            return False
         outcome = deliver(message, receiver, self._environ)
         settle(run, message.event, receiver, number, self._host, outcome.error)
-        retry = retry or _Retry(now, now, _FIRST_RETRY / 2)
-        pause = max(min(2 * retry.pause, _LONGEST_RETRY), outcome.pause)
+        retry = retry or _Retry(now, now, FIRST_RETRY / 2)
+        pause = max(min(2 * retry.pause, LONGEST_RETRY), outcome.pause)
         line = f"{time.strftime('%H:%M:%S')} {receiver}: {message.title}"
         if outcome.error is None:
             self._settled.add(key)
             self._say(line)
-        elif not outcome.may_pass or now + pause - retry.since > _GIVE_UP:
+        elif not outcome.may_pass or now + pause - retry.since > GIVE_UP:
             self._settled.add(key)
             self._say(f"{line}: not sent: {outcome.error}")
         else:

@@ -46,5 +46,7 @@ def test_one_that_fails_and_one_that_is_killed(slurm: SlurmCluster, tmp_path: Pa
         server.stdin.close()
         assert server.stdout.read() == "", "each of them once"
     for run in (killed, failed):
-        held = [path for path in run.path.rglob("*") if path.is_file() and SECRET in path.read_text()]
+        held = [
+            path for path in run.path.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()
+        ]
         assert held == []
