@@ -18,6 +18,7 @@ castoff-runs/causets-20261120-231502-k3x9/   0700
                    (its ranks were started); metrics.jsonl, which its program reports; usage.json, what its
                    job used; ended/, with a file for each rank that has ended well; terminated (its ranks
                    were asked to end)
+  notify/          EVENT=RECEIVER.json: messages about the run, sent or not
   set-aside/       HOST.json: hosts on which the run's jobs start no more ranks, and why
   logs/job-M.log   the output of member M's script
   logs/M.N/        a log per rank

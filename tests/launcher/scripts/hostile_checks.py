@@ -37,7 +37,7 @@ _STAGED = re.compile(
 
 _IN_A_RUN_DIRECTORY = {
     *("job.sh", "attempts", "logs", "secrets.sh", "job.yaml", "plan.json", "submission.json"),
-    *("local.lock", "code.json", "code.diff", ".gitignore"),
+    *("local.lock", "code.json", "code.diff", ".gitignore", "notify"),
 }
 
 
