@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import click
 
 from castoff.launcher import clock
+from castoff.launcher.errors import report
 from castoff.launcher.remote import passing
 from castoff.launcher.remote.machine import Machine
 from castoff.launcher.remote.ssh import Bounded
@@ -46,4 +47,5 @@ def watch_elsewhere(machine: Machine, words: list[str], environ: Mapping[str, st
             return code
         if (left[0] or sender.has_more) and not sender.has_news:
             clock.sleep(_PAUSE)
+    report(f"{name}: no run with `notify` is pending or running")
     return 0
