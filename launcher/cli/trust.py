@@ -20,18 +20,20 @@ from castoff.launcher.trust.paths import weaknesses
         "castoff trust --remove /shared/project",
     ),
 )
-@click.argument("folders", nargs=-1, type=click.Path(path_type=Path), metavar="[FOLDER]...")
+@click.argument("folders", nargs=-1, metavar="[FOLDER]...")
 @click.option("--remove", is_flag=True, help="Trust these folders no longer.")
 @json_option
-def command(folders: tuple[Path, ...], remove: bool, as_json: bool) -> None:
+def command(folders: tuple[str, ...], remove: bool, as_json: bool) -> None:
     """Trust everyone who can write to FOLDER: castoff runs what they put there.
 
     Without FOLDER, list the folders that you trust.
     """
     if remove and not folders:
         click.get_current_context().fail("--remove takes the folders to trust no longer")
+    if "" in folders:  # as Path("") is, this would be the working folder
+        click.get_current_context().fail("the folder is an empty word; is the variable set that names it?")
     change = withdraw if remove else grant
-    changed = [change(folder, os.environ) for folder in folders]
+    changed = [change(Path(folder), os.environ) for folder in folders]
     shown = changed or granted(os.environ)
     if as_json:
         print_json(*({"folder": str(folder), "trusted": not remove} for folder in shown))

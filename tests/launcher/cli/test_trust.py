@@ -132,3 +132,10 @@ def test_a_job_file_that_everybody_could_have_written(castoff: Castoff, tmp_path
     job.chmod(0o666)
     answer = castoff("render", job, "--site", "slurm")
     assert answer.returncode == 1 and f"{job}: is not used, since it can be changed by " in answer.stderr
+
+
+def test_an_empty_word_is_no_folder(castoff: Castoff) -> None:
+    """It comes of `castoff trust "$PROJECT"` without the variable, and would be the working folder."""
+    answer = castoff("trust", "")
+    assert answer.returncode == 2 and "the folder is an empty word" in answer.stderr
+    assert castoff("trust").stdout == ""
