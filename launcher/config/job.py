@@ -2,14 +2,13 @@
 
 # No `from __future__ import annotations`: msgspec would compile each annotation at every start.
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from castoff.launcher.config import batch_script, chunks, parameters, references
+from castoff.launcher.config import batch_script, chunks, parameters, receivers, references
 from castoff.launcher.config.array_indices import problem as problem_of_indices
 from castoff.launcher.config.checked import Checked, verified
 from castoff.launcher.config.job_fields import (
@@ -314,31 +313,6 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
         return together(self)
 
 
-def program_name(command: list[str]) -> str:
-    """A default name for a job that every scheduler accepts: that of the module after -m, the script or the
-    program.
-    """
-    words = [word for word in command if word]
-    program = PurePosixPath(words[0]).name if words else ""
-    for position, word in enumerate(words):
-        if word == "-m" and position + 1 < len(words):
-            program = words[position + 1].rpartition(".")[2]
-            break
-        if word.endswith(".py"):
-            program = PurePosixPath(word).stem
-            break
-    name = re.sub(r"[^A-Za-z0-9_.+-]", "_", _without_accents(program))[:60]
-    return name if name[:1].isalpha() else "-".join(["job", name.strip("._+-")]).strip("-")
-
-
-def _without_accents(text: str) -> str:
-    if text.isascii():
-        return text
-    import unicodedata  # late: few names need it
-
-    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
-
-
 def check(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     """Yield the problems of a job that do not depend on the site, including a missing command."""
     if not spec.command and spec.script is None:
@@ -374,7 +348,7 @@ def _from_document(
             document.data.pop(other, None)
     problems: list[Problem] = []
     for assignment in overrides:
-        if (hidden := _hidden(assignment)) is not None:
+        if (hidden := receivers.hidden_url(assignment)) is not None:
             problems.append(hidden)
             continue
         try:
@@ -450,7 +424,7 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     if spec.mail is not None and not spec.mail.on:
         yield ("mail", "on"), "is empty: name events (begin, end, fail) or drop mail"
     if spec.notify is not None:
-        yield from _of_messages(spec, spec.notify)
+        yield from receivers.problems(spec.notify, spec.restart)
     for condition, names in spec.after.items():
         if not names:
             yield ("after", condition), "is empty: name the runs or job ids to wait for"
@@ -465,37 +439,6 @@ def _longest_values(array: Array | None) -> dict[str, str]:
         return {}
     table = array.table
     return {name: max(table.values_of(name), key=len) for name in table.names} if table else {}
-
-
-_RECEIVER = re.compile(r"[A-Za-z0-9_-]{1,40}|[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
-"""The name of a webhook, or a mail address. Either can be part of a file's name, and needs no quotes."""
-
-
-_IS_URL = "is a URL, which others could use: `castoff notify add phone` keeps it; then write `to: phone`"
-
-
-def _hidden(assignment: str) -> Problem | None:
-    """The problem of a `--set` with a webhook's URL, which errors about it would show."""
-    field, _, value = assignment.partition("=")
-    is_url = field.strip().startswith("notify") and "/" in value
-    return Problem(f"--set {field.strip()}=…", "notify.to", _IS_URL) if is_url else None
-
-
-def _of_messages(spec: JobSpec, notify: Notify) -> Iterator[tuple[FieldPath, str]]:
-    if not notify.to:
-        yield ("notify", "to"), "is empty: name webhooks (`castoff notify add NAME`), or drop notify"
-    if not notify.on:
-        yield ("notify", "on"), "is empty: name events (end, fail, hang) or drop notify"
-    for number, name in enumerate(notify.receivers):
-        path: FieldPath = ("notify", "to") if isinstance(notify.to, str) else ("notify", "to", number)
-        if "/" in name or ":" in name:  # without the value: it is a secret
-            yield path, _IS_URL
-        elif not _RECEIVER.fullmatch(name):
-            takes = "takes a name (letters, digits, - and _) or a mail address"
-            yield path, f"is {shown(name)}, but {takes}"
-    if "hang" in notify.on and not spec.restart.hang:
-        missing = f"names hang, but nothing looks for hangs: add {setting('restart.hang', '15m')}"
-        yield ("notify", "on"), f"{missing}, or drop hang"
 
 
 def _of_restarts(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from castoff.launcher.config.job import JobSpec, program_name
+from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.job_fields import Array
+from castoff.launcher.config.program_name import program_name
 from castoff.launcher.config.site import Site
 from castoff.launcher.errors import CastoffError, InvalidInput, Problem
 from castoff.launcher.executors.stopping import can_resume

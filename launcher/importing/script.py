@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Literal, TypeAlias
 
-from castoff.launcher.config.job import JobSpec, program_name
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.program_name import program_name
 from castoff.launcher.importing.by_index import lines_by_index
 from castoff.launcher.importing.head import Head, read_head
 from castoff.launcher.importing.imported import Entry, Imported, nested

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from castoff.launcher.config.job import JobSpec, program_name
+from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.job_fields import LauncherName
 from castoff.launcher.config.parameter_files import BY_BASH
 from castoff.launcher.config.parameters import Table, json_scalar
+from castoff.launcher.config.program_name import program_name
 from castoff.launcher.config.references import filled, references, replaced, texts, without_references
 from castoff.launcher.config.workdir import for_cd
 from castoff.launcher.errors import shown

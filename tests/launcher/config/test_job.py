@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from castoff.launcher.config.job import JobSpec, program_name
+from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.job_fields import Snapshot
+from castoff.launcher.config.program_name import program_name
 from castoff.launcher.errors import CastoffError, InvalidInput
 from tests.launcher.fields_of_jobs import type_of
 
