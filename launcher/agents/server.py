@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import ToolAnnotations
+from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import BaseModel, Field
 
 from castoff.launcher.agents.commands import answers_of, command_line, text_of
@@ -63,7 +63,7 @@ def serve(*, asks: bool) -> None:
 
 def server_with_tools(*, asks: bool) -> MCPServer[Any]:
     """The server with its tools; see `serve`."""
-    server: MCPServer[Any] = MCPServer(
+    server: MCPServer[Any] = _Server(
         "castoff",
         version=version("castoff"),
         instructions=f"{_ABOUT} Relative paths begin in {Path.cwd()}.",
@@ -76,6 +76,22 @@ def server_with_tools(*, asks: bool) -> MCPServer[Any]:
     server.add_tool(submit_if_confirmed if asks else submit, name="submit", annotations=acts)
     server.resource("castoff://job-schema", mime_type="application/schema+json")(job_schema)
     return server
+
+
+class _Server(MCPServer[Any]):
+    """Refuses arguments that a tool does not have, which the SDK drops: `status` of a run under a wrong name
+    would be that of the newest run.
+    """
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        tools = {tool.name: tool.input_schema.get("properties", {}) for tool in await self.list_tools()}
+        known = tools.get(name, arguments)
+        for argument in arguments:
+            if argument not in known:
+                raise ToolError(f"{name}: no argument {argument}; there are: {', '.join(known)}")
+        return await super().call_tool(name, arguments, context)
 
 
 def list_runs(

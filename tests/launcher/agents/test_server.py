@@ -121,6 +121,11 @@ def test_no_word_is_read_as_an_option(word: str, here: LocalJobs) -> None:
     assert "--set --help" in text(call("render", job_file=str(here.job(JOB)), fields=["--help"]))
 
 
+def test_an_unknown_argument_is_not_dropped(here: LocalJobs) -> None:
+    result = call("status", run_id="hello")
+    assert result.is_error and text(result).endswith("no argument run_id; there are: run, machine")
+
+
 def test_rendering_submits_nothing(here: LocalJobs) -> None:
     here.job(JOB)
     shown = answer(call("render", job_file="job.yaml", site="slurm", fields=["nodes=2"]))
