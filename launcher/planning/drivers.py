@@ -104,8 +104,19 @@ def node_launcher_problems(spec: JobSpec, most: int) -> Iterator[tuple[str, str]
     """Yield why a job cannot run a program that starts ranks itself. `most`: the number of ranks on the
     fullest node.
     """
+    from castoff.launcher.launchers.foreign.lines import NAMES  # late: it reads whole scripts
+
+    if spec.launcher.driver:
+        return
+    program = PurePosixPath(spec.command[0]).name if spec.command else ""
+    if most > 1 and program in NAMES:
+        fix = f"leave {program} and its options out of command, or use `launcher: {{driver: true}}`"
+        yield (
+            "command",
+            f"starts {program} {most} times on a node, once per rank, and each starts ranks itself: {fix}",
+        )
     name = node_launcher(spec.command)
-    if name is None or spec.launcher.driver:
+    if name is None:
         return
     without = "set `launcher: {torchrun: true}` and leave torchrun and its options out of command"
     if spec.launcher.torchrun:

@@ -215,6 +215,14 @@ class TestPolaris:
         already = refused("polaris", ranks_per_node=1, command=command, launcher={"torchrun": True})
         assert "which launcher.torchrun starts already" in already["command"]
 
+    @pytest.mark.parametrize("program", ["mpirun", "srun"])
+    def test_a_command_that_starts_all_ranks(self, program: str) -> None:
+        command = [program, "-n", "4", "./a.out"]
+        said = refused("polaris", command=command)["command"]
+        assert said.startswith(f"starts {program} 4 times on a node, once per rank")
+        assert planned("polaris", command=command, launcher={"driver": True}).command == command
+        assert planned("polaris", command=command, ranks_per_node=1).command == command
+
     def test_a_mask_of_the_jobs_own(self) -> None:
         """castoff's would come after it."""
         mine = {"env": {"CUDA_VISIBLE_DEVICES": "0,1"}}
