@@ -39,7 +39,7 @@ from castoff.launcher.runs.plan import Plan
 from castoff.launcher.runs.secrets import secret_part
 from castoff.launcher.schedulers.registry import queued
 from castoff.launcher.typed.document import dotted
-from castoff.launcher.typed.suggestion import did_you_mean, nearest
+from castoff.launcher.typed.suggestion import did_you_mean, nearest, setting
 
 _OF_A_HOST = ("/tmp", "/var", "/dev", "/run", "/local", "/scratch/local", "/usr", "/opt", "/etc")
 """Folders that are different on each host."""
@@ -53,6 +53,8 @@ the path exist on this host, nodes may have another file system there.
 _FOR_A_SHELL = re.compile(r"\$\{?[A-Za-z_]|(?:^|:)~(?:/|$)")
 """Variables and home folders that users write for a shell to expand."""
 
+_PARAMETER = re.compile(r"(?:-*[A-Za-z_][\w.-]*=)?\{([A-Za-z_]\w*)\}")
+"""A word that is an array's parameter, or an option with one. Other braces are JSON, or texts to format."""
 
 _TYPED = "--command"
 """The place of a program that follows `--`."""
@@ -130,7 +132,7 @@ def missing(
     absent = look.shell_words()
     if not any(item.field == "command.0" for item in absent):
         absent += look.workdir() or look.program() or look.environment()
-    absent += [*look.variables(), *look.files(), *look.webhooks()]
+    absent += [*look.variables(), *look.parameters(), *look.files(), *look.webhooks()]
     problems, warnings = (Findings(plan.name, site, spec.source, spec.directives) for _ in range(2))
     for item in absent:
         (problems if item.is_certain else warnings).report(item.field, item.message)
@@ -249,6 +251,23 @@ class _Look:
             )
             for name, value in self._spec.env.items()
             if value is not None and _FOR_A_SHELL.search(value)
+        ]
+
+    def parameters(self) -> list[_Missing]:
+        """Problems with words that are a parameter, as `{lr}`, of a job that has none."""
+        array = self._spec.array
+        if array is not None and (array.parameters is not None or array.commands is not None):
+            return []
+        typed = _is_typed(self._spec)
+        return [
+            _Missing(
+                f"command.{number}",
+                f"is {word!r}, which is passed on as written, since the job has no parameters; "
+                f"{_values_of(found[1], typed=typed)} makes a member of each value",
+                False,
+            )
+            for number, word in enumerate(self._spec.command)
+            if (found := _PARAMETER.fullmatch(word))
         ]
 
     def files(self) -> list[_Missing]:
@@ -379,6 +398,12 @@ class _Look:
         if origin is None or origin == self._folder or not (origin / word).exists():
             return ""
         return f", but in the job file's folder: submit from {origin}, or set workdir: {origin}"
+
+
+def _values_of(parameter: str, *, typed: bool) -> str:
+    """What gives a parameter values: a line of a job file, or, if the program was `typed`, a flag."""
+    field, values = f"array.parameters.{parameter}", "[1e-3, 1e-4]"
+    return f"--set '{field}={values}'" if typed else setting(field, values)
 
 
 def _in_setup(name: str, value: str) -> str:

@@ -14,6 +14,7 @@ from castoff.launcher.config.site import Site
 from castoff.launcher.errors import InvalidInput
 from castoff.launcher.planning.planner import plan
 from castoff.launcher.preflight.presence import check_present
+from tests.launcher.conftest import Castoff
 
 Check = Callable[..., str]
 
@@ -251,6 +252,26 @@ def test_a_value_that_no_shell_expands(check: Check, value: str, setup: str) -> 
 @pytest.mark.parametrize("value", ["/scratch/hf", "a$", "$1", "x~y", "5$", None])
 def test_a_value_that_is_meant_as_written(check: Check, value: str | None) -> None:
     assert not check("python train.py", site="slurm", env={"HF_HOME": value})
+
+
+@pytest.mark.parametrize("word", ["{lr}", "--lr={lr}", "optim.lr={lr}"])
+def test_a_parameter_of_a_job_that_has_none(check: Check, word: str) -> None:
+    said = check(f"python train.py {word}", site="slurm")
+    assert said == (
+        f"warning: command.2: is '{word}', which is passed on as written, since the job has no parameters; "
+        "`array: {parameters: {lr: [1e-3, 1e-4]}}` makes a member of each value"
+    )
+
+
+def test_a_parameter_of_a_typed_program(castoff: Castoff) -> None:
+    said = castoff("submit", "--dry-run", "--site", "slurm", "--", "echo", "{lr}").stderr
+    assert "; --set 'array.parameters.lr=[1e-3, 1e-4]' makes a member of each value" in said
+
+
+@pytest.mark.parametrize("word", ['{"lr":1}', "${lr}", "{a}-{b}", "{}"])
+def test_braces_that_are_no_parameter(check: Check, word: str) -> None:
+    assert "parameters" not in check(f"python train.py {word}", site="slurm")
+    assert not check("python train.py {lr}", site="slurm", array={"parameters": {"lr": [1, 2]}})
 
 
 def test_inherited_path_that_a_login_shell_may_reset(check: Check, tmp_path: Path) -> None:
