@@ -41,7 +41,7 @@ from castoff.launcher.config.variable_names import variable_problem
 from castoff.launcher.errors import InvalidInput, Problem, printable, shown
 from castoff.launcher.trust.decision import check_named
 from castoff.launcher.typed.document import Document, FieldPath, invalid
-from castoff.launcher.typed.structure import meaning
+from castoff.launcher.typed.structure import meaning, takes
 from castoff.launcher.typed.suggestion import setting
 
 COMMAND_LINE = "the command line"
@@ -213,6 +213,7 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     after: Annotated[
         dict[Condition, list[Word]],
         meaning("Runs (by name) or jobs (by scheduler id) to wait for."),
+        takes("conditions, each with a list of runs, as in {afterok: [preprocess]}"),
         msgspec.Meta(extra_json_schema={"propertyNames": {"enum": list(get_args(Condition))}}),
     ] = {}
     """With `after`, the job waits until they start; with the others, until they end: successfully

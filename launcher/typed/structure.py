@@ -294,7 +294,9 @@ def _in_the_first(value: Any, kind: type[msgspec.Struct], path: FieldPath) -> st
     if not path or not fields or any(other.required for _, other in fields[1:]):
         return ""
     name, first = fields[0]
-    if type(value) not in (int, str) or not _is_scalar(first.type) or not converts(value, first.type):
+    union = members(bare(first.type))
+    single = filter(_is_scalar, union if len(union) > 1 else [first.type])  # a list may be the other choice
+    if type(value) not in (int, str) or not any(converts(value, option) for option in single):
         return ""
     words = yaml_word(value) if isinstance(value, str) else str(value)
     return f"; use {setting(dotted((*path, name)), words)}"

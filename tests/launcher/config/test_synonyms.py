@@ -14,6 +14,7 @@ from castoff.launcher.cli.group import WrongWords, call
 from castoff.launcher.cli.help import VERBS
 from castoff.launcher.config.checked import word_of_others
 from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.job_fields import Array
 from castoff.launcher.config.site import Site
 from castoff.launcher.config.synonyms import _table, hint
 from castoff.launcher.errors import InvalidInput, Problem
@@ -43,6 +44,8 @@ def refused(text: str) -> dict[str, str]:
         ("gpu_type: RTX6000", "here: device_type"),
         ("W: group_list=lab", "here: directives.pbs"),
         ("cluster: aurora", "here: the command line names the machine: --site NAME"),
+        ("array: {seed: [0, 1]}", "here: parameters, as in {lr: [1e-3, 1e-4]}"),
+        ("array: {limit: 2, count: 4}", "here: max_concurrent"),
         ("ranksPerNode: 2", "did you mean ranks_per_node?"),
         ("gnus: 1", "there are: command, name, nodes"),
         ("con: x", "there are: command, name, nodes"),
@@ -87,6 +90,9 @@ def test_in_a_profile(line: str, instead: str) -> None:
         ),
         ("stage: data.tar", "; a list is written [a, b]"),
         ("env: A=b c", '; use `env: {A: "b c"}`'),
+        ("after: prepare", "takes conditions, each with a list of runs, as in {afterok: [preprocess]}"),
+        ("after: [prepare]", "takes conditions, each with a list of runs, as in {afterok: [preprocess]}"),
+        ("notify: slack", "; use `notify: {to: slack}`"),
     ],
 )
 def test_a_text_where_a_list_belongs(line: str, said: str) -> None:
@@ -95,7 +101,13 @@ def test_a_text_where_a_list_belongs(line: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "own"), [("JobSpec", fields_of(JobSpec)), ("Site", fields_of(Site)), ("verb", VERBS)]
+    ("kind", "own"),
+    [
+        ("JobSpec", fields_of(JobSpec)),
+        ("Array", fields_of(Array)),
+        ("Site", fields_of(Site)),
+        ("verb", VERBS),
+    ],
 )
 def test_words_of_others_are_not_our_own(kind: str, own: dict[str, Any]) -> None:
     table = _table(kind)
