@@ -87,10 +87,22 @@ def cause(text: bytes, rank: int | None = None) -> str | None:
         name, begin, writer = found
         group = (line for line in lines[begin:name] if line.startswith(writer + _OF_GROUP))
         line = next(group, lines[name]).removeprefix(writer).removeprefix(_OF_GROUP)
-        return None if line[:1].isspace() else _text(line)  # it was cut off before the exception
+        if line[:1].isspace():  # it was cut off before the exception
+            return None
+        below = next((after for after in lines[name + 1 :] if after.startswith(writer)), writer)
+        return _with_its_list(_text(line), below.removeprefix(writer))
     texts = (_text(line) for line in _before_torchrun(lines))
     last = [line for line in texts if line and not _EXIT.search(line)][-_LAST_ERRORS:]
     return next((line for line in reversed(last) if _ERROR.search(line)), None)
+
+
+def _with_its_list(message: str, below: bytes) -> str:
+    """A message with the line below it, if it ends in a colon and that line is indented: only there has torch
+    the reason of `Error(s) in loading state_dict for Net:`.
+    """
+    if not message.endswith(":"):
+        return message
+    return f"{message} {_text(below)}" if below[:1].isspace() and below.strip() else message.rstrip(":")
 
 
 def _end_that_matters(text: bytes) -> bytes:

@@ -158,6 +158,12 @@ class TestCause:
     def test_the_exception(self, text: str) -> None:
         assert cause(text.encode()) == "ValueError: no"
 
+    def test_what_stands_below_a_message_that_ends_in_a_colon(self) -> None:
+        keys = SIMPLE.replace("no\n", "Error(s) in Net:\n\tMissing key(s): a\n\tsize mismatch for b\n")
+        assert cause(keys.encode()) == "ValueError: Error(s) in Net: Missing key(s): a"
+        assert cause(SIMPLE.replace("no\n", "no:\n").encode()) == "ValueError: no"
+        assert cause(SIMPLE.replace("no\n", "no:\nepoch 1\n").encode()) == "ValueError: no"
+
     @pytest.mark.parametrize(
         "line",
         [
