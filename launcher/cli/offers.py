@@ -166,7 +166,8 @@ def _run_named(context: click.Context) -> RunDirectory | None:
     from castoff.launcher.errors import CastoffError
     from castoff.launcher.runs.index import Index
 
-    named = [context.params.get("run"), *(context.params.get("runs") or ())]
+    # Where the word to complete is an option's value, click leaves the arguments before it in `args`.
+    named = [context.params.get("run"), *(context.params.get("runs") or ()), *context.args]
     index, runs = Index.of(os.environ), [word for word in named if word and "=" not in word]
     try:
         return index.find(runs[-1]) if runs else index.newest()

@@ -176,6 +176,13 @@ class TestInBash:
         assert (validation[0], of_report[0]) == (["val/loss"], ["train/loss"])
         assert runs[0] == ["sweep", "lr=", "seed="]
         assert (parameters[0], values[0]) == (["lr=", "seed="], ["lr=0.1", "lr=1e-2"])
+        newest = Made(tmp_path / "newest")
+        (newest.run.path / "job.sh").touch()
+        Index.of(os.environ).add(newest.run, "newest")
+        of_newest, of_named = bash.offers(
+            ["castoff", "results", "--by", ""], ["castoff", "results", "sweep", "lr=0.1", "--by", ""]
+        )
+        assert (of_newest[0], of_named[0]) == ([], ["val/loss", "train/loss"])
 
     @pytest.mark.long
     def test_many_runs(self, bash: Bash, tmp_path: Path) -> None:
