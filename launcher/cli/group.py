@@ -29,7 +29,8 @@ class _Verbs(click.Group):
         if ctx.obj is not None and verb not in _TAKE_A_PROGRAM:
             ctx.fail(f"{verb} takes no program, so nothing may follow --")
         command = import_module(module_of(verb)).command
-        _hear_interrupts()
+        if not ctx.resilient_parsing:  # as for completion, which has nothing to clean up
+            _hear_interrupts()
         return verb, command, args[1:]
 
     def get_help(self, ctx: click.Context) -> str:

@@ -6,8 +6,10 @@ import signal
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
 
+from castoff.launcher.cli.group import castoff
 from tests import patience
 from tests.command_line import COMMAND, environment
 
@@ -79,3 +81,15 @@ def test_where_it_is_ignored_it_stays_so(tmp_path: Path) -> None:
         timeout=patience.SECONDS,
     )
     assert ended.returncode == 0 and ended.stdout.startswith("#!"), ended
+
+
+def test_a_completion_ends_without_a_traceback() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        of_completion = castoff.make_context("castoff", ["status"], resilient_parsing=True)
+        castoff.resolve_command(of_completion, ["status"])
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+        castoff.resolve_command(click.Context(castoff), ["status"])
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
