@@ -19,6 +19,7 @@ from castoff.launcher.process.locks import locked
 from castoff.launcher.runs import notices
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import LOCK, RunDirectory
+from tests import patience
 from tests.clock import Clock
 
 from ..conftest import Castoff, LocalJobs
@@ -242,12 +243,22 @@ class TestOnce:
         record.write_text(json.dumps({"by": "job", "host": "n1", "time": time.time() - 61}))
         assert not watcher.look() and len(server.got) == 1
 
-    def test_what_the_script_could_not_send(self, runs: Runs, server: Server, waits: Clock) -> None:
+    def test_what_the_script_could_not_send(
+        self, runs: Runs, server: Server, waits: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         run = runs.made("train", {0: "done"})
         (run.path / "notify").mkdir()
         runs.write(
             run, "notify/end=phone.json", {"by": "job", "time": time.time(), "error": "n1 has no curl"}
         )
+        all_have_read, recorded = threading.Barrier(8), notices.notices
+
+        def read(of: RunDirectory) -> Any:
+            found = recorded(of)
+            all_have_read.wait(patience.SECONDS)
+            return found
+
+        monkeypatch.setattr(notices, "notices", read)
         got: list[int | None] = []
         threads = [
             threading.Thread(target=lambda: got.append(notices.claim(run, "end", "phone", "here")))
@@ -257,6 +268,7 @@ class TestOnce:
             thread.start()
         for thread in threads:
             thread.join()
+        monkeypatch.undo()
         assert sorted(map(str, got)) == ["2", *["None"] * 7]
         notices.settle(run, "end", "phone", 2, "here", "later")
         assert notices.claim(run, "end", "phone", "here") == 3
