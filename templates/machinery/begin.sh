@@ -203,7 +203,7 @@ castoff_finish() { # CODE COMMAND: run as this script exits
 #endif
   castoff_record_ending "$castoff_ending" "$1"
 #if notify
-  castoff_notify_end "$castoff_ending"
+  castoff_notify_end "$castoff_ending" 2>/dev/null # whatever happens there, it is not the job's output
 #endif
   if [[ $castoff_ending == failed && $1 == 0 ]]; then builtin exit 1; fi # or dependent jobs would start
   return "$1"

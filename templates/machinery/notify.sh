@@ -87,7 +87,7 @@ castoff_notify() { # EVENT TITLE REASON: send it to all, each once; takes a few 
   local castoff_target castoff_pids=() castoff_since castoff_took castoff_site castoff_command
   declare -A castoff_values
   castoff_since=$(find "$CASTOFF_RUN_DIR/attempts" -maxdepth 2 -name start.json -printf '%T@\n' 2>/dev/null |
-    sort -n | head -n 1)
+    sort -n | sed -n 1p)
   castoff_since=${castoff_since:-$(date +%s)} castoff_took=$(($(date +%s) - ${castoff_since%.*}))
   castoff_site=$(castoff_notify_text "$castoff_notify_site") castoff_command="castoff status $castoff_run"
   castoff_values=(
@@ -114,7 +114,7 @@ castoff_notify_text() { # TEXT: prints it for a JSON string, in valid UTF-8, tru
   if command -v iconv >/dev/null; then
     castoff_json "$1" | iconv -c -f UTF-8 -t UTF-8 2>/dev/null
   else
-    castoff_json "$1" | LC_ALL=C tr -d '\200-\377'
+    castoff_json "$1" | LC_ALL=C sed 's/[\o200-\o377]//g'
   fi
 }
 castoff_notify_html() {

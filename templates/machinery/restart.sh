@@ -42,7 +42,7 @@ castoff_restart() { # after an attempt: whether a new one begins in this job
 #endif
 #if hang notify
   if [[ -e $CASTOFF_ATTEMPT_DIR/hang ]]; then
-    castoff_notify_hang &
+    castoff_notify_hang 2>/dev/null &
     disown "$!"
   fi
 #endif

@@ -113,3 +113,11 @@ def test_a_body_is_that_of_its_file(tmp_path: Path) -> None:
     four = ("n", "r", "t", 'say "no"')
     assert from_script(tmp_path, [own], [four]) == ['{"chat_id": 7, "text": "t: say \\"no\\" {unknown}"}']
     assert msgspec.json.decode(from_watch([own], [four])[0])["chat_id"] == 7
+
+
+def test_without_iconv_only_ascii_is_left() -> None:
+    program = "command() { return 1; }\n" + part("setup", "notify") + part("notify", "notify")
+    done = subprocess.run(
+        ["bash", "-c", f'{program}castoff_notify_text "$1"', "x", 'Bär "a"'], capture_output=True, check=True
+    )
+    assert done.stdout.decode() == 'Br \\"a\\"'
