@@ -25,8 +25,8 @@ _LISTED = 8
     "pull",
     epilog=examples(
         "castoff --on aurora pull train",
-        "castoff --on aurora pull train 'results/*.csv' -o results",
-        "castoff --on aurora pull sweep lr=1e-3 'logs/**'",
+        "castoff --on aurora pull train results/best.pt -o best",
+        "castoff --on aurora pull sweep lr=1e-3 'logs/1.0/rank-0000?.log'",
     ),
 )
 @click.argument("run", required=False, shell_complete=complete_runs)
@@ -43,9 +43,9 @@ def command(run: str | None, words: tuple[str, ...], folder: str | None, as_json
     256 MiB; a PATTERN fetches these, except secrets.
 
     PATTERN is a path in the run directory, or, if none there matches, in the job's working directory, whose
-    files go to workdir/; * and ** match anything. NAME=VALUE or sweep:3,7-9 selects members. Of a group, each
-    run gets a folder. If the connection breaks, pull continues where it was. Files in DIR that differ from
-    those there are replaced.
+    files go to workdir/; it may have a shell's wildcards. NAME=VALUE or sweep:3,7-9 selects members. Of a
+    group, each run gets a folder. If the connection breaks, pull continues where it was. Files in DIR that
+    differ from those there are replaced.
     """
     there = target.get()
     if there is None:
