@@ -94,6 +94,9 @@ def add(name: str, url: str, kind: str | None, environ: Mapping[str, str]) -> We
     if not NAME.fullmatch(name):
         raise CastoffError(f"{printable(name)!r}: a name has letters, digits, - and _, and 40 at most")
     url = url.strip()
+    if not url:
+        fix = f"`castoff notify add {name} <url.txt`"
+        raise CastoffError(f"no URL was given; castoff reads it from standard input, as in {fix}")
     if not _URL.fullmatch(url) or not (host := urllib.parse.urlsplit(url).hostname):
         raise CastoffError("that is not a URL: it begins with https:// and has no blanks; nothing was added")
     kind = kind or next((one for one, hosts in _HOSTS if re.fullmatch(hosts, host)), "json")

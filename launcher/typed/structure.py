@@ -271,6 +271,12 @@ def _meant(original: Any, value: Any, options: list[Any], path: FieldPath) -> st
         if path and isinstance(path[-1], int):  # an item of a list is not set alone
             return '; for an empty text write ""'
         return "; use " + setting(dotted(path), '""')
+    kinds = {get_origin(bare(option)) for option in options}
+    if kinds == {dict} and isinstance(value, list) and value:
+        pairs = [item.partition("=") for item in value if isinstance(item, str)]
+        if len(pairs) == len(value) and all(equals and name.isidentifier() for name, equals, _ in pairs):
+            fields = ", ".join(f"{name}: {yaml_word(text)}" for name, _, text in pairs)
+            return f"; use {setting(dotted(path), f'{{{fields}}}')}"
     if not isinstance(value, str):
         return ""
 
@@ -278,7 +284,6 @@ def _meant(original: Any, value: Any, options: list[Any], path: FieldPath) -> st
     near = did_you_mean(value, [choice for choice in choices if isinstance(choice, str)])
     if bool in map(bare, options) and (meant := _AS_BOOL.get(value.lower())):
         return f"; use {setting(dotted(path), meant)}"
-    kinds = {get_origin(bare(option)) for option in options}
     name, equals, text = value.partition("=")
     if kinds == {dict} and equals and name.isidentifier():  # a shell's way to set a variable
         return f"; use {setting(dotted((*path, name)), yaml_word(text))}"
@@ -299,6 +304,8 @@ def _in_the_first(value: Any, kind: type[msgspec.Struct], path: FieldPath) -> st
     if type(value) not in (int, str) or not any(converts(value, option) for option in single):
         return ""
     words = yaml_word(value) if isinstance(value, str) else str(value)
+    if isinstance(path[-1], int):  # an item of a list is not set alone
+        return f"; write {{{name}: {words}}}"
     return f"; use {setting(dotted((*path, name)), words)}"
 
 

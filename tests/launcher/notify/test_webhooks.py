@@ -52,8 +52,13 @@ def test_a_kind_wins_over_the_host() -> None:
     assert [*body_of("https://chat.example.org/hooks/x", "slack")] == ["text"]
 
 
+def test_no_url_at_all_is_said_to_come_from_standard_input() -> None:
+    with pytest.raises(CastoffError, match=r"castoff notify add phone <url\.txt"):
+        webhooks.add("phone", "\n", None, os.environ)
+
+
 @pytest.mark.parametrize(
-    "url", ["", "phone", "ftp://a/b", "https:///x", "https://a/b c", 'https://a/"b', "http://ä/x"]
+    "url", ["phone", "ftp://a/b", "https:///x", "https://a/b c", 'https://a/"b', "http://ä/x"]
 )
 def test_what_is_no_url_is_refused_without_showing_it(url: str) -> None:
     with pytest.raises(CastoffError, match="that is not a URL") as error:

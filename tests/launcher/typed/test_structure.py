@@ -35,6 +35,7 @@ class Outer(msgspec.Struct, frozen=True):
     names: list[Name] = []
     inner: Inner | None = None
     inners: dict[Name, Inner] = {}
+    several: list[Inner] = []
     texts: dict[Name, str] = {}
     perhaps: bool | Inner | None = None
     colours: list[Literal["red", "green"]] = []
@@ -111,6 +112,12 @@ def test_converts(text: str, expected: Outer) -> None:
         ("value: {A: x}", "value.A: is 'A', but takes as its name a name"),
         ("value: {a: [x]}", "value.a: is a list, but takes a name or true or false"),
         ("value: [a]", "value: is a list, but takes names, each with a name or true or false"),
+        (
+            "value: [A=1, B=x y]",
+            "value: is a list, but takes names, each with a name or true or false or null; "
+            'use `value: {A: "1", B: "x y"}`',
+        ),
+        ("several: [4]", "several.0: is 4, but takes fields: needed, choice; write {needed: 4}"),
         ("names: a", "names: is 'a', but takes a list of names"),
         ("inner: {}", "inner.needed: is missing; it takes a whole number of at least 1"),
         ("inner: {neded: 1}", "inner.neded: there is no such field; did you mean needed?"),
