@@ -248,7 +248,7 @@ def _this_machine() -> Allocation:
 def _report_shell_words(job: _JobHere | None, command: Sequence[str]) -> None:
     """Warn of a word of the command that only a shell understands."""
     if job is not None:
-        from castoff.launcher.preflight.presence import report_shell_words
+        from castoff.launcher.preflight.warnings import report_shell_words
 
         report_shell_words(job.spec)
     elif _is_suspect(command):  # other words need no import

@@ -65,8 +65,8 @@ def command(
     from castoff.launcher.cli.members import print_members
     from castoff.launcher.planning.planner import decide
     from castoff.launcher.planning.render import rendered
-    from castoff.launcher.preflight.presence import report_shell_words
     from castoff.launcher.preflight.syntax import check_syntax
+    from castoff.launcher.preflight.warnings import report_shell_words
     from castoff.launcher.runs.script import head_of
 
     spec = load_jobs(job, overrides, flags, only)

@@ -27,8 +27,8 @@ from castoff.launcher.launchers.local.processes import GRACE, send
 from castoff.launcher.launchers.local.streams import RankLines, RankLog
 from castoff.launcher.launchers.local.supervision import Rank, Report, Supervision
 from castoff.launcher.planning.render import FILTERS, rendered
-from castoff.launcher.preflight.presence import report_shell_words
 from castoff.launcher.preflight.syntax import check_syntax
+from castoff.launcher.preflight.warnings import report_shell_words
 from castoff.launcher.runs.owner import record_owner
 from castoff.launcher.runs.records import Ending, Submission, read, write
 from castoff.launcher.runs.run import RESUME, SETTLED, RunDirectory, wants_resume

@@ -14,6 +14,7 @@ from castoff.launcher.config.batch_script import OF_RANKS, interpreter
 from castoff.launcher.config.defaults import EffectiveJob
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Site
+from castoff.launcher.launchers.foreign.names import LAUNCHERS
 from castoff.launcher.planning.containers import RUNTIMES
 from castoff.launcher.planning.limits import Target
 from castoff.launcher.schedulers.base import Scheduler
@@ -104,12 +105,10 @@ def node_launcher_problems(spec: JobSpec, most: int) -> Iterator[tuple[str, str]
     """Yield why a job cannot run a program that starts ranks itself. `most`: the number of ranks on the
     fullest node.
     """
-    from castoff.launcher.launchers.foreign.lines import NAMES  # late: it reads whole scripts
-
     if spec.launcher.driver:
         return
     program = PurePosixPath(spec.command[0]).name if spec.command else ""
-    if most > 1 and program in NAMES:
+    if most > 1 and program in LAUNCHERS:
         fix = f"leave {program} and its options out of command, or use `launcher: {{driver: true}}`"
         yield (
             "command",

@@ -13,11 +13,11 @@ from pathlib import Path
 from shutil import which
 from typing import NamedTuple
 
-from castoff.launcher.config.job import COMMAND_LINE, JobSpec
+from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.references import filled, references
 from castoff.launcher.config.site import Site
 from castoff.launcher.config.workdir import as_path
-from castoff.launcher.errors import InvalidInput, Problem, report
+from castoff.launcher.errors import InvalidInput, Problem
 from castoff.launcher.planning.findings import Findings
 from castoff.launcher.preflight.modules import unknown_modules
 from castoff.launcher.preflight.named_files import (
@@ -33,12 +33,11 @@ from castoff.launcher.preflight.named_files import (
     sourced,
 )
 from castoff.launcher.preflight.shell_words import near_miss, shell_warning
+from castoff.launcher.preflight.warnings import NOWHERE, is_typed, warn
 from castoff.launcher.runs.directory import names_in
-from castoff.launcher.runs.notices import webhooks_folder
 from castoff.launcher.runs.plan import Plan
 from castoff.launcher.runs.secrets import secret_part
 from castoff.launcher.schedulers.registry import queued
-from castoff.launcher.typed.document import dotted
 from castoff.launcher.typed.suggestion import did_you_mean, nearest, setting
 
 _OF_A_HOST = ("/tmp", "/var", "/dev", "/run", "/local", "/scratch/local", "/usr", "/opt", "/etc")
@@ -55,11 +54,6 @@ _FOR_A_SHELL = re.compile(r"\$\{?[A-Za-z_]|(?:^|:)~(?:/|$)")
 
 _PARAMETER = re.compile(r"(?:-*[A-Za-z_][\w.-]*=)?\{([A-Za-z_]\w*)\}")
 """A word that is an array's parameter, or an option with one. Other braces are JSON, or texts to format."""
-
-_TYPED = "--command"
-"""The place of a program that follows `--`."""
-
-_NOWHERE = "is {!r}, which is not on PATH here{}"
 
 _CHECKED = 1000
 """The largest number of members whose own folders are checked."""
@@ -93,35 +87,9 @@ def check_present(
     if not refuses:
         problems, warnings = [], [*problems, *warnings]
     for warning in warnings:
-        _warn(warning)
+        warn(warning)
     if problems:
         raise InvalidInput(problems)
-
-
-def report_shell_words(spec: JobSpec) -> None:
-    """Report on standard error a word of a job's command that only a shell understands, or a program's name
-    that is a likely mistake.
-    """
-    found = shell_warning(spec.command, typed=_is_typed(spec))
-    if found is None and spec.command and which(spec.command[0]) is None:
-        meant = near_miss(spec.command[0])
-        found = (0, _NOWHERE.format(spec.command[0], f"; did you mean {meant}?")) if meant else None
-    if found:
-        path = ("command", found[0])
-        where = spec.source.where(path) if spec.source else ""
-        _warn(Problem(where, dotted(path), found[1]))
-
-
-def _is_typed(spec: JobSpec) -> bool:
-    """Whether the program followed `--` on the command line."""
-    return spec.source is not None and spec.source.where(("command", 0)) == _TYPED
-
-
-def _warn(warning: Problem) -> None:
-    if warning.where == _TYPED:
-        warning = Problem("the program", "", warning.message)
-    where = "" if warning.where == COMMAND_LINE else warning.where
-    report(f"warning: {Problem(where, warning.path, warning.message)}")
 
 
 def missing(
@@ -194,8 +162,11 @@ class _Look:
 
     def webhooks(self) -> list[_Missing]:
         """Webhooks that are not on this host; another host may have them, and send the messages."""
-        hooks = self._plan.notify.hooks if self._plan.notify else []
-        known = names_in(webhooks_folder(self._environ)) if hooks else []
+        if not (hooks := self._plan.notify.hooks if self._plan.notify else []):
+            return []
+        from castoff.launcher.runs.notices import webhooks_folder  # late: few jobs send messages
+
+        known = names_in(webhooks_folder(self._environ))
         return [
             _Missing(
                 "notify.to",
@@ -258,7 +229,7 @@ class _Look:
         array = self._spec.array
         if array is not None and (array.parameters is not None or array.commands is not None):
             return []
-        typed = _is_typed(self._spec)
+        typed = is_typed(self._spec)
         return [
             _Missing(
                 f"command.{number}",
@@ -297,11 +268,11 @@ class _Look:
         if near is None and (of_its_own or queued(plan.scheduler) is not None):
             return []
         hint = f"; did you mean {near}?" if near else "; add its folder to PATH, or write its whole path"
-        return [_Missing(named.field, _NOWHERE.format(named.word, hint), False)]
+        return [_Missing(named.field, NOWHERE.format(named.word, hint), False)]
 
     def shell_words(self) -> list[_Missing]:
         """A word of the command that only a shell understands."""
-        found = shell_warning(self._plan.command, typed=_is_typed(self._spec))
+        found = shell_warning(self._plan.command, typed=is_typed(self._spec))
         return [_Missing(f"command.{found[0]}", found[1], False)] if found else []
 
     def _module(self, module: Module) -> list[_Missing]:

@@ -12,24 +12,28 @@ from pathlib import PurePosixPath
 
 from castoff.launcher.text.quoting import is_shell_line, shell_word, visible_word, yaml_value, yaml_word
 
-_PYTHON = re.compile(r"(?:python|pypy)[0-9.]*t?")
-_SHELL = re.compile(r"(?:ba|da|k|z)?sh")
+# Compiled at first use: a command without special characters needs few of them.
+_PYTHON = r"(?:python|pypy)[0-9.]*t?"
+_SHELL = r"(?:ba|da|k|z)?sh"
 
 _BETWEEN = ("&&", "||", "|&", ">>", "&>", "2>", "2>&1", "1>&2", ">&2", "&>>", "2>>")
 """Words that no program takes."""
 _PERHAPS_VALUES = ("|", ">", ";", "<", "&")
 """Words that may be the value of an option before them, such as `--delimiter ;`."""
-_GLUED = re.compile(r"(?:[12&]?>>?|<)(?:[\w.~$/{][\w./~${}+-]*)")
+_GLUED = r"(?:[12&]?>>?|<)(?:[\w.~$/{][\w./~${}+-]*)"
 """A redirection without a blank, such as `>out.log`."""
-_LAST = re.compile(r"[\w./-]+;")
+_LAST = r"[\w./-]+;"
 """The last word of a command, with a semicolon."""
-_VARIABLE = re.compile(
+_VARIABLE = (
     r"--?[a-z][\w-]*=\$\{?([A-Za-z_]\w*)\}?(?:/[\w./${}-]*)?"
     r"|\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})(?:/[\w./${}-]*)?"
 )
 """A word that is a variable, or a path below one; or an option with such a value."""
-_OF_SUBSTITUTION = re.compile(r"\$\([a-z][^()]*\)|`[a-z][^`]*`")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_OF_SUBSTITUTION = r"\$\([a-z][^()]*\)|`[a-z][^`]*`"
+_ASSIGNMENT = r"[A-Za-z_]\w*="
+
+_SPECIAL = frozenset("|&;<>$`")
+"""Characters of which each word that is meant for a shell has one."""
 
 _JOINS = "which joins or redirects commands in a shell"
 
@@ -60,27 +64,30 @@ _FOLLOWERS = frozenset(
 )
 """Programs that follow an operator: after an option, such a word is only taken for one before these."""
 
-_TAKES_OPERATORS = re.compile(
-    r"\[|\[\[|(?:g|m|n)?awk|expr|fd|find|(?:e|f|z)?grep|jq|parallel|rg|screen|sed|ssh|test|tmux|watch|xargs|yq"
-)
+_TAKES_OPERATORS = r"\[|\[\[|(?:g|m|n)?awk|expr|fd|find|(?:e|f|z)?grep|jq|parallel|rg|screen|sed|ssh|test|tmux|watch|xargs|yq"
 """Programs of which such words are arguments, or which pass them to a shell."""
 
 
 def is_python(word: str) -> bool:
     """Whether the first word of a command is a Python interpreter, by its name."""
-    return _PYTHON.fullmatch(PurePosixPath(word).name) is not None
+    return re.fullmatch(_PYTHON, PurePosixPath(word).name) is not None
 
 
 def is_shell(word: str) -> bool:
     """Whether a word is a shell, by its name."""
-    return _SHELL.fullmatch(PurePosixPath(word).name) is not None
+    return re.fullmatch(_SHELL, PurePosixPath(word).name) is not None
 
 
 def shell_warning(command: Sequence[str], *, typed: bool = False) -> tuple[int, str] | None:
     """The index of the first word of a command that only a shell understands, and the reason, with the
     command to write instead: a line of a job file, or, if it was `typed`, of a terminal. None: there is none.
     """
-    if not command or _TAKES_OPERATORS.fullmatch(PurePosixPath(command[0]).name):
+    if not command:
+        return None
+    plain = all(map(_SPECIAL.isdisjoint, command)) and {" ", "="}.isdisjoint(command[0])
+    if plain and command[0] not in _BUILT_IN:
+        return None
+    if re.fullmatch(_TAKES_OPERATORS, PurePosixPath(command[0]).name):
         return None
     first = next(((n, kind) for n in _read_words(command) if (kind := _kind(command, n))), None)
     if reason := _of_program(command[0]):
@@ -116,7 +123,7 @@ def _of_program(first: str) -> str | None:
     begin, blank, _ = first.partition(" ")
     if blank and "/" not in begin:
         return f"is {first!r}, a single word with a blank"
-    if _ASSIGNMENT.match(first):
+    if re.match(_ASSIGNMENT, first):
         return f"is {first!r}, but only a shell sets variables before a program; use env, or a shell"
     return f"is {first!r}, which is a command of shells, and no program" if first in _BUILT_IN else None
 
@@ -133,19 +140,21 @@ def _read_words(command: Sequence[str]) -> Iterator[int]:
 def _kind(command: Sequence[str], index: int) -> str | None:
     """What a word after the program is to a shell; None: it may be for the program."""
     word, before, after = command[index], command[index - 1], command[index + 1 : index + 2]
+    if _SPECIAL.isdisjoint(word):
+        return None
     is_value = before.startswith("-") and "=" not in before
     is_followed = any(PurePosixPath(one).name in _FOLLOWERS for one in after)
     joins = (
         word in _BETWEEN
         or (word in _PERHAPS_VALUES and (is_followed or not is_value))
-        or (not is_value and _GLUED.fullmatch(word) and re.search(r"[A-Za-z]", word))
-        or (is_followed and _LAST.fullmatch(word))
+        or (not is_value and re.fullmatch(_GLUED, word) and re.search(r"[A-Za-z]", word))
+        or (is_followed and re.fullmatch(_LAST, word))
     )
     if joins:
         return _JOINS
-    if (variable := _VARIABLE.fullmatch(word)) and (variable[2] or variable[3] or variable[1].isupper()):
+    if (variable := re.fullmatch(_VARIABLE, word)) and (variable[2] or variable[3] or variable[1].isupper()):
         return "a variable"
-    return "a command's output" if _OF_SUBSTITUTION.fullmatch(word) else None
+    return "a command's output" if re.fullmatch(_OF_SUBSTITUTION, word) else None
 
 
 def _quoted(command: Sequence[str], index: int) -> str:
@@ -156,7 +165,7 @@ def _quoted(command: Sequence[str], index: int) -> str:
         return word
     if kind:
         return f'"{word}"'
-    if index == 0 and (assigned := _ASSIGNMENT.match(word)):
+    if index == 0 and (assigned := re.match(_ASSIGNMENT, word)):
         return f"{assigned[0]}{shell_word(word[assigned.end() :])}"
     return shell_word(word)
 

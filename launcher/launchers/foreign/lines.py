@@ -11,16 +11,14 @@ from pathlib import PurePosixPath
 from castoff.launcher.launchers.foreign.flux_run import read_flux
 from castoff.launcher.launchers.foreign.line import Launch
 from castoff.launcher.launchers.foreign.mpiexec import read_mpiexec
+from castoff.launcher.launchers.foreign.names import MPI
 from castoff.launcher.launchers.foreign.srun import read_srun
 
 _READERS: dict[str, Callable[[list[str]], Launch | None]] = {
     "srun": read_srun,
-    **dict.fromkeys(("mpiexec", "mpirun", "mpiexec.hydra", "orterun", "mpirun_rsh"), read_mpiexec),
+    **dict.fromkeys(MPI, read_mpiexec),
     "flux": read_flux,
 }
-
-NAMES = frozenset(_READERS) - {"flux"}
-"""Commands that start ranks, whatever their arguments are."""
 
 
 def read(words: list[str]) -> Launch | None:
