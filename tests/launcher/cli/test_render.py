@@ -93,14 +93,14 @@ class TestRender:
         (tmp_path / "image.yaml").write_bytes(b"\x89PNG\xff")
         for path, said in (
             (tmp_path / "missing.yaml", "no such file"),
-            (tmp_path, "cannot be read: Is a directory"),
+            (tmp_path, " is a folder, not a job file"),
             (bad_file, "cannot be read: "),
             (tmp_path / "image.yaml", "is not UTF-8"),
             (Path(os.devnull), "command: is missing"),
         ):
             answer = castoff("render", path, "--site", "local")
             assert answer.returncode != 0 and answer.stdout == ""
-            assert answer.stderr.startswith(f"castoff: {path}:")
+            assert answer.stderr.startswith(f"castoff: {path}")
             assert answer.stderr.count("\n") == 1 and said in answer.stderr, answer.stderr
 
 
