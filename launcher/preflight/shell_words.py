@@ -64,7 +64,10 @@ _FOLLOWERS = frozenset(
 )
 """Programs that follow an operator: after an option, such a word is only taken for one before these."""
 
-_TAKES_OPERATORS = r"\[|\[\[|(?:g|m|n)?awk|expr|fd|find|(?:e|f|z)?grep|jq|parallel|rg|screen|sed|ssh|test|tmux|watch|xargs|yq"
+_TAKES_OPERATORS = (
+    r"\[|\[\[|(?:g|m|n)?awk|expr|fd|find|(?:e|f|z)?grep|jq|parallel|rg"
+    r"|screen|sed|ssh|test|tmux|watch|xargs|yq"
+)
 """Programs of which such words are arguments, or which pass them to a shell."""
 
 
