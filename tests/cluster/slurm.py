@@ -72,6 +72,9 @@ AuthInfo=cred_expire=5
 SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0
 MaxArraySize={MAX_ARRAY_SIZE}
 KillWait=5
+# A step of a host that a test has lost may never end, and its node would be drained a minute later: in
+# another test.
+UnkillableStepTimeout=1800
 ReturnToService=1
 # salloc opens its shell on the first node, as most clusters have it.
 LaunchParameters=use_interactive_step
