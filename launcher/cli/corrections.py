@@ -132,7 +132,7 @@ def _of_missing(error: click.MissingParameter, typed: Typed) -> str:
     needed = [
         each for each in typed.command.params if each.required and context.params.get(each.name or "") is None
     ]
-    words = [_spelled(each, context) for each in needed or [parameter]]
+    words = [_spelled(each) for each in needed or [parameter]]
     names = " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
     verb = "is" if len(words) == 1 else "are"
     if isinstance(parameter.type, click.Choice):
@@ -142,19 +142,24 @@ def _of_missing(error: click.MissingParameter, typed: Typed) -> str:
     return f"{names} {verb} missing, as in {' '.join([typed.line(typed.words), *words])}"
 
 
-def _spelled(parameter: click.Parameter, context: click.Context) -> str:
+def _spelled(parameter: click.Parameter) -> str:
     """A parameter as a help shows it: `RUN`, or `--dir FOLDER`."""
-    kind = _metavar(parameter, context)
+    kind = _metavar(parameter)
     return kind if isinstance(parameter, click.Argument) else f"{max(parameter.opts, key=len)} {kind}"
 
 
 _METAVARS = {"INTEGER": "N", "INTEGER RANGE": "N", "TEXT": "NAME", "PATH": "FILE"}
 
 
-def _metavar(parameter: click.Parameter, context: click.Context) -> str:
-    """What stands for a parameter's value."""
-    kind = parameter.make_metavar(context).partition(" [-- ")[0]
-    return "NAME" if "|" in kind else _METAVARS.get(kind, kind)
+def _metavar(parameter: click.Parameter) -> str:
+    """What stands for a parameter's value; click's own function for it takes other arguments since 8.2."""
+    if parameter.metavar:
+        kind = parameter.metavar.partition(" [-- ")[0]
+    elif isinstance(parameter, click.Argument):
+        kind = f"{parameter.name}".upper() + ("..." if parameter.nargs != 1 else "")
+    else:
+        kind = parameter.type.name.upper()
+    return "NAME" if "|" in kind or kind == "CHOICE" else _METAVARS.get(kind, kind)
 
 
 def _of_usage(option: str, text: str, typed: Typed) -> str:
@@ -163,8 +168,7 @@ def _of_usage(option: str, text: str, typed: Typed) -> str:
         words = [word.partition("=")[0] if word.startswith(f"{option}=") else word for word in typed.words]
         return f"{option} takes no value; here: {typed.line(words)}"
     parameter = next((each for each in typed.command.params if option in each.opts), None)
-    with click.Context(typed.command) as context:
-        kind = _metavar(parameter, context) if parameter else "VALUE"
+    kind = _metavar(parameter) if parameter else "VALUE"
     return f"{option} needs a value: {option} {kind}"
 
 
@@ -174,7 +178,7 @@ def _of_a_value(error: click.BadParameter, typed: Typed) -> str:
     if parameter is None or error.ctx is None:
         return text
     typed_as = [flag for flag in parameter.opts if any(_is_of(word, flag) for word in typed.words)]
-    name = typed_as[0] if typed_as else _spelled(parameter, error.ctx).partition(" ")[0]
+    name = typed_as[0] if typed_as else _spelled(parameter).partition(" ")[0]
     if text.startswith("is "):
         return f"{name}: {text}"
     shown = text.partition(" is not ")[0]

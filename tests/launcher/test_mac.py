@@ -17,6 +17,8 @@ from tests.command_line import COMMAND, Castoff
 
 from .fake_slurm import OnSlurm
 
+SAFE_PATH = ["-P"] if sys.version_info >= (3, 11) else []
+
 SSH = """#!/bin/sh
 for word; do [ "$word" != -G ] || exit 0; done
 exec /bin/sh -c "$word"
@@ -39,7 +41,7 @@ class Mac:
     def __call__(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
         """`castoff WORDS`."""
         return subprocess.run(
-            [sys.executable, "-P", as_on_a_mac.__file__, *map(str, words)],
+            [sys.executable, *SAFE_PATH, as_on_a_mac.__file__, *map(str, words)],
             cwd=self.folder,
             env=self._environ,
             stdin=subprocess.DEVNULL,

@@ -568,7 +568,7 @@ def assert_castoffs_own(message: str) -> None:
         ("submit -p --dry-run job.yaml", "-p needs a value: -p NAME (see castoff submit --help)"),
         ("launch -n --here true", "-n needs a value: -n N (see castoff launch --help)"),
         ("logs a --rank -1", "--rank: is -1, but takes a whole number of 0 or more"),
-        ("completion", "NAME is missing: one of bash, zsh, fish"),
+        ("completion", "SHELL is missing: one of bash, zsh, fish"),
         ("train", "NAME is missing: one of dpo, gnn, sedd"),
         ("import", "SCRIPT is missing, as in castoff import SCRIPT"),
         ("stop", "name a run, or all of a name by --name NAME; `castoff list` shows your runs"),
