@@ -102,7 +102,7 @@ def list_runs(
 ) -> list[dict[str, Any]]:
     """List runs, the newest last, with their states and the reasons why they failed."""
     words = ["list", *_option("--name", name), *_option("--state", state)]
-    return _told(answers_of, words, machine)[-limit:]
+    return _answer(answers_of, words, machine)[-limit:]
 
 
 def status(run: RunName = None, machine: Machine = None) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def status(run: RunName = None, machine: Machine = None) -> dict[str, Any]:
 
     Of an array with many members, those that failed come first; members_left_out counts the rest.
     """
-    facts = _told(answers_of, ["status", *_operand(run)], machine)
+    facts = _answer(answers_of, ["status", *_operand(run)], machine)
     if len(facts) != 1:  # a group of runs
         return {"runs": facts}
     members = sorted(facts[0].get("members", ()), key=lambda member: member["ending"] in (None, "done"))
@@ -127,7 +127,7 @@ def logs(
 ) -> str:
     """Return the ends of a run's logs: first the rank that failed first, then the lines of all ranks."""
     words = ["logs", "--tail", str(tail), *_option("--rank", rank), *_option("--member", member)]
-    text = _told(text_of, [*words, *_operand(run)], machine)
+    text = _answer(text_of, [*words, *_operand(run)], machine)
     if len(text) <= _MOST_CHARACTERS:
         return text
     half = _MOST_CHARACTERS // 2
@@ -137,14 +137,14 @@ def logs(
 def render(job_file: JobFile, site: SiteName = None, fields: Fields = None) -> dict[str, Any]:
     """Return the script that the scheduler would get, and castoff's decisions about it. Submits nothing."""
     words = ["render", "--head", *_of_job(job_file, site, fields)]
-    return _told(answers_of, words, None)[0]
+    return _answer(answers_of, words, None)[0]
 
 
 def submit(
     job_file: JobFile, site: SiteName = None, fields: Fields = None, machine: Machine = None
 ) -> dict[str, Any]:
     """Submit a job file once, and return the id of its run; of a file with several jobs, of each."""
-    return {"runs": _told(answers_of, _submission(job_file, site, fields, machine), machine)}
+    return {"runs": _answer(answers_of, _submission(job_file, site, fields, machine), machine)}
 
 
 def _ask(
@@ -163,7 +163,7 @@ def _ask(
             "this program cannot ask a person to confirm a submission, so nothing was submitted; "
             f"a person can run: {line}"
         )
-    jobs = _told(answers_of, [*words, "--dry-run"], machine)
+    jobs = _answer(answers_of, [*words, "--dry-run"], machine)
     return Elicit(question(jobs, command_line(words, machine)), Confirmation)
 
 
@@ -185,7 +185,7 @@ def submit_if_confirmed(
 
 def job_schema() -> str:
     """The JSON schema of job files."""
-    return _told(text_of, ["schema"], None)
+    return _answer(text_of, ["schema"], None)
 
 
 def _submission(
@@ -216,7 +216,7 @@ def _operand(word: str | None) -> list[str]:
     return [] if word is None else [word]
 
 
-def _told(ask: Callable[[Sequence[str], str | None], T], words: Sequence[str], machine: str | None) -> T:
+def _answer(ask: Callable[[Sequence[str], str | None], T], words: Sequence[str], machine: str | None) -> T:
     """What a command answers; its failure becomes the tool's, with the same message."""
     try:
         return ask(words, machine)

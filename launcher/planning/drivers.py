@@ -108,7 +108,8 @@ def node_launcher_problems(spec: JobSpec, most: int) -> Iterator[tuple[str, str]
     if spec.launcher.driver:
         return
     program = PurePosixPath(spec.command[0]).name if spec.command else ""
-    if most > 1 and program in LAUNCHERS:
+    # Debian's are called mpiexec.mpich and mpirun.openmpi, too.
+    if most > 1 and program.partition(".")[0] in LAUNCHERS:
         fix = f"leave {program} and its options out of command, or use `launcher: {{driver: true}}`"
         yield (
             "command",

@@ -215,7 +215,7 @@ class TestPolaris:
         already = refused("polaris", ranks_per_node=1, command=command, launcher={"torchrun": True})
         assert "which launcher.torchrun starts already" in already["command"]
 
-    @pytest.mark.parametrize("program", ["mpirun", "srun"])
+    @pytest.mark.parametrize("program", ["mpirun", "srun", "mpiexec.mpich"])
     def test_a_command_that_starts_all_ranks(self, program: str) -> None:
         command = [program, "-n", "4", "./a.out"]
         said = refused("polaris", command=command)["command"]
