@@ -135,6 +135,8 @@ class Attempt(NamedTuple):
         recorded.
         """
         late = self.end is not None and self.last is not None and self.last.ended_itself
+        if self.was_killed and self.last is not None and self.last.ending == "cancelled":
+            late = False  # the script recorded a rank that died of the cancelling signal as a failure
         record = self.end if late else self.last or self.end  # a record that appeared late wins
         if record is None:
             return self.status("unknown", "unknown")

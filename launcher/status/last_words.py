@@ -34,10 +34,11 @@ def last_word(info: JobInfo, user: str, own_code: int | None = None) -> LastWord
 
 def last_word_on(attempt: Attempt, info: JobInfo, user: str) -> LastWord:
     """Return a scheduler's last word on an attempt. If the script ended by itself, the attempt's own record
-    wins.
+    wins, unless a rank died of the signal that cancelled the job before the script got that signal.
     """
     end = attempt.end
-    if end is None or not info.ended_itself:
+    was_cancelled = attempt.was_killed and info.ending == "cancelled"
+    if end is None or not info.ended_itself or was_cancelled:
         return last_word(info, user, end.code if end else None)
     ending = known_ending(end.ending)
     return LastWord(ending, end.code, info.job, info.word, end.reason, end.time, ended_itself=True)

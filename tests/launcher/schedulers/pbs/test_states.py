@@ -384,6 +384,15 @@ class TestStates:
         pbs.tells({"7.head": finished(0, Job_Owner=owner, substate=substate)}, made.run)
         assert status(made.run).ending == expected
 
+    @pytest.mark.parametrize(("substate", "expected"), [(91, "cancelled"), (92, "failed")])
+    def test_deleted_when_its_rank_died_of_the_signal_first(
+        self, pbs: FakePbs, made: OnPbs, substate: int, expected: str
+    ) -> None:
+        """Then the script records a failed rank, and ends by itself."""
+        made.attempt("0.0", "failed", 143)
+        pbs.tells({"7.head": finished(0, substate=substate)}, made.run)
+        assert ending(status(made.run)) == ("ended", expected, 143)
+
     def test_what_it_waited_for_can_no_longer_be(self, pbs: FakePbs, made: OnPbs) -> None:
         pbs.tells({"7.head": finished(None, depend="afterok:6.head@head")}, made.run)
         now = status(made.run)
