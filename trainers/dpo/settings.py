@@ -95,6 +95,10 @@ class Preference(Section, frozen=True, kw_only=True):
     """Divisor of both models' logits before they become log-probabilities."""
     diversity_lambda: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     """Weight of a reward for the tuned model's entropy, in nats per residue."""
+    decoding_order: Literal["fixed", "epoch"] = "fixed"
+    """Order in which a pair's residues are decoded in training: the same in all epochs, or another random one
+    in each. With `epoch`, the base model computes in every step, too. Validation and test keep their orders.
+    """
 
 
 class Dpo(Section, frozen=True, kw_only=True):

@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.utils.data import Subset
 
 from castoff.trainers.configuration.fields import ConfigError, convert
 from castoff.trainers.configuration.paths import expanded
@@ -29,11 +31,12 @@ from castoff.trainers.dpo.network.weights import Loaded
 from castoff.trainers.dpo.reference import (
     Conditions,
     Referenced,
+    frozen,
     reference_of,
     weights_digest,
 )
 from castoff.trainers.dpo.samples.batch import Batch, Sample
-from castoff.trainers.dpo.samples.data import PairSet, collated
+from castoff.trainers.dpo.samples.data import PairSet, Reordered, collated
 from castoff.trainers.dpo.samples.parts import Parts, divided, see_that_they_are_the_same
 from castoff.trainers.task import Loss, Splits, Sum, Task
 
@@ -58,6 +61,8 @@ class DpoTask(Task):
     """Files may be moved: the digests in a checkpoint show whether pairs and weights are the same."""
 
     _base: Loaded
+    _frozen: nn.Module | None = None
+    """The reference, if training needs it because decoding orders change."""
     _parts: Parts
     _digests: dict[str, str]
 
@@ -107,6 +112,9 @@ class DpoTask(Task):
             )
             referenced[name] = Referenced(pairs, log_probabilities)
         self._parts = division.of(referenced)
+        if self.settings.preference.decoding_order == "epoch":
+            self._parts = self._parts._replace(train=Subset(Reordered(sets["train"]), division.train))
+            self._frozen = frozen(self._reference(), context.device)
         self._digests = {"base_model": weights, **division.digests}
 
     def _reference(self) -> nn.Module:
@@ -153,6 +161,8 @@ class DpoTask(Task):
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         """The loss of preferences, a mean over pairs, and the pairs' metrics under TRL's names."""
+        if self._frozen is not None:
+            batch = batch._replace(reference=self._computed(self._frozen, batch))
         logits, policy = self._policy(model, batch)
         losses, values = self._of_pairs(logits, policy, batch)
         return Loss(losses.sum(), None, {name: value.sum() for name, value in values.items()})
@@ -176,6 +186,11 @@ class DpoTask(Task):
         logits: Tensor = model(batch.backbones, batch.sequences, batch.order)
         temperature = self.settings.preference.temperature
         return logits, log_probabilities(logits, batch.sequences, batch.designed, temperature)
+
+    @torch.no_grad()
+    def _computed(self, reference: nn.Module, batch: Batch) -> Tensor:
+        """The reference's log-probabilities (batch, 2), in the batch's decoding orders."""
+        return self._policy(reference, batch)[1]
 
     def _of_pairs(self, logits: Tensor, policy: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Loss and metrics of each pair."""

@@ -86,18 +86,18 @@ def trained(make: type[Dies], sections: Mapping[str, Any], given: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("world_size", "training"),
+    ("world_size", "training", "order"),
     [
-        pytest.param(1, {}, marks=pytest.mark.long),
-        pytest.param(2, {"precision": "bf16"}, marks=pytest.mark.long),
-        (3, {"num_workers": 1}),
-        pytest.param(2, {"gradient_accumulation_steps": 2, "num_epochs": 6}, marks=pytest.mark.long),
+        pytest.param(1, {}, "fixed", marks=pytest.mark.long),
+        pytest.param(2, {"precision": "bf16"}, "fixed", marks=pytest.mark.long),
+        (3, {"num_workers": 1}, "epoch"),
+        pytest.param(2, {"gradient_accumulation_steps": 2, "num_epochs": 6}, "fixed", marks=pytest.mark.long),
     ],
 )
-def test_killed_and_gone_on(world_size: int, training: dict[str, Any], tmp_path: Path) -> None:
+def test_killed_and_gone_on(world_size: int, training: dict[str, Any], order: str, tmp_path: Path) -> None:
     """Also where the kept log-probabilities are gone, of which each run then makes its own."""
     sections = dpo_sections(
-        tmp_path, 19
+        tmp_path, 19, preference={"decoding_order": order}
     )  # 15 are trained on, 4 validated with: no number of ranks divides both
     uninterrupted = Ranks(tmp_path / "one", world_size)  # meanwhile
     uninterrupted.start(trained, Dpo, sections, fields(tmp_path / "whole", **training))

@@ -18,6 +18,7 @@ from torch import Tensor
 from castoff.trainers.checkpointing.differences import compare
 from castoff.trainers.configuration.config import Config
 from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.data.epochs import teller
 from castoff.trainers.data.loaders import EvaluationLoader
 from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.dpo import reference, settings
@@ -90,6 +91,25 @@ def test_where_batches_are_the_same_it_is_exact_to_the_bit(precision: str, tmp_p
         assert loss.metrics["rewards/accuracies"] == 0 and loss.metrics["rewards/margins"] == 0
         wanted = torch.full((number,), 2.0).log().sum()
         assert torch.equal(loss.total, wanted)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_orders_of_each_epoch_have_reference_values_of_their_own(precision: str, tmp_path: Path) -> None:
+    which = task(tmp_path, precision, preference={"decoding_order": "epoch"})
+    train, validation, _ = which.build_data()
+    teller(train)(1)  # type: ignore[misc]
+    batch = batch_of(which)
+    with which.state.autocast():
+        loss = which.loss(which.build_model().train(), batch)
+        assert torch.equal(loss.total, torch.full((6,), 2.0).log().sum())
+        shaken(which.build_model())
+        first = which.loss(which.build_model(), batch)
+        teller(train)(2)  # type: ignore[misc]
+        second = which.loss(which.build_model(), batch_of(which))
+    assert not torch.equal(first.total, second.total)
+    assert which.collate([validation[0]]).reference.all()  # validation has orders, and values, for all epochs
+    first.total.backward()
+    assert which._frozen is not None and not any(each.requires_grad for each in which._frozen.parameters())
 
 
 @pytest.mark.parametrize("loss", ["sigmoid", "robust", "hinge", "ipo"])

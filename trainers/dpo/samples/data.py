@@ -66,6 +66,10 @@ class PairSet(Dataset[Sample]):
 
     def __getitem__(self, index: int) -> Sample:
         """A pair's structure, with the preferred sequence and the other one."""
+        return self.sample(index)
+
+    def sample(self, index: int, epoch: int | None = None) -> Sample:
+        """A pair in the decoding order of an epoch; None: in the order that it has in all epochs."""
         file, pair = self._pairs[index]
         structure = pair.structure(self.structures.chains(file))
         length = len(pair.designed)
@@ -73,8 +77,9 @@ class PairSet(Dataset[Sample]):
         designed[:length] = pair.designed
         sequences = numpy.stack([structure.native, structure.native])
         sequences[:, designed] = pair.sequences[:, pair.designed]
+        key = (self._seed, int(self.digests[index][:15], 16), *(() if epoch is None else (epoch,)))
         generator = torch.Generator()
-        generator.manual_seed(derived(ORDER, self._seed, int(self.digests[index][:15], 16)))
+        generator.manual_seed(derived(ORDER, *key))
         return _sample(structure, sequences, designed, generator)
 
     def _digest(self, index: int) -> str:
@@ -82,6 +87,29 @@ class PairSet(Dataset[Sample]):
         layouts = [(number, layout.name) for number, layout in pair.chains]
         parts = (self.structures.digest(file), layouts, pair.sequences.tobytes(), pair.designed.tobytes())
         return sha256(repr(parts).encode()).hexdigest()
+
+
+class Reordered(Dataset[Sample]):
+    """Pairs that get another decoding order in each epoch."""
+
+    rng_sources = ()
+
+    def __init__(self, pairs: PairSet):
+        self._pairs = pairs
+        self._epoch = 0
+        self.lengths = pairs.lengths
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the orders of an epoch."""
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        """The number of pairs."""
+        return len(self._pairs)
+
+    def __getitem__(self, index: int) -> Sample:
+        """A pair in the order of the epoch."""
+        return self._pairs.sample(index, self._epoch)
 
 
 class ChainSet(Dataset[Sample]):

@@ -74,6 +74,7 @@ COMMAND_LINE = CommandLine(
         Flag("temperature", "preference.temperature", "T"),
         Flag("label_smoothing", "preference.label_smoothing", "SHARE"),
         Flag("diversity_lambda", "preference.diversity_lambda", "WEIGHT"),
+        Flag("decoding_order", "preference.decoding_order"),
         Flag("seed", "training.seed", "N"),
         Flag("num_workers", "training.num_workers", "N"),
         Flag("device", "training.device"),

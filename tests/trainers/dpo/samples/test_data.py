@@ -15,7 +15,7 @@ import torch
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.dpo.alphabet import UNKNOWN
 from castoff.trainers.dpo.samples.batch import Sample
-from castoff.trainers.dpo.samples.data import ChainSet, PairSet, collated
+from castoff.trainers.dpo.samples.data import ChainSet, PairSet, Reordered, collated
 from castoff.trainers.dpo.settings import Chains, Pairs
 from castoff.trainers.dpo.structures.synthetic import write_structures
 from tests.trainers.dpo.helices import helix, structure, written
@@ -79,6 +79,23 @@ def test_orders_follow_from_seed_and_pair(folder: Path) -> None:
     before = torch.get_rng_state()
     assert same(several[2], several[2])
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_orders_of_an_epoch(folder: Path) -> None:
+    fixed = pairs(folder, pair(), OTHER)
+    anew = Reordered(fixed)
+    orders = []
+    for epoch in range(3):
+        anew.set_epoch(epoch)
+        assert same(anew[0], anew[0])
+        assert same(anew[0]._replace(order=fixed[0].order), fixed[0])
+        orders.append(anew[0].order)
+    designed = fixed[0].designed
+    for order in orders:  # residues that are designed still come last
+        assert order[designed].min() > order[~designed].max()
+    assert len({tuple(order.tolist()) for order in (fixed[0].order, *orders)}) == 4
+    anew.set_epoch(0)
+    assert torch.equal(anew[0].order, orders[0])
 
 
 def test_lengths_and_what_is_shared(folder: Path) -> None:
