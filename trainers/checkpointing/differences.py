@@ -21,6 +21,7 @@ SILENT = {
     "log_level",
     "logging",
     "monitoring",
+    "profile",
     "training.path",
     "training.run",
     "training.fresh",

@@ -257,6 +257,18 @@ class Monitoring(Section, frozen=True, kw_only=True):
     """The norm of each part's weights, `weights/PART`."""
 
 
+class Profile(Section, frozen=True, kw_only=True):
+    """Which steps torch.profiler records, to show what they spend their time on. Results do not change."""
+
+    start: Annotated[int, msgspec.Meta(ge=2)] = msgspec.field(default=20, name="from")
+    """The first recorded step, counted from 1 at each start, also at one that resumes; the step before it warms
+    the profiler up."""
+    steps: Positive = 5
+    """Number of recorded steps."""
+    ranks: list[NotNegative] | None = None
+    """The ranks that record; left out: the first 16."""
+
+
 class Member(Section, frozen=True, kw_only=True):
     """Which training of a sweep, or trial of a study, this is; castoff writes it."""
 
@@ -283,6 +295,8 @@ class Common(Section, frozen=True, kw_only=True):
     """Where metrics are logged in addition to metrics.jsonl."""
     monitoring: Monitoring = Monitoring()
     """What is reported at log steps in addition to the metrics."""
+    profile: Profile | None = None
+    """Record some steps with torch.profiler, to find out why training is slow; left out: none."""
     validation: Validation = Validation()
     """How good the model is, while it trains."""
     testing: Testing = Testing()

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from castoff.trainers.configuration.config import Config
 from castoff.trainers.configuration.pyobject import PyObject
-from castoff.trainers.configuration.yaml_text import plain
+from castoff.trainers.configuration.yaml_text import named_fields, plain
 
 Fields: TypeAlias = dict[str, Any]
 """Values by path, such as `training.seed`; only JSON types."""
@@ -47,8 +47,8 @@ def _flatten(path: str, value: Any, flat: Fields) -> None:
     An argument that is an empty mapping is kept.
     """
     if hasattr(value, "__struct_fields__") and not isinstance(value, PyObject):
-        for name in value.__struct_fields__:
-            _flatten(f"{path}.{name}", getattr(value, name), flat)
+        for name, inner in named_fields(value):
+            _flatten(f"{path}.{name}", inner, flat)
     elif isinstance(value, Mapping) and (value or "." not in path):
         for name, inner in value.items():
             _flatten(f"{path}.{name}", inner, flat)

@@ -23,6 +23,6 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __getitem__(self, name: str) -> Any:
         """A field by its name, as in the plain data that the section was made from."""
-        if name not in self.__struct_fields__:
+        if name not in self.__struct_encode_fields__:
             raise KeyError(name)
-        return getattr(self, name)
+        return getattr(self, self.__struct_fields__[self.__struct_encode_fields__.index(name)])

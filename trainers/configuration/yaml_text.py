@@ -199,10 +199,16 @@ _Dumper.add_representer(
 )
 
 
+def named_fields(section: msgspec.Struct) -> Iterator[tuple[str, Any]]:
+    """The fields of a section by the names that they have in YAML, as `from`."""
+    for name, attribute in zip(section.__struct_encode_fields__, section.__struct_fields__, strict=True):
+        yield name, getattr(section, attribute)
+
+
 def plain(value: Any) -> Any:
     """A value in YAML's types: containers, text, numbers, dates; classes and functions as PyObjects."""
     if isinstance(value, msgspec.Struct) and not isinstance(value, PyObject):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+        return {name: plain(one) for name, one in named_fields(value)}
     if isinstance(value, Mapping):
         return {plain(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -20,6 +20,7 @@ from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.evaluation.metrics import Metrics
 from castoff.trainers.optimization.engine import Engine
 from castoff.trainers.reporting.monitoring import Norms
+from castoff.trainers.reporting.profiler import Profiler
 from castoff.trainers.reporting.progress import Progress
 from castoff.trainers.reporting.running import Running
 from castoff.trainers.reporting.sinks import Sinks
@@ -37,6 +38,7 @@ class Reports:
         self.logger = logging.getLogger(f"castoff.trainers.{config.name}")
         self._context = context
         self._throughput = Throughput(context, config.training.log_every)
+        self._profiler = Profiler(config.profile, folder, context)
         self._progress: Progress | None = None
         self._samples = 0
         self._folder = folder
@@ -68,7 +70,8 @@ class Reports:
         with Progress(self._context, total=total, epochs=epochs, done=state.step, epoch=state.epoch) as bar:
             self._progress = bar
             try:
-                yield
+                with self._profiler.training(state):
+                    yield
             finally:
                 self._progress = None
 
@@ -117,7 +120,7 @@ class Reports:
 
     def waits(self, groups: Iterable[Group]) -> Iterator[Group]:
         """Yield the groups, and measure the time to get each."""
-        return self._throughput.waits(groups)
+        return self._throughput.waits(self._profiler.waits(groups))
 
     def add(self, loss: Loss, samples: int) -> None:
         """Add the loss of a micro-batch of `samples` samples."""
@@ -134,11 +137,16 @@ class Reports:
         self._samples = 0
         if self._progress is not None:
             self._progress.step(state.step, state.epoch)
+        if self._profiler.is_due(state.step):
+            with self._throughput.paused():
+                self._profiler.step_done(state.step)
         return took
 
-    def paused(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def paused(self) -> Iterator[None]:
         """A context whose time is not training's: a validation, a checkpoint."""
-        return self._throughput.paused()
+        with self._throughput.paused(), self._profiler.paused():
+            yield
 
     # --- When it is due ---------------------------------------------------------------------------
 

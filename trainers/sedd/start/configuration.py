@@ -186,6 +186,8 @@ class Settings(Section, frozen=True, kw_only=True):
     ddp: Ddp = Ddp()
     parallel: Ranks = Ranks()
     logging: core.Logging = core.Logging()
+    profile: core.Profile | None = None
+    """Record some steps with torch.profiler, to find out why training is slow; left out: none."""
     member: core.Member | None = None
     """Which training of a sweep this is. castoff writes it."""
 

@@ -23,7 +23,7 @@ def core_config(given: Settings) -> core.Config:
     have met.
     """
     fields: dict[str, Any] = {
-        name: getattr(given, name) for name in ("name", "log_level", "logging", "member")
+        name: getattr(given, name) for name in ("name", "log_level", "logging", "profile", "member")
     }
     fields |= {name: _same(getattr(given, name), kind) for name, kind in _ALIKE.items()}
     moved = {path: reduce(getattr, own_path.split("."), given) for path, own_path in MOVED.items()}
