@@ -9,6 +9,7 @@ from castoff.launcher.history.attempts import HostRanks, Phase
 from castoff.launcher.history.metrics import Metrics
 from castoff.launcher.history.usage import Total
 from castoff.launcher.report.curves import Plot
+from castoff.launcher.report.profile import ProfileFacts
 from castoff.launcher.report.ranking import Rule
 from castoff.launcher.report.results import Result
 from castoff.launcher.runs.plan import Plan
@@ -86,6 +87,7 @@ class RunFacts:
     """The metrics of the only member; for an array, those of the first member that has any, of which only
     packages and device are shown.
     """
+    profile: ProfileFacts | None = None
     rule: Rule | None = None
     plots: Sequence[Plot] = ()
     silent: Mapping[int, float] = field(default_factory=dict)

@@ -26,6 +26,7 @@ from castoff.launcher.report.curves import (
 )
 from castoff.launcher.report.facts import AttemptFacts, Excerpt, FailureFacts, MemberFacts, RunFacts
 from castoff.launcher.report.masking import masked_job, masked_parameters, masked_script
+from castoff.launcher.report.profile import newest
 from castoff.launcher.report.ranking import Rule, for_a_table, metric_names, parameters_words, ranked, rule
 from castoff.launcher.report.results import Result, metrics_of_member, result_of
 from castoff.launcher.runs import provenance
@@ -107,6 +108,7 @@ def gather(run: RunDirectory, wish: Wish, poller: Poller | None = None) -> RunFa
         failures=failures,
         failures_left_out=left_out,
         metrics=metrics,
+        profile=newest(run, now.members, is_array=is_array),
         rule=chosen,
         plots=drawn.plots,
         silent=_silent(now, at),

@@ -11,7 +11,7 @@ from castoff.launcher.history.attempts import HostRanks, Phase
 from castoff.launcher.history.listing import steps_words
 from castoff.launcher.history.metrics import Point, step_words
 from castoff.launcher.logs.silence import silence_words
-from castoff.launcher.report import timeline
+from castoff.launcher.report import profile, timeline
 from castoff.launcher.report.cells import Cell, Moments, Table, cut, ended, table
 from castoff.launcher.report.curves import Curve, Plot
 from castoff.launcher.report.facts import AttemptFacts, RunFacts
@@ -83,6 +83,7 @@ def sections(facts: RunFacts, moments: Moments) -> dict[str, Any]:
         "sweep": sweep(facts),
         "placements": [*_placements(facts)],
         "local_ranks": _local_ranks(facts),
+        "profile": profile.shown(facts.profile),
         "resources": resources(facts),
         "misses_ranks": misses_ranks(facts),
         "code": [*_code(facts)],

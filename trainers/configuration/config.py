@@ -261,8 +261,8 @@ class Profile(Section, frozen=True, kw_only=True):
     """Which steps torch.profiler records, to show what they spend their time on. Results do not change."""
 
     start: Annotated[int, msgspec.Meta(ge=2)] = msgspec.field(default=20, name="from")
-    """The first recorded step, counted from 1 at each start, also at one that resumes; the step before it warms
-    the profiler up."""
+    """The first recorded step, counted from 1 at each start, also at one that resumes; the step before it
+    warms the profiler up."""
     steps: Positive = 5
     """Number of recorded steps."""
     ranks: list[NotNegative] | None = None

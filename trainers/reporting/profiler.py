@@ -1,7 +1,8 @@
 """Profiles some steps with torch.profiler, on request: a trace of each rank, and what it shows.
 
-The run's folder `profile` gets a trace of each rank, STEPS-rank-N.json.gz, which Perfetto and Chrome open, and
-a summary of them, STEPS.json. The summary is also written beside the attempt's metrics, for `castoff report`.
+The run's folder `profile` gets a trace of each rank, STEPS-rank-N.json.gz, which Perfetto and Chrome open,
+and a summary of them, STEPS.json. The summary is also written beside the attempt's metrics, for `castoff
+report`.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 The wall time of the steps, without validations and checkpoints, is divided into four parts, each moment
 counted once:
 
-- On an accelerator, `compute` is the time in which it runs kernels or copies; `communication` that in which it
-  only runs collectives; `data` that in which it is empty while the rank waits for a batch.
-- On a CPU, `data` is the time in which the rank waits for a batch, or makes it; `compute` that in which one of
-  its operations runs; `communication` that in which only a collective is under way.
+- On an accelerator, `compute` is the time in which it runs kernels or copies; `communication` that in which
+  it only runs collectives; `data` that in which it is empty while the rank waits for a batch.
+- On a CPU, `data` is the time in which the rank waits for a batch, or makes it; `compute` that in which one
+  of its operations runs; `communication` that in which only a collective is under way.
 - `idle` is the rest: Python between operations, and waiting for anything else.
 """
 
@@ -148,7 +148,7 @@ def _device_times(
     calls: dict[str, set[Any]] = {}
     for number, each in enumerate(_within(on_device, inside)):
         one = _id(each)
-        name = names.get(one, each["name"])
+        name: str = names.get(one, each["name"])
         spent[name] = spent.get(name, 0.0) + each["dur"]
         calls.setdefault(name, set()).add(one if one in names else -1 - number)
     return {name: (time, len(calls[name])) for name, time in spent.items()}

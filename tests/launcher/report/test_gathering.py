@@ -120,6 +120,18 @@ class TestReport:
         assert usage is not None and usage.device_utilization == 0.85
         assert "<td>85%</td>" in re.sub(r"<td[^>]*>", "<td>", page(found))
 
+    def test_the_newest_profile_of_the_trainer(self, jobs: LocalJobs) -> None:
+        shares = '"seconds": 1.5, "compute": 0.5, "communication": 0, "data": 0.25, "idle": 0.25'
+        ranks = f'"ranks": [{{"rank": 0, {shares}}}], "operations_of": 0, "operations": []'
+        line = f'{{"first_step": 7, "steps": 3, "folder": "/trained/profile", {ranks}}}'
+        run = jobs.submit(sh=f"echo '{line}' >${{CASTOFF_METRICS_FILE%/*}}/profile.json")
+        jobs.wait(run)
+        text = page(gather(run, Wish()))
+        assert "Steps 7 to 9 of attempt 0." in text
+        assert "<code>/trained/profile</code>" in text
+        run.path.joinpath("attempts", "0.0", "profile.json").write_text(line[:-1])
+        assert gather(run, Wish()).profile is None, "cut off"
+
     def test_of_setup_that_failed(self, jobs: LocalJobs) -> None:
         run = jobs.submit("--set", "setup=[echo loading, 'false']", sh="true")
         jobs.wait(run)

@@ -25,6 +25,7 @@ from castoff.launcher.planning.render import template_folder
 from castoff.launcher.report.curves import plots
 from castoff.launcher.report.facts import Excerpt, FailureFacts
 from castoff.launcher.report.page import page
+from castoff.launcher.report.profile import Operation, Profile, ProfileFacts, RankShares
 from castoff.launcher.report.tables import Use, resources, together
 from castoff.launcher.runs.records import Usage
 from tests.hostile import any_text
@@ -92,8 +93,27 @@ def hostile_page(text: str) -> str:
             metrics=found,
             plots=plots(found),
             failures=[failure],
+            profile=profile(text),
         )
     )
+
+
+def profile(text: str) -> ProfileFacts:
+    """Five steps of two ranks, with this text where a program's text is."""
+    ranks = [
+        RankShares(0, 0.5, compute=0.6, communication=0.25, data=0.1, idle=0.05),
+        RankShares(1, 0.5, compute=0.85, communication=0.0, data=0.1, idle=0.05),
+    ]
+    return ProfileFacts("1", Profile(20, 5, text, ranks, 0, [Operation(text, 0.3, 40, 0.6)]))
+
+
+def test_a_profile_is_shown() -> None:
+    text = page(facts(profile=profile("aten::mm")))
+    assert "Steps 20 to 24 of attempt 1." in text
+    rows = [re.sub(r"<[^>]+>", " ", row).split() for row in parts(text, "tr")]
+    assert ["0", "100", "60.0%", "25.0%", "10.0%", "5.0%"] in rows
+    assert ["aten::mm", "60", "60.0%", "8"] in rows
+    assert 'id="profile"' not in page(facts())
 
 
 def test_hostile_text_is_text() -> None:

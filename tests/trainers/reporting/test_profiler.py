@@ -7,8 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from castoff.launcher.report.profile import Profile
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.program.training import train
 from castoff.trainers.reporting import profiler
@@ -45,6 +47,7 @@ def test_some_steps_are_recorded_and_change_nothing(
     assert found["ranks"][0]["data"] > 0
     assert "aten::addmm" in [each["name"] for each in found["operations"]]
     assert len(found["operations"]) == 10
+    assert msgspec.convert(found, Profile).first_step == 2, "as castoff report reads it"
     assert "Profile of steps 2 to 4: " in caplog.text
     assert "WARNING" not in caplog.text
     monkeypatch.delenv("CASTOFF_METRICS_FILE")
@@ -97,8 +100,7 @@ def on_a_rank(path: str) -> str:
     fields = config(path, num_epochs=None, num_steps=5) | {
         "profile": {"from": 2, "steps": 2, "ranks": [1, 2]}
     }
-    weights = digest(train(fields, Toy(60)).trainer.model)
-    return weights
+    return digest(train(fields, Toy(60)).trainer.model)
 
 
 def test_chosen_ranks_record(tmp_path: Path) -> None:
