@@ -91,7 +91,7 @@ def reductions(steps: int, folder: Path) -> float:
         made.register_comm_hook(None, lambda _, bucket: reduce(bucket))
         return made
 
-    with patch("castoff.trainers.optimization.engine.distributed", hooked):
+    with patch("castoff.trainers.optimization.replicated.distributed", hooked):
         work = Work(8, steps, accumulation=ACCUMULATING.accumulation, ranks=ACCUMULATING.ranks)
         train_with_castoff(Layers(work, lambda: None), folder)
     return counted / steps

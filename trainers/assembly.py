@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from castoff.trainers.checkpointing.manager import CheckpointManager
 from castoff.trainers.checkpointing.run_folder import RunFolder
@@ -31,6 +32,7 @@ from castoff.trainers.evaluation.validation import tested
 from castoff.trainers.optimization.engine import Engine
 from castoff.trainers.optimization.learning_rate import LearningRate
 from castoff.trainers.optimization.optimizer import make_optimizer
+from castoff.trainers.optimization.strategy import strategy_of
 from castoff.trainers.optimization.weights import Weights
 from castoff.trainers.optimization.wrapping import has_batchnorm, prepared_model
 from castoff.trainers.reporting.reports import Reports
@@ -81,10 +83,9 @@ class Assembly:
             self.task.trainer = self
         self.task.setup(context)
         seed_all(derived(MODEL, seed))  # the same weights on every rank
-        self.model = prepared_model(self.task, config, context)
-        """The bare module: after `run_training` with the last step's weights, after `take_best` with the
-        best."""
-        self.engine = Engine(self.model, make_optimizer(config, self.task, self.model), config, context)
+        strategy = strategy_of(prepared_model(self.task, config, context), config, context)
+        optimizer = make_optimizer(config, self.task, strategy.bare)
+        self.engine = Engine(strategy, optimizer, config, context)
         self.rates = LearningRate(config, self.engine.optimizer, world_size=context.world_size)
         self.early_stopping = EarlyStopping(config)
         self.weights = Weights(self.task, self.engine, self.state, config, context)
@@ -114,6 +115,11 @@ class Assembly:
             run_folder=self.run_folder,
         )
         self.checkpoints = self.manager.checkpoints
+
+    @property
+    def model(self) -> nn.Module:
+        """The bare module: after `run_training` with the last weights, after `take_best` with the best."""
+        return self.engine.bare
 
     @property
     def train_data(self) -> list[dict[str, float]]:
@@ -170,7 +176,7 @@ class Assembly:
             with torch.no_grad(), evaluating(self.engine.judged) as judged:
                 self.task.export(judged, self.folder, better=better)
 
-        with self.watchdog.allow("after a validation"):
+        with self.watchdog.allow("after a validation"), self.engine.gathered():
             self.context.on_main(export)
 
     def run_test(self, test: EvaluationLoader) -> Metrics:
@@ -184,6 +190,11 @@ class Assembly:
         """
         must_be(EvaluationLoader, test, "test")
         self.manager.best.load()
+        if self.engine.strategy.sharded:
+            raise RuntimeError(
+                "the weights are sharded over the ranks, and no checkpoint has them all; call run_test after "
+                "run_training"
+            )
         with closing(test):
             metrics = tested(self.task, self.engine, test, self.state)
         self.reports.tested(self.state, metrics)

@@ -25,6 +25,7 @@ from castoff.trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.evaluation.metrics import evaluate
 from castoff.trainers.optimization.engine import Engine
+from castoff.trainers.optimization.strategy import strategy_of
 from castoff.trainers.reporting.metrics_file import MetricsFile
 from castoff.trainers.task import Splits
 from tests.trainers.toys import Toy, config, digest, run
@@ -82,7 +83,9 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("recorded")
 def test_q2_ddp_is_given_the_index(trainer: TrainerDDP, monkeypatch: pytest.MonkeyPatch) -> None:
     optimizer = trainer.engine.optimizer
-    engine = Engine(trainer.model, optimizer, trainer.config, RankContext(0, 2, torch.device("cuda", 2)))
+    context = RankContext(0, 2, torch.device("cuda", 2))
+    strategy = strategy_of(trainer.model, trainer.config, context)
+    engine = Engine(strategy, optimizer, trainer.config, context)
     monkeypatch.setattr(RankContext, "distributed", True)
     with engine.wrapped():
         assert isinstance(engine.reducer, Recorder)

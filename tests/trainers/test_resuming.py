@@ -69,6 +69,7 @@ class Case(NamedTuple):
 WORKERS, CLIPPED, AVERAGED = {"num_workers": 2}, {"clip_grad_norm": 1.0}, {"ema_decay": 0.9}
 MICROS, BF16, FP16 = {"gradient_accumulation_steps": 2}, {"precision": "bf16"}, {"precision": "fp16"}
 HOOK, UNUSED = {"communication_hook": "fp16"}, {"find_unused_parameters": True}
+AGAIN, SHARDED = {"activation_checkpointing": ["*"]}, {"strategy": "fsdp"}
 
 CASES = [
     Case(1, {**WORKERS, **MICROS}),
@@ -78,6 +79,8 @@ CASES = [
     Case(2, {**FP16}, HOOK),
     Case(3, {**WORKERS, **MICROS, **AVERAGED, **CLIPPED, **FP16}, UNUSED),
     Case(2, {**WORKERS, **AVERAGED, **BF16}, UNUSED),
+    Case(3, {**MICROS, **AVERAGED, **CLIPPED, **AGAIN}, SHARDED),
+    Case(2, {**BF16}, {**SHARDED, "fsdp": {"modules": ["0", "Linear"]}}),
 ]
 """For each two options there is one with both, one with either, and one with none of them."""
 
@@ -113,7 +116,9 @@ def killed_and_gone_on(case: Case, number: int, folder: Path, **training: Any) -
     assert {answer.judged for answer in answers} == {whole.judged}
 
 
-@pytest.mark.parametrize("case", others_long(CASES, CASES[2:4]), ids=lambda case: str(case.world_size))
+@pytest.mark.parametrize(
+    "case", others_long(CASES, [*CASES[2:4], CASES[-2]]), ids=lambda case: str(case.world_size)
+)
 def test_killed_at_any_moment(case: Case, tmp_path: Path) -> None:
     """SIGKILL of any rank at any step, and of rank 0 at any effect on the disk."""
     killed_and_gone_on(case, 3, tmp_path, num_epochs=2)

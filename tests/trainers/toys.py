@@ -23,6 +23,7 @@ from castoff.launcher.ranks import RankEnv
 from castoff.trainers.ddp import TrainerDDP
 from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
 from castoff.trainers.distributed.stopping import StoppedEarly
+from castoff.trainers.optimization.local import local
 from castoff.trainers.reporting.throughput import TIMED
 from castoff.trainers.task import Loss, Splits, Task
 from castoff.trainers.task.splitting import split
@@ -149,7 +150,7 @@ def train(task: Sensitive, fields: dict[str, Any]) -> Outcome:
     outcome = Outcome(
         digest(trainer.model),
         digest(trainer.engine.judged),
-        [part for each in moments for part in each.values() if isinstance(part, torch.Tensor)],
+        [local(part) for each in moments for part in each.values() if isinstance(part, torch.Tensor)],
         trained,
         validated,
         lasting_lines(trainer.folder),

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
 from castoff.trainers.checkpointing.checkpoints import Checkpoints, load_part
 from castoff.trainers.checkpointing.errors import CheckpointError
 from castoff.trainers.distributed.process_group import RankContext
@@ -33,6 +37,7 @@ class Best:
             return
         best = self._checkpoints.best()
         if best is not None:
+            self._engine.end(gather=False)
             load_weights(self._engine, best)
         self._taken = True
 
@@ -43,8 +48,23 @@ class Best:
             CheckpointError: the checkpoint is damaged; raised on all ranks.
         """
         self._context.on_main(self.load)
-        self._engine.share_weights()
+        if not self._context.everywhere(self._engine.strategy.sharded):  # else nothing was saved
+            self._engine.end(gather=False)
+            self._share()
         self._taken = True
+
+    @torch.no_grad()
+    def _share(self) -> None:
+        """Copy rank 0's weights and buffers, also the averaged ones, to all ranks."""
+        if not self._context.distributed or self._context.world_size == 1:
+            return
+        for module in dict.fromkeys((self._engine.bare, self._engine.judged)):
+            for tensor in module.state_dict().values():
+                if isinstance(tensor, Tensor):
+                    sent = tensor.contiguous()
+                    dist.broadcast(sent, src=0)
+                    if sent is not tensor:
+                        tensor.copy_(sent)
 
 
 def load_weights(engine: Engine, checkpoint: Path) -> None:
@@ -57,7 +77,7 @@ def load_weights(engine: Engine, checkpoint: Path) -> None:
     for part, module in parts.items():
         state = load_part(checkpoint, part)
         try:
-            module.load_state_dict(state)
+            engine.strategy.load(module, state)
         except RuntimeError as error:
             raise CheckpointError(
                 f"the weights of checkpoint {checkpoint} do not fit the model that build_model returns: "

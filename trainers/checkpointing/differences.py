@@ -48,6 +48,7 @@ SILENT = {
     "training.persistent_workers",
     "training.multiprocessing_context",
     "training.collect_garbage_every",
+    "training.activation_checkpointing",
     "training.check_first_step",
     # how ranks share a set, which does not change sums over it
     "validation.num_workers",
@@ -86,6 +87,8 @@ REPORTED = {
     "training.gradient_accumulation_steps",
     WORLD_SIZE,
     "parallel.backend",
+    "parallel.strategy",
+    "parallel.fsdp",
     "parallel.find_unused_parameters",
     "parallel.gradient_as_bucket_view",
     "parallel.static_graph",

@@ -117,7 +117,8 @@ class CheckpointManager:
         began = time.perf_counter()
         self._engine.settle()
         self._weights.check_alike()
-        states = self._registry.state_dict(self._context)
+        states = self._registry.state_dict(self._context, self._engine.strategy)
+        weights = self._engine.weights()
         if self._context.is_main:
             now = self._fields()
             states["about"] = {
@@ -125,13 +126,10 @@ class CheckpointManager:
                 "digest": digest(now, self._task),
                 "metrics": self._log.position(),
             }
-            parts: dict[str, Mapping[str, Any]] = {"model": self._engine.bare.state_dict()}
-            if self._engine.average is not None:
-                parts["ema"] = self._engine.average.module.state_dict()
             words = "Saving checkpoint for model at epoch %d, step %d: %s"
             path = self.checkpoints.path(self._state.step)
             logger.info(words, self._state.epoch, self._state.step, path)
-            self.checkpoints.save(self._state.step, {**parts, "training": states})
+            self.checkpoints.save(self._state.step, {**weights, "training": states})
         self._saved = self._here()
         self.stall = time.perf_counter() - began
         self._weights.check_trained()

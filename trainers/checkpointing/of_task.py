@@ -12,7 +12,7 @@ from torch import Tensor
 from castoff.trainers.checkpointing.errors import CheckpointError
 from castoff.trainers.configuration.fields import ConfigError, few
 from castoff.trainers.distributed.process_group import RankContext
-from castoff.trainers.optimization.weights import bit_sums
+from castoff.trainers.optimization.bits import bit_sums
 from castoff.trainers.task import Task
 from castoff.trainers.task.contract import state as validated
 

@@ -134,8 +134,10 @@ class Additivity:
         Raises:
             ConfigError: on all ranks it returns a mean as the loss.
         """
-        model = self._engine.judged if kind.no_grad else self._engine.bare
-        drawn, means = self._looked_at(task, model, pair, kind)
+        with self._engine.gathered():
+            whole = kind.no_grad or self._engine.strategy.sharded
+            model = self._engine.judged if whole else self._engine.bare
+            drawn, means = self._looked_at(task, model, pair, kind)
         others = few(sorted(name for name in means if name != kind.main))
         where = f"{type(task).__qualname__}.{kind.method} returns a mean for"
         single = self._state.precision == "fp32"

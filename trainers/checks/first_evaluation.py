@@ -68,10 +68,11 @@ class FirstEvaluation:
             Exception: the task cannot evaluate the first batch of the validation set.
         """
         first, self.first = self.first, {}
-        if val is not None and self._context.everywhere("validation" in first):
-            self._validated(first["validation"], val)
-        if self._context.everywhere("test" in first):
-            self._tested(first["test"])
+        with self._engine.gathered():
+            if val is not None and self._context.everywhere("validation" in first):
+                self._validated(first["validation"], val)
+            if self._context.everywhere("test" in first):
+                self._tested(first["test"])
 
     def _validated(self, first: FirstBatch, val: EvaluationLoader) -> None:
         task = self._task

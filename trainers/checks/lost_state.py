@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from castoff.trainers.configuration.fields import few
 from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.distributed.randomness import undisturbed
-from castoff.trainers.optimization.weights import bit_sums
+from castoff.trainers.optimization.bits import bit_sums
+from castoff.trainers.optimization.local import local
 from castoff.trainers.task import Task
 from castoff.trainers.task.own_generators import known_generator, own_generators
 
@@ -149,7 +150,7 @@ def _inside(value: Any) -> Iterable[Any]:
 
 def _of_tensor(tensor: Tensor) -> set[Any]:
     """A small tensor's numbers, since a state may keep them as a list; else a digest of its bits."""
-    tensor = tensor.detach()
+    tensor = local(tensor.detach())
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
         return set()
     if tensor.numel() <= _FEW:

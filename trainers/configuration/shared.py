@@ -9,6 +9,21 @@ import msgspec
 from castoff.trainers.configuration.section import NotNegative, Positive, Seconds, Section, Seed
 
 
+class Fsdp(Section, frozen=True, kw_only=True):
+    """How weights, gradients and the optimizer's state are sharded over the ranks."""
+
+    modules: list[str] | None = None
+    """Modules that are sharded on their own, and whole only while they compute: names, in which `*` is one
+    part (`encoder.layers.*`), or classes (`Block`). Left out: the items of lists and sequences of modules
+    that have the class of another item. Empty: none, so that each step gathers the whole model."""
+    within: Literal["all", "node"] = "all"
+    """`node`: shard over the ranks of a node, and keep a copy in every node. Takes more memory, and less
+    communication between nodes."""
+    reshard_after_forward: bool = True
+    """Drop a module's whole parameters after its forward pass, and gather them again for the backward pass.
+    False takes more memory, and less communication."""
+
+
 class Ranks(Section, frozen=True, kw_only=True):
     """How ranks connect and communicate."""
 
@@ -20,6 +35,11 @@ class Ranks(Section, frozen=True, kw_only=True):
     """The port on that host, if the launcher sets none."""
     backend: str | None = None
     """`nccl`, `gloo` or `xccl` (also written `ccl` or `xpu`); left out, or `auto`: torch's for the device."""
+    strategy: Literal["ddp", "fsdp"] = "ddp"
+    """`ddp`: each rank has the whole model. `fsdp`: each rank has a part of the weights, gradients and
+    optimizer's state, for [models that take too much memory](../how-to/sharding.md)."""
+    fsdp: Fsdp | None = None
+    """How the model is sharded, with `strategy: fsdp`."""
     bucket_cap_mb: Positive | None = None
     """MiB of a bucket of gradients; left out: torch's default."""
     communication_hook: Literal["fp16", "bf16"] | None = None
@@ -48,7 +68,11 @@ class Loop(Section, frozen=True, kw_only=True):
     device: Literal["auto", "cpu", "cuda", "xpu", "mps"] = "auto"
     """`auto`: the accelerator that torch finds, else the CPU."""
     compile: bool = False
-    """Apply torch.compile to the model, before it is wrapped in DistributedDataParallel."""
+    """Apply torch.compile to the model, before it is wrapped in DistributedDataParallel; with
+    `parallel.strategy: fsdp` to each module that is sharded on its own."""
+    activation_checkpointing: list[str] = []  # noqa: RUF012  # msgspec copies it
+    """Modules that do not keep their intermediate results for the backward pass, but compute them again: less
+    memory, more time, the same numbers. Names and classes as in `parallel.fsdp.modules`."""
     num_workers: NotNegative = 0
     """Processes per rank that load samples; 0: the rank loads them itself."""
     pin_memory: bool = False

@@ -16,6 +16,7 @@ _FIELDS = {
     "logging.wandb": "wandb use_wandb",
     "logging.wandb.project": "wandb_project",
     "early_stopping.patience": "patience early_stopping_patience",
+    "parallel.strategy": "strategy distributed_strategy",
     "parallel.backend": "ddp_backend dist_backend process_group_backend",
     "parallel.find_unused_parameters": "ddp_find_unused_parameters",
     "parallel.sync_batchnorm": "sync_bn sync_batch_norm",
@@ -42,6 +43,7 @@ _FIELDS = {
     "training.clip_grad_norm": "max_grad_norm grad_clip clip_grad gradient_clip gradient_clip_val "
     "gradient_clipping clip_norm",
     "training.precision": "mixed_precision amp bf16 fp16",
+    "training.activation_checkpointing": "gradient_checkpointing activation_checkpoint",
     "training.compile": "torch_compile compile_model",
     "training.ema_decay": "ema",
     "training.seed": "seed_everything random_seed manual_seed",
@@ -63,7 +65,7 @@ _SENTENCES = {
     "the job file sets how many ranks there are: ranks_per_node": "devices gpus num_gpus n_gpus "
     "num_processes nproc_per_node",
     "the job file sets how many nodes there are: nodes": "num_nodes nnodes num_machines",
-    "models are wrapped in DistributedDataParallel, whose arguments are in parallel": "strategy ddp",
+    "models are wrapped in DistributedDataParallel, whose arguments are in parallel": "ddp",
 }
 """Advice on settings of other trainers that are not fields of a training."""
 

@@ -83,8 +83,11 @@ def limiter(device: torch.device) -> Callable[..., None] | None:
     return set_fraction
 
 
-def computing(device: torch.device, precision: str) -> AbstractContextManager[Any]:
-    """A context that computes in `precision`, one of `training.precision`."""
+def computing(device: torch.device, precision: str, *, cache: bool = True) -> AbstractContextManager[Any]:
+    """A context that computes in `precision`, one of `training.precision`.
+
+    With `cache`, the weights in half precision are kept until its end, for a second use.
+    """
     if precision not in _HALF:
         return nullcontext()
-    return torch.autocast(device.type, _HALF[precision])
+    return torch.autocast(device.type, _HALF[precision], cache_enabled=cache)

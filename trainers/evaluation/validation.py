@@ -64,6 +64,10 @@ class Validation:
         Raises:
             StoppedInside: the ranks have agreed to stop between two batches.
         """
+        with self._engine.gathered():
+            return self._judged(val)
+
+    def _judged(self, val: EvaluationLoader) -> Metrics:
         engine, state = self._engine, self._state
         judge = self._on_all_ranks if self._task.whole_set_evaluator is None else self._on_rank_0
         metrics = judge(val)

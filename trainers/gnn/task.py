@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -64,9 +65,10 @@ class GraphTask(ConfiguredTask):
 
     def build_model(self) -> nn.Module:
         """Make the network that the `model` section describes."""
-        self._model = model_of(self.config.model)
-        self._applied = applied(self._model)
-        return self._model
+        model = model_of(self.config.model)
+        self._applied = applied(model)
+        self._tried = copy.deepcopy(model)  # which stays whole if the model is sharded
+        return model
 
     def build_data(self) -> Splits:
         """The graphs in three parts, which rank 0 writes for all."""
@@ -125,8 +127,9 @@ class GraphTask(ConfiguredTask):
         graph = train[0]
         batch = move(self.collate([graph]), self._context.device)
         try:
-            with trial(self._model):
-                self._training.apply(self._model, batch)
+            model = self._tried.to(self._context.device)
+            with trial(model):
+                self._training.apply(model, batch)
         except (RuntimeError, ValueError, IndexError, TypeError, AttributeError) as error:
             if not of_libraries(error):
                 raise  # a mistake in the user's own network

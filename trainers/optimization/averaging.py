@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from castoff.trainers.distributed.private_torch import lerp_all
+from castoff.trainers.optimization.local import local
 
 
 class AveragedWeights:
@@ -19,8 +19,8 @@ class AveragedWeights:
     first step's weights, and in each update the host waits while its counter is copied to the device.
     """
 
-    def __init__(self, model: nn.Module, decay: float):
-        self.module = copy.deepcopy(model).requires_grad_(False)
+    def __init__(self, copied: nn.Module, decay: float):
+        self.module = copied.requires_grad_(False)
         """A copy of the model, with the averaged weights."""
         self._decay = decay
         self._updates = 0
@@ -34,10 +34,8 @@ class AveragedWeights:
     def update(self, model: nn.Module) -> None:
         """Update the average with the weights after a step."""
         decay = min(self._decay, (1 + self._updates) / (10 + self._updates))
-        averaged: list[Tensor] = [
-            parameter for parameter in self.module.parameters() if _has_fractions(parameter)
-        ]
-        current = [each.detach() for each in model.parameters() if _has_fractions(each)]
+        averaged = [local(each) for each in self.module.parameters() if _has_fractions(each)]
+        current = [local(each.detach()) for each in model.parameters() if _has_fractions(each)]
         lerp_all(averaged, current, 1 - decay)
         for buffer, current_buffer in zip(self.module.buffers(), model.buffers(), strict=True):
             buffer.copy_(current_buffer)

@@ -12,18 +12,18 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from castoff.trainers.configuration.config import Config
 from castoff.trainers.configuration.fields import ConfigError, UserError
-from castoff.trainers.distributed.devices import computing
 from castoff.trainers.distributed.private_torch import multiply_all
 from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.optimization import unreached
 from castoff.trainers.optimization.averaging import AveragedWeights
-from castoff.trainers.optimization.gradients import GradientNorm, UnreadNorm
+from castoff.trainers.optimization.gradients import UnreadNorm, clip
+from castoff.trainers.optimization.non_finite import found_not_finite
 from castoff.trainers.optimization.optimizer import load_optimizer
-from castoff.trainers.optimization.wrapping import compiled, distributed, unreduced
+from castoff.trainers.optimization.strategy import Strategy
+from castoff.trainers.optimization.wrapping import Reducer
 from castoff.trainers.task import Loss
 
 logger = logging.getLogger(__name__)
@@ -46,10 +46,9 @@ class Engine:
     """
 
     def __init__(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer, config: Config, context: RankContext
+        self, strategy: Strategy, optimizer: torch.optim.Optimizer, config: Config, context: RankContext
     ):
-        self.bare = model
-        """The module itself, on its device."""
+        self.strategy = strategy
         self.optimizer = optimizer
         self.average: AveragedWeights | None = None
         """The averaged weights; None without `training.ema_decay`."""
@@ -63,15 +62,12 @@ class Engine:
         training = config.training
         self._context = context
         self._clip = training.clip_grad_norm
-        self._norm_every = 1 if self._clip is not None or context.device.type != "cpu" else training.log_every
+        every = strategy.needs_norm or self._clip is not None or context.device.type != "cpu"
+        self._norm_every = 1 if every else training.log_every
         self._skips = training.non_finite == "skip"
         self._precision = training.precision
         self._scaler = torch.amp.GradScaler(context.device.type) if training.precision == "fp16" else None
-        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self._norm_of = GradientNorm(self._parameters, in_buckets=False)
-        self._all_needed = context.distributed and not (
-            config.parallel.find_unused_parameters or config.parallel.static_graph
-        )
+        self._parameters = [parameter for parameter in self.bare.parameters() if parameter.requires_grad]
         self._step = 0
         self._accumulated = False
         self._buffers: dict[str, Tensor] = {}
@@ -84,17 +80,39 @@ class Engine:
         self._unread: UnreadNorm | None = None
         self._weight = (0.0, torch.zeros(()))
         if training.ema_decay is not None:
-            self.average = AveragedWeights(model, training.ema_decay)
-        self.model: nn.Module = model
+            self.average = AveragedWeights(strategy.copied(), training.ema_decay)
+        self.model = self.bare
         """The module to compute losses with: the bare one or, in the context `wrapped`, the compiled one."""
-        self.reducer: DistributedDataParallel | None = None
-        """The module that reduces gradients over ranks, in the context `wrapped`."""
-        self._config = config
+        self.reducer: Reducer | None = None
+        """Computes losses so that gradients are reduced over ranks, in the context `wrapped`."""
+        self._gathered: nn.Module | None = None
+
+    @property
+    def bare(self) -> nn.Module:
+        """The module itself. While it is sharded, its parameters are this rank's parts."""
+        return self.strategy.bare
 
     @property
     def judged(self) -> nn.Module:
-        """The module that is validated and tested: the averaged one, or the bare one."""
+        """The module that is validated and tested: the averaged one, or the bare one.
+
+        Until the end of a training with sharded weights, it can be used only in the context `gathered`.
+        """
+        if self._gathered is not None:
+            return self._gathered
         return self.bare if self.average is None else self.average.module
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """A context in which `judged` has whole weights; all ranks must enter it."""
+        if self._gathered is not None:
+            yield
+            return
+        with self.strategy.gathered(self.judged) as self._gathered:
+            try:
+                yield
+            finally:
+                self._gathered = None
 
     @property
     def empty(self) -> bool:
@@ -112,6 +130,7 @@ class Engine:
         """Prepare a step: drop the last gradients; `step`: number of completed steps."""
         self._step = step
         self._forget_gradients()
+        self.strategy.begin()
         self._items = None
         self._losses = []
         if self._skips or self._scaler is not None:
@@ -128,12 +147,12 @@ class Engine:
 
     def sync(self, *, last: bool) -> AbstractContextManager[Any]:
         """A context for a micro-batch's forward pass: gradients are reduced only after the `last` one."""
-        return nullcontext() if last or self.reducer is None else self.reducer.no_sync()
+        return self.strategy.sync(last=last)
 
     def loss(self, compute: Callable[[nn.Module], Loss]) -> Loss:
         """A micro-batch's loss, `compute(model)`.
 
-        For DistributedDataParallel the whole computation is one forward pass, so gradients are reduced
+        With several ranks the whole computation is one forward pass, so gradients are reduced
         whichever of the model's parts and methods are called, and however often; and `compute` gets the same
         module on one rank as on many.
         """
@@ -150,7 +169,7 @@ class Engine:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """A context that computes in training's precision."""
-        return computing(self._context.device, self._precision)
+        return self.strategy.computing(self._precision)
 
     def backward(self, loss: Loss, samples: int, micros: int, *, last: bool) -> None:
         """Differentiate a micro-batch's loss as its share of the mean over all ranks' items.
@@ -199,15 +218,14 @@ class Engine:
         """
         if self._scaler is not None:
             self._scaler.unscale_(self.optimizer)
-        gradients = [gradient for parameter in self._parameters if (gradient := parameter.grad) is not None]
-        if self._all_needed:
-            self._check_all_used(gradients)
+        gradients = self.strategy.gradients(self._parameters)
+        self._check_all_used()
         self._correct(gradients)
         has_norm = (self._step + 1) % self._norm_every == 0
         if has_norm:
-            self.norm = self._norm_of(gradients)
+            self.norm = self.strategy.norm(gradients)
         if self._clip is not None:
-            nn.utils.clip_grads_with_norm_(self._parameters, self._clip, self.norm)
+            clip(gradients, self._clip, self.norm)
         if not self._finite(gradients, has_norm=has_norm):
             self._restore_buffers()
             return False
@@ -242,24 +260,20 @@ class Engine:
         fine = self._items.isfinite() & ~none  # do not divide the next step's loss by NaN
         self._expected = torch.where(fine, self._items, self._expected)
 
-    def _check_all_used(self, gradients: list[Tensor]) -> None:
-        """Check that the last backward pass reached every parameter, so that DDP's reduction is complete.
+    def _check_all_used(self) -> None:
+        """Check that the last backward pass reached every parameter that ranks wait for.
 
         Raises:
             ConfigError: it did not, and ranks would step with different gradients.
         """
-        unused: list[int] = []
-        if len(gradients) < len(self._parameters):
-            unused = [number for number, each in enumerate(self._parameters) if each.grad is None]
-        elif self._accumulated and self.reducer is not None:
-            unused = unreduced(self.reducer)
+        unused = self.strategy.unused(self._parameters, accumulated=self._accumulated)
         if len(unused) == len(self._parameters):
             raise ConfigError([unreached.depends_on_none(self._step + 1)])
         if unused:
             wanted = [name for name, each in self.bare.named_parameters() if each.requires_grad]
             micro = "the last micro-batch of " if self._accumulated else ""
             names = [wanted[number] for number in unused]
-            raise ConfigError([unreached.unused(self._step + 1, names, micro)])
+            raise ConfigError([unreached.unused(self._step + 1, names, micro, self.strategy.sharded)])
 
     # --- Gradients that are not numbers ------------------------------------------------------------
 
@@ -286,11 +300,11 @@ class Engine:
 
     def _is_finite(self, gradients: list[Tensor], *, has_norm: bool) -> bool:
         """Whether the gradients are finite; if they are clipped, whether their norm is (it may overflow)."""
-        if not has_norm and self._norm_of.sums_are_finite(gradients):
+        if not has_norm and self.strategy.norm.sums_are_finite(gradients):
             return True
-        if math.isfinite((self.norm if has_norm else self._norm_of(gradients)).item()):
+        if math.isfinite((self.norm if has_norm else self.strategy.norm(gradients)).item()):
             return True
-        return has_norm and self._clip is None and self._norm_of.sums_are_finite(gradients)
+        return has_norm and self._clip is None and self.strategy.norm.sums_are_finite(gradients)
 
     @torch.no_grad()
     def _restore_buffers(self) -> None:
@@ -312,55 +326,46 @@ class Engine:
                 raise self._non_finite(unread.step, unread.losses)
 
     def _non_finite(self, step: int, losses: list[Tensor]) -> NonFiniteError:
-        """The error for a step whose gradient is not finite. All ranks must call it, to exchange whose
-        loss was the cause.
-        """
-        mine = all(bool(torch.isfinite(loss).all()) for loss in losses)
-        fine = self._context.gather(torch.tensor([float(mine)])).flatten().tolist()
-        bad = [str(rank) for rank, is_fine in enumerate(fine) if not is_fine]
-        where = (
-            f"the loss of rank {', '.join(bad[:8])} is"
-            if bad
-            else ("all losses are finite, but the gradient is")
-        )
-        named = [
-            name
-            for name, each in self.bare.named_parameters()
-            if each.grad is not None and not bool(torch.isfinite(each.grad).all())
-        ]
-        some = f"{', '.join(named[:3])}{f' and {len(named) - 3} more' if len(named) > 3 else ''}"
-        again = f" ({self._skipped_in_a_row} steps in a row)" if self._skipped_in_a_row > 1 else ""
-        leave = "" if self._skips else ", or skip such steps with training.non_finite: skip"
+        """The error for a step whose gradient is not finite; all ranks must call it."""
+        repeated = f" ({self._skipped_in_a_row} steps in a row)" if self._skipped_in_a_row > 1 else ""
+        advice = "" if self._skips else ", or skip such steps with training.non_finite: skip"
+        found = found_not_finite(losses, self.bare, self._context)
         return NonFiniteError(
-            f"step {step + 1}: {where} not finite{again}; gradients that are not finite: "
-            f"{some or 'none now'}. Lower the learning rate, or set training.clip_grad_norm{leave}"
+            f"step {step + 1}: {found.where} not finite{repeated}; gradients that are not finite: "
+            f"{found.gradients}. Lower the learning rate, or set training.clip_grad_norm{advice}"
         )
 
     # --- How it is wrapped ------------------------------------------------------------------------
 
     @contextmanager
     def wrapped(self) -> Iterator[None]:
-        """A context with the compiled and distributed model; DDP must be freed before the process group."""
-        self.model = compiled(self.bare) if self._config.training.compile else self.bare
-        if self._context.distributed:
-            self.reducer = distributed(self.model, self._config, self._context)
-            # If gradients may be missing, buckets have stale memory, and would be searched in each step.
-            in_buckets = self._config.parallel.gradient_as_bucket_view and self._all_needed
-            self._norm_of = GradientNorm(self._parameters, in_buckets=in_buckets)
+        """A context for a training; DDP must be freed before the process group. All ranks must leave it."""
+        with self.strategy.wrapped() as (self.model, self.reducer):
             if self.average is not None:
                 self.average.begin(self.bare)  # DDP has just broadcast rank 0's weights
-        try:
-            yield
-        finally:
-            # Gradients are views that would keep DDP's buckets alive.
-            self._forget_gradients()
-            self._norm_of = GradientNorm(self._parameters, in_buckets=False)
-            self.model, self.reducer = self.bare, None
+            try:
+                yield
+            finally:
+                # Gradients are views that would keep DDP's buckets alive.
+                self._forget_gradients()
+                self.model, self.reducer = self.bare, None
+        self.end(gather=True)
+
+    def end(self, *, gather: bool) -> None:
+        """Make sharded weights whole, after which no training is possible.
+
+        With `gather` all ranks must call it; without, weights must be loaded.
+        """
+        averaged = [] if self.average is None else [self.average.module]
+        whole = self.strategy.end(averaged, gather=gather)
+        if self.average is not None:
+            (self.average.module,) = whole
+        self.model = self.bare
 
     # --- Checkpoints ------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """The state for a checkpoint, without the weights."""
+        """The state for a checkpoint, without the weights. Sharded tensors are this rank's parts."""
         return {
             "optimizer": self.optimizer.state_dict(),
             "scaler": self._scaler.state_dict() if self._scaler is not None else None,
@@ -370,22 +375,19 @@ class Engine:
             "skipped_in_a_row": self._skipped_in_a_row,
         }
 
-    @torch.no_grad()
-    def share_weights(self) -> None:
-        """Copy rank 0's weights and buffers, also the averaged ones, to all ranks; all ranks must call it."""
-        if not self._context.distributed or self._context.world_size == 1:
-            return
-        for module in dict.fromkeys((self.bare, self.judged)):
-            for tensor in module.state_dict().values():
-                if isinstance(tensor, Tensor):
-                    sent = tensor.contiguous()
-                    dist.broadcast(sent, src=0)
-                    if sent is not tensor:
-                        tensor.copy_(sent)
+    def weights(self) -> dict[str, Any]:
+        """The weights for a checkpoint by part, whole on rank 0; all ranks must call it."""
+        parts = {"model": self.bare} | ({} if self.average is None else {"ema": self.average.module})
+        states = {part: module.state_dict() for part, module in parts.items()}
+        whole: dict[str, Any] = self.strategy.state(states, keep=self._context.is_main)
+        return whole
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a checkpoint; the weights are loaded separately."""
-        for line in load_optimizer(self.optimizer, state["optimizer"]):
+        parameters = [each for group in self.optimizer.param_groups for each in group["params"]]
+        for line in load_optimizer(
+            self.optimizer, self.strategy.optimizer_state(state["optimizer"], parameters)
+        ):
             logger.info("%s", line)
         if self._scaler is not None and state["scaler"] is not None:
             self._scaler.load_state_dict(state["scaler"])

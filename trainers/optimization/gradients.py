@@ -1,4 +1,4 @@
-"""The norm of a step's gradient, and whether it is finite, computed on DDP's buckets."""
+"""The norm of a step's gradient, whether it is finite, and its limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from castoff.trainers.distributed.private_torch import norms
+from castoff.trainers.distributed.private_torch import multiply_all, norms
+from castoff.trainers.distributed.process_group import RankContext
 
 
 class GradientNorm:
@@ -49,6 +50,40 @@ class GradientNorm:
                 self._addresses, self._buckets = addresses, _memory_of(gradients)
             return self._buckets or gradients
         return gradients
+
+
+class ShardedNorm:
+    """The norm of gradients of which each rank has a part; all ranks must call it.
+
+    `parts`: the number of ranks that together have all parts. Other ranks have the same parts again.
+    """
+
+    def __init__(self, context: RankContext, parts: int):
+        self._context = context
+        self._parts = parts
+
+    def __call__(self, gradients: list[Tensor]) -> Tensor:
+        """The norm of the whole gradient, the same to the bit on all ranks."""
+        # A gradient that is a single number is whole on each rank.
+        mine = [each for each in gradients if each.dim() or self._context.rank % self._parts == 0]
+        norm: Tensor = torch.linalg.vector_norm(torch.stack(list(norms(mine)))) if mine else torch.zeros(())
+        copies = self._context.world_size // self._parts
+        squares = self._context.sum(norm.to(_wide(self._context.device)) ** 2)
+        return (squares / copies).sqrt().to(norm.dtype)
+
+    def sums_are_finite(self, gradients: list[Tensor]) -> bool:
+        """Whether the sum of each gradient's parts is finite, on all ranks."""
+        return self._context.everywhere(all(cmath.isfinite(each.sum().item()) for each in gradients))
+
+
+def clip(gradients: list[Tensor], limit: float, norm: Tensor) -> None:
+    """Scale gradients down, if their `norm` is larger than `limit`, without waiting for the device."""
+    if gradients:
+        multiply_all(gradients, (limit / (norm + 1e-6)).clamp(max=1.0))
+
+
+def _wide(device: torch.device) -> torch.dtype:
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def _memory_of(tensors: Sequence[Tensor]) -> list[Tensor]:

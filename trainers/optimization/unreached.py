@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from castoff.trainers.configuration.fields import few
 
-_MEND = (
-    "call requires_grad_(False) in build_model on what is never used, or, where it is used in some batches, "
-    "set parallel.find_unused_parameters: true"
-)
+_FREEZE = "call requires_grad_(False) in build_model on what is never used"
+_MEND = f"{_FREEZE}, or, where it is used in some batches, set parallel.find_unused_parameters: true"
+_SHARDED = f"{_FREEZE}; what only some batches use needs parallel.strategy: ddp"
 
 
 def depends_on_none(step: int) -> str:
@@ -32,11 +31,11 @@ def only_zeros(step: int, too: str = "") -> str:
     )
 
 
-def unused(step: int, names: Sequence[str], micro: str = "") -> str:
+def unused(step: int, names: Sequence[str], micro: str, sharded: bool) -> str:
     """The message if parameters get no gradient on one of several ranks; `micro`: part of the step."""
     return (
         f"model: the loss of {micro}step {step} does not depend on {few(names)}, for whose gradients ranks "
-        f"wait; {_MEND}"
+        f"wait; {_SHARDED if sharded else _MEND}"
     )
 
 

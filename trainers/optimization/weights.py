@@ -7,7 +7,7 @@ checkpoint.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -15,14 +15,14 @@ from torch import Tensor
 from castoff.trainers.configuration.config import Config
 from castoff.trainers.configuration.fields import ConfigError, few
 from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.optimization.bits import bit_sums, digest
 from castoff.trainers.optimization.engine import Engine
+from castoff.trainers.optimization.local import local, local_gradients
 from castoff.trainers.optimization.unreached import depends_on_none, only_zeros, unused_alone
 from castoff.trainers.task import Task
 from castoff.trainers.task.training_state import TrainingState
 
 logger = logging.getLogger(__name__)
-
-_WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 _SHOWN = 4
 """The most ranks listed in a message."""
@@ -61,11 +61,11 @@ class Weights:
         if not self._wanted:
             return
         wanted = [(name, each.grad) for name, each in self._model.named_parameters() if each.requires_grad]
-        gradients = [each for _, each in wanted if each is not None]
+        gradients = local_gradients(self._model.parameters())
         step = self._state.step
         if not gradients:
             raise ConfigError([depends_on_none(step)])
-        if step == 1 and not self._engine.empty and not any(bool(gradient.any()) for gradient in gradients):
+        if step == 1 and not self._engine.empty and self._are_zero(gradients):
             if self._context.anywhere(self._engine.has_loss):
                 raise ConfigError([only_zeros(step)])
             if self._context.is_main:
@@ -73,6 +73,9 @@ class Weights:
         idle = [name for name, each in wanted if each is None]
         if idle and not self._unused_is_meant and self._context.is_main:
             logger.warning("%s", unused_alone(step, idle))
+
+    def _are_zero(self, gradients: Sequence[Tensor]) -> bool:
+        return self._context.everywhere(not any(bool(gradient.any()) for gradient in gradients))
 
     def check_trained(self) -> None:
         """Check that all parameters that require a gradient did so when the training began.
@@ -109,16 +112,18 @@ class Weights:
         named = list(self._model.named_parameters())
         if self._average is not None:
             named += [(f"{name} (averaged)", each) for name, each in self._average.named_parameters()]
-        sums = bit_sums(each for _, each in named)
-        if not self._context.alike(digest(sums)):
+        sums = bit_sums(local(each) for _, each in named)
+        if not self._engine.strategy.alike(digest(sums)):
             raise ConfigError([self._apart(named, sums)])
 
     def _apart(self, named: Sequence[tuple[str, Tensor]], sums: Tensor) -> str:
         """The message about differing weights, the same on all ranks."""
         every = self._context.gather(sums)
-        differing = (every != every[0]).any(dim=0).nonzero().flatten().tolist()
+        same = torch.arange(len(every)) % self._engine.strategy.parts  # the first rank with the same part
+        differing = (every != every[same]).any(dim=0).nonzero().flatten().tolist()
         name, first = named[differing[0]]
-        totals = self._context.gather(first.detach().to(torch.complex128).sum().real[None]).flatten().tolist()
+        total = local(first).detach().to(torch.complex128).sum().real
+        totals = self._context.gather(total[None]).flatten().tolist()
         shown = ", ".join(f"{total:.10g} on rank {rank}" for rank, total in enumerate(totals[:_SHOWN]))
         more = f" and so on, on {len(totals)} ranks" if len(totals) > _SHOWN else ""
         some = f"{few([named[index][0] for index in differing])} of {len(named)} parameters"
@@ -130,8 +135,8 @@ class Weights:
         )
 
     def _why(self, task: str) -> str:
-        gradients = [parameter.grad for parameter in self._model.parameters() if parameter.grad is not None]
-        if gradients and self._context.alike(digest(bit_sums(gradients))):
+        gradients = local_gradients(self._model.parameters())
+        if gradients and self._engine.strategy.alike(digest(bit_sums(gradients))):
             return (
                 "The gradients of that step are the same, so something else has changed the weights: "
                 f"check that {task}.loss, evaluate, after_evaluation and export do not change weights, "
@@ -142,25 +147,3 @@ class Weights:
             "differentiates Loss.total: do not use backward(), .grad or in-place changes of weights in "
             f"{task}.loss, and use an optimizer that draws no random numbers, which differ between ranks"
         )
-
-
-def bit_sums(tensors: Iterable[Tensor]) -> Tensor:
-    """For each tensor, the sum of its bits read as integers, computed on its device in one pass."""
-    return torch.stack([_bits(tensor) for tensor in tensors])
-
-
-def digest(sums: Tensor) -> Tensor:
-    """A single number that depends on several and on their order."""
-    odd = torch.arange(1, 2 * len(sums), 2, device=sums.device)
-    return (sums * odd).sum()[None]
-
-
-def _bits(tensor: Tensor) -> Tensor:
-    flat = tensor.detach().reshape(-1)
-    if flat.is_complex():
-        flat = torch.view_as_real(flat.resolve_conj()).reshape(-1)
-    # Eight bytes at a time, since torch would convert smaller integers to int64 before it sums them.
-    together = 8 // flat.itemsize
-    whole = 0 if flat.storage_offset() % together else len(flat) - len(flat) % together
-    rest = flat[whole:].view(_WORDS[flat.itemsize]).sum(dtype=torch.int64)
-    return rest + flat[:whole].view(torch.int64).sum() if whole else rest

@@ -17,10 +17,14 @@ from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.distributed.device_choice import device_ids
 from castoff.trainers.distributed.private_torch import rebuild_buckets
 from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.optimization.activation_checkpointing import checkpoint_activations
 from castoff.trainers.task import Task
 from castoff.trainers.task.contract import validate_model
 
 logger = logging.getLogger(__name__)
+
+Reducer = Callable[[Callable[[nn.Module], Tensor]], Tensor]
+"""Computes a loss by a function of the model, so that its gradients are reduced over the ranks."""
 
 _UNREACHED = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
 _HOOKS = {"bf16": default_hooks.bf16_compress_hook, "fp16": default_hooks.fp16_compress_hook}
@@ -29,11 +33,19 @@ _HOOKS = {"bf16": default_hooks.bf16_compress_hook, "fp16": default_hooks.fp16_c
 def prepared_model(task: Task, config: Config, context: RankContext) -> nn.Module:
     """Build the task's model and move it to its device, with synchronised BatchNorm if configured.
 
+    A model that will be sharded stays on the CPU, so that no device ever holds all of it.
+
     Raises:
-        ConfigError: the task returns no model, or BatchNorm cannot be synchronised on this device.
+        ConfigError: the task returns no model, BatchNorm cannot be synchronised on this device, or no module
+            has a name in `training.activation_checkpointing`.
     """
-    model = validate_model(task, task.build_model()).to(context.device)
-    return _synchronised_batchnorm(model, context) if config.parallel.sync_batchnorm else model
+    model = validate_model(task, task.build_model())
+    if config.parallel.strategy == "ddp" or not context.distributed:
+        model = model.to(context.device)
+    if config.parallel.sync_batchnorm:
+        model = _synchronised_batchnorm(model, context)
+    checkpoint_activations(model, config.training.activation_checkpointing)
+    return model
 
 
 def has_batchnorm(model: nn.Module) -> bool:
@@ -63,9 +75,9 @@ def compiled(model: nn.Module) -> nn.Module:
     return made
 
 
-class _Whole(nn.Module):
-    """A module whose forward pass is any computation with a model, so that DistributedDataParallel covers all
-    of it.
+class Whole(nn.Module):
+    """A module whose forward pass is any computation with a model, so that DistributedDataParallel or FSDP
+    covers all of it.
 
     DDP reduces gradients only of its own forward pass. A network that a task keeps, or another method of the
     model, would otherwise be trained separately on each rank.
@@ -76,6 +88,7 @@ class _Whole(nn.Module):
         self.model = model
 
     def forward(self, compute: Callable[[nn.Module], Tensor]) -> Tensor:
+        """Compute a loss with the model."""
         return compute(self.model)
 
 
@@ -97,7 +110,7 @@ def distributed(model: nn.Module, config: Config, context: RankContext) -> Distr
         )
     ids = device_ids(context.device)
     wrapped = DistributedDataParallel(
-        _Whole(model),
+        Whole(model),
         device_ids=ids,
         output_device=parallel.output_device if ids else None,
         find_unused_parameters=parallel.find_unused_parameters,

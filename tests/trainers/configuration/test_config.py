@@ -212,7 +212,7 @@ def test_another_trainers_spelling_is_answered_with_the_field_and_the_value(give
 
 
 @pytest.mark.parametrize(
-    ("field", "says"), [("devices", "ranks_per_node"), ("num_nodes", "nodes"), ("strategy", "parallel")]
+    ("field", "says"), [("devices", "ranks_per_node"), ("num_nodes", "nodes"), ("ddp", "parallel")]
 )
 def test_what_the_job_file_sets_is_not_looked_for_in_the_training(field: str, says: str) -> None:
     with pytest.raises(ConfigError, match=rf"{field}=2: there is no such field; .* {says}$"):

@@ -23,6 +23,7 @@ from castoff.trainers.distributed.process_group import RankContext, cleanup_ddp,
 from castoff.trainers.optimization.engine import MOST_SKIPPED, Engine, NonFiniteError
 from castoff.trainers.optimization.gradients import GradientNorm
 from castoff.trainers.optimization.optimizer import make_optimizer
+from castoff.trainers.optimization.strategy import strategy_of
 from castoff.trainers.optimization.wrapping import _Everything, distributed, prepared_model
 from castoff.trainers.task import Loss
 from tests.trainers.toys import Toy, config, run
@@ -41,9 +42,14 @@ SGD: dict[str, Any] = {"optimizer_type": torch.optim.SGD, "optimizer_kwargs": {"
 """AdamW would hide a gradient of the wrong scale."""
 
 
+def engine_of(model: nn.Module, fields: Config, context: RankContext) -> Engine:
+    strategy = strategy_of(model, fields, context)
+    return Engine(strategy, make_optimizer(fields, Toy(), strategy.bare), fields, context)
+
+
 def engine(context: RankContext, parallel: Mapping[str, Any] = {}, **training: Any) -> Engine:
     made, model = Config.of({**config("out", **SGD, **training), "parallel": parallel}), layers()
-    return Engine(model, make_optimizer(made, Toy(), model), made, context)
+    return engine_of(model, made, context)
 
 
 def batch(step: int) -> tuple[Tensor, Tensor]:
@@ -120,7 +126,7 @@ def train_counting(micros: int, counted: str) -> tuple[list[Tensor], int]:
             made_ddp.register_comm_hook(None, lambda _, bucket: reduce(bucket))
             return made_ddp
 
-        with patch("castoff.trainers.optimization.engine.distributed", wrapped):
+        with patch("castoff.trainers.optimization.replicated.distributed", wrapped):
             answer = trained(made, place, micros, counted)
     else:
         answer = trained(made, place, micros, counted)
@@ -333,7 +339,7 @@ def test_what_a_skipped_step_has_shown_is_forgotten() -> None:
     """Else BatchNorm would judge by NaN for ever, and no checkpoint would take it."""
     fields, model = Config.of(config("out", **SGD, non_finite="skip")), nn.BatchNorm1d(8)
     model.register_buffer("spread", torch.ones(1).expand(3))  # cannot be written to
-    made = Engine(model, make_optimizer(fields, Toy(), model), fields, RankContext(0, 1, CPU))
+    made = engine_of(model, fields, RankContext(0, 1, CPU))
     for number, taken in ((1.0, True), (float("nan"), False), (2.0, True)):
         before = {name: each.clone() for name, each in model.named_buffers()}
         made.begin(0)
@@ -425,7 +431,7 @@ class HalfUsed(nn.Module):
 def train_half_used(parallel: dict[str, bool]) -> list[Tensor]:
     place = joined()
     fields, model = Config.of({**config("out", **SGD), "parallel": parallel}), HalfUsed()
-    made = Engine(model, make_optimizer(fields, Toy(), model), fields, place)
+    made = engine_of(model, fields, place)
     answer = trained(made, place, 1, "samples")
     cleanup_ddp()
     return answer
@@ -439,7 +445,7 @@ def train_with_a_part_in_one_micro_batch(used_in: int) -> str | None:
     """What is said of a part that one micro-batch of three depends on."""
     place = joined()
     fields, model = Config.of(config("out", **SGD)), HalfUsed()
-    made = Engine(model, make_optimizer(fields, Toy(), model), fields, place)
+    made = engine_of(model, fields, place)
     said = None
     with made.wrapped():
         made.begin(0)
@@ -565,7 +571,7 @@ def test_averaged_weights() -> None:
 def test_buffers_are_not_averaged_but_those_of_the_model() -> None:
     made = Config.of(config("out", **SGD, ema_decay=0.9))
     model = nn.Sequential(layers(), nn.BatchNorm1d(1))
-    normed = Engine(model, make_optimizer(made, Toy(), model), made, RankContext(0, 1, CPU))
+    normed = engine_of(model, made, RankContext(0, 1, CPU))
     assert one_step(normed, lambda out: (out**3).sum())
     for mine, theirs in zip(normed.judged.buffers(), model.buffers(), strict=True):
         assert torch.equal(mine, theirs)
@@ -577,7 +583,7 @@ def test_complex_weights_are_averaged() -> None:
     model = layers()
     turn = nn.Parameter(torch.ones(2, dtype=torch.complex64))
     model.register_parameter("turn", turn)
-    turning = Engine(model, make_optimizer(made, Toy(), model), made, RankContext(0, 1, CPU))
+    turning = engine_of(model, made, RankContext(0, 1, CPU))
     for _ in range(2):
         assert one_step(turning, lambda out: out.sum() + (turn * 1j).real.sum())
     assert torch.equal(dict(turning.judged.named_parameters())["turn"], turn)
@@ -612,9 +618,9 @@ def test_batchnorm_over_ranks_needs_an_accelerator(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kinds", [(torch.float32, torch.float32), (torch.float32, torch.bfloat16)])
 def test_the_norm_is_that_of_all_gradients_to_the_bit(kinds: tuple[torch.dtype, ...]) -> None:
     model = nn.ModuleList(nn.Linear(5, 7, dtype=kind) for kind in kinds)
-    made = Engine(
-        model, torch.optim.SGD(model.parameters(), lr=0.1), Config.of(config("out")), RankContext(0, 1, CPU)
-    )
+    fields, alone = Config.of(config("out")), RankContext(0, 1, CPU)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    made = Engine(strategy_of(model, fields, alone), optimizer, fields, alone)
     for each in model.parameters():
         each.grad = torch.randn_like(each)
     gradients = [each.grad for each in model.parameters() if each.grad is not None]

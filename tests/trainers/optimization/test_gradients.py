@@ -74,8 +74,8 @@ def train() -> tuple[int, int]:
             made.apply()
             gradients = [each.grad for each in made.bare.parameters() if each.grad is not None]
             torch.testing.assert_close(made.norm, nn.utils.get_total_norm(gradients))
-        reduced = sum(each.numel() for each in made._norm_of._buckets)
-    assert not made._norm_of._buckets, "it would keep DDP's memory"
+        reduced = sum(each.numel() for each in made.strategy.norm._buckets)
+    assert not made.strategy.norm._buckets, "it would keep DDP's memory"
     cleanup_ddp()
     return reduced, sum(each.numel() for each in made.bare.parameters())
 

@@ -14,8 +14,8 @@ from castoff.launcher.ranks import RankEnv
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.ddp import TrainerDDP
 from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
-from castoff.trainers.optimization.weights import bit_sums
-from castoff.trainers.optimization.weights import digest as one_number
+from castoff.trainers.optimization.bits import bit_sums
+from castoff.trainers.optimization.bits import digest as one_number
 from castoff.trainers.task import Loss, Task
 from tests.trainers.toys import Toy, config, digest, run
 

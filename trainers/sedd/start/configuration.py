@@ -15,6 +15,7 @@ from castoff.launcher.typed import Problem
 from castoff.launcher.typed.document import Document, FieldPath, dotted
 from castoff.launcher.typed.structure import Hint, convert
 from castoff.trainers.configuration import config as core
+from castoff.trainers.configuration.consistency import of_strategy
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.configuration.overrides import Rate, one_training
 from castoff.trainers.configuration.section import Fraction, NotNegative, Positive, Section
@@ -252,4 +253,11 @@ def _together(given: Settings) -> list[tuple[FieldPath, str]]:
             f"{training.accum}; drop one of the two"
         )
         problems.append((("ddp", "static_graph"), message))
-    return problems
+    return [*problems, *_of_strategy(given)]
+
+
+def _of_strategy(given: Settings) -> list[tuple[FieldPath, str]]:
+    """Fields that the strategy does not have, by their paths in this YAML."""
+    parallel = {**msgspec.structs.asdict(given.parallel), **msgspec.structs.asdict(given.ddp)}
+    wrong = of_strategy(parallel, {"precision": given.memory.mixed_precision})
+    return [(tuple(in_own_words(dotted(path)).split(".")), message) for path, message in wrong]

@@ -1,0 +1,68 @@
+"""Which modules of a model are sharded on their own."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+from torch import Tensor, nn
+
+from castoff.trainers.configuration.fields import ConfigError, few
+from castoff.trainers.optimization.module_names import Named, named
+
+FIELD = "parallel.fsdp.modules"
+
+_CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
+_WITHOUT_FORWARD = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
+
+
+def chosen(model: nn.Module, patterns: Sequence[str] | None) -> Named:
+    """The modules to shard on their own, inner ones first; without patterns the blocks that repeat.
+
+    Raises:
+        ConfigError: a pattern describes no module, or one that shares a parameter with the rest of the model.
+    """
+    holders = _holders(model)
+    if patterns is None:
+        found = [entry for entry in _repeated(model, "") if not _shared(entry[1], holders)]
+    else:
+        found = named(model, patterns, FIELD)
+        tied = [name for name, module in found if _shared(module, holders)]
+        if tied:
+            raise ConfigError(
+                [
+                    f"{FIELD}: {few(tied)} shares a parameter with another part of the model, and both must "
+                    "be gathered together; leave it out, or name a module that contains both"
+                ]
+            )
+        silent = [name for name, module in found if isinstance(module, _WITHOUT_FORWARD)]
+        if silent:
+            raise ConfigError(
+                [f"{FIELD}: {few(silent)} has no forward pass; name what is in it, such as {silent[0]}.*"]
+            )
+    return sorted(found, key=lambda entry: -entry[0].count("."))
+
+
+def _repeated(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Module]]:
+    """The outermost items of containers that are not the only one of their class, and have parameters."""
+    kinds = Counter(type(child) for child in module.children())
+    for name, child in module.named_children():
+        several = isinstance(module, _CONTAINERS) and kinds[type(child)] > 1
+        if several and not isinstance(child, _WITHOUT_FORWARD) and any(True for _ in child.parameters()):
+            yield prefix + name, child
+        else:
+            yield from _repeated(child, f"{prefix}{name}.")
+
+
+def _holders(model: nn.Module) -> dict[Tensor, set[nn.Module]]:
+    """Each parameter with the modules that have it as their own."""
+    holders: dict[Tensor, set[nn.Module]] = defaultdict(set)
+    for module in model.modules():
+        for parameter in module.parameters(recurse=False):
+            holders[parameter].add(module)
+    return holders
+
+
+def _shared(module: nn.Module, holders: dict[Tensor, set[nn.Module]]) -> bool:
+    inside = set(module.modules())
+    return any(holders[parameter] - inside for parameter in module.parameters())
