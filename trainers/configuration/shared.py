@@ -37,7 +37,7 @@ class Ranks(Section, frozen=True, kw_only=True):
     """`nccl`, `gloo` or `xccl` (also written `ccl` or `xpu`); left out, or `auto`: torch's for the device."""
     strategy: Literal["ddp", "fsdp"] = "ddp"
     """`ddp`: each rank has the whole model. `fsdp`: each rank has a part of the weights, gradients and
-    optimizer's state, for [models that take too much memory](../how-to/sharding.md)."""
+    optimizer's state, for models that take too much memory."""
     fsdp: Fsdp | None = None
     """How the model is sharded, with `strategy: fsdp`."""
     bucket_cap_mb: Positive | None = None
