@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from castoff.trainers.ddp import TrainerDDP
     from castoff.trainers.distributed.errors import DistributedError
     from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
-    from castoff.trainers.distributed.stopping import StoppedEarly
+    from castoff.trainers.distributed.requests import StoppedEarly
     from castoff.trainers.evaluation.tuning import suggested
     from castoff.trainers.optimization.engine import NonFiniteError
     from castoff.trainers.program.training import Trained, train
@@ -32,7 +32,7 @@ _HOMES = {
     "Loss": "castoff.trainers.task",
     "NonFiniteError": "castoff.trainers.optimization.engine",
     "Splits": "castoff.trainers.task",
-    "StoppedEarly": "castoff.trainers.distributed.stopping",
+    "StoppedEarly": "castoff.trainers.distributed.requests",
     "Task": "castoff.trainers.task",
     "Trained": "castoff.trainers.program.training",
     "TrainerDDP": "castoff.trainers.ddp",

@@ -1,47 +1,27 @@
-"""Stopping early: detects requests, lets ranks agree, and records the outcome.
+"""Stopping early: ranks agree to stop in the same step.
 
-Only rank 0 checks the deadline (CASTOFF_DEADLINE) and the stop file (CASTOFF_STOP_FILE), at most once a
-second, and calls `look` then; a TERM, USR2 or INT signal (Ctrl-C) to any rank also requests a stop. Signal
-handlers only set a flag, but a second Ctrl-C ends the process. The flag is reduced over ranks by an
-all_reduce that starts in one step and is read in the next, so that no step waits for it; with quick steps,
-some are skipped.
+The request of any rank, or rank 0's, is reduced over ranks by an all_reduce that starts in one step and is
+read in the next, so that no step waits for it; with quick steps, some are skipped.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
 from itertools import islice
-from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 
 from castoff.trainers.distributed.process_group import RankContext
-from castoff.trainers.distributed.termination import noticed
-from castoff.trainers.files.durable import replace_file
+from castoff.trainers.distributed.requests import AGAIN, DEFAULT_GRACE, REASONS, Requests, StoppedEarly
 
-DEFAULT_GRACE = 120.0
-"""Seconds before the deadline at which training must have ended, if CASTOFF_GRACE is not set."""
-
-AGAIN = os.EX_TEMPFAIL
-"""Exit code (75) of a training that saved and can be resumed, if no CASTOFF_OUTCOME_FILE is set."""
-
-_SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)
-_STOP_FILE, _DEADLINE = "the stop file", "the deadline"
-_REASONS = (_STOP_FILE, _DEADLINE, *(number.name.removeprefix("SIG") for number in _SIGNALS))
-_ECHO = 0.2
-"""Seconds within which a second INT counts as a copy of the first by a wrapper, such as timeout or uv run."""
+__all__ = ["AGAIN", "DEFAULT_GRACE", "StoppedEarly", "StoppedInside", "Stopping"]
 
 Batch = TypeVar("Batch")
 
-_LOOK_EVERY = 1.0
 _MESSAGE_EVERY = 0.25
 """Seconds between two messages: if steps take a millisecond, one at each step would cost a tenth of the
 time.
@@ -52,26 +32,11 @@ message then waits for the device.
 """
 
 
-class StoppedEarly(SystemExit):
-    """Training ended early, on request, with everything saved.
-
-    If it is not caught, the program exits with 0 if CASTOFF_OUTCOME_FILE is set (that file then contains
-    `resume`), else with `AGAIN`.
-    """
-
-    def __init__(self, why: str):
-        super().__init__(0 if os.environ.get("CASTOFF_OUTCOME_FILE") else AGAIN)
-        self.why = why
-
-    def __str__(self) -> str:
-        return self.why
-
-
 class StoppedInside(Exception):
     """All ranks have agreed to stop between two batches of an evaluation."""
 
 
-class Stopping:
+class Stopping(Requests):
     """Decides, on all ranks together, whether to stop after a step.
 
     `look` is called by rank 0 at most once a second; `agreed` raises its errors.
@@ -83,39 +48,16 @@ class Stopping:
         environ: Mapping[str, str] | None = None,
         look: Callable[[], None] = lambda: None,
     ):
-        environ = os.environ if environ is None else environ
+        super().__init__(environ, look, is_main=context.is_main)
         self._context = context
-        self._look = look
-        self._deadline = _number(environ.get("CASTOFF_DEADLINE"))
-        grace = _number(environ.get("CASTOFF_GRACE"))
-        self._grace = DEFAULT_GRACE if grace is None else grace
-        self._file = environ.get("CASTOFF_STOP_FILE")
-        # castoff's own launcher reads the outcome of the first rank on its host.
-        first_here = environ.get("CASTOFF_LAUNCHER") == "local" and environ.get("LOCAL_RANK") == "0"
-        self._outcome = environ.get("CASTOFF_OUTCOME_FILE") if context.is_main or first_here else None
-        self._looked = float("-inf")
-        self._asked: str | None = None
-        self._interrupted: float | None = None  # time of the first Ctrl-C
-        self._before: dict[signal.Signals, Any] = {}
-        self._noticed = ExitStack()
         self._sent: tuple[dist.Work, torch.Tensor] | None = None
         self._rest = 0
         self._all_stop = False
         self._recent_step = 0.0
-        self.longest_step = 0.0
-        """Seconds that the longest step took."""
-        self.longest_checkpoint = 0.0
-        """Seconds that the longest checkpoint took, from the halt of training until it was durable."""
 
     def __enter__(self) -> Stopping:
         """Install the handlers: TERM, USR2 and INT request a stop."""
-        if threading.current_thread() is threading.main_thread():
-            # A shell ignores INT for its background jobs; keep that.
-            heard = (
-                one for one in _SIGNALS if one != signal.SIGINT or signal.getsignal(one) != signal.SIG_IGN
-            )
-            self._before = {number: signal.signal(number, self._on_signal) for number in heard}
-            self._noticed.enter_context(noticed())
+        self.listen()
         return self
 
     def __exit__(
@@ -125,29 +67,14 @@ class Stopping:
         trace: TracebackType | None,
     ) -> None:
         """Restore the previous signal handlers."""
-        self._noticed.close()
-        for number, before in self._before.items():
-            signal.signal(number, before)
+        self.close()
         if self._sent is not None and kind is None:
             self._sent[0].wait()
             self._sent = None
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGINT:
-            now = time.monotonic()
-            if self._interrupted is not None and now - self._interrupted > _ECHO:
-                signal.signal(number, signal.SIG_DFL)
-                signal.raise_signal(number)  # the shell reports exit code 130
-            self._interrupted = now if self._interrupted is None else self._interrupted
-        self._asked = signal.Signals(number).name.removeprefix("SIG")
-
-    def checkpoint_took(self, seconds: float) -> None:
-        """Record the seconds that a checkpoint took, from the halt of training until it was durable."""
-        self.longest_checkpoint = max(self.longest_checkpoint, seconds)
-
     def step_took(self, seconds: float) -> None:
         """Record the seconds that a step, or a batch in `between`, took."""
-        self.longest_step = max(self.longest_step, seconds)
+        super().step_took(seconds)
         self._recent_step = max(self._recent_step, seconds)
 
     @property
@@ -156,34 +83,20 @@ class Stopping:
         ranks receive the request, and a durable checkpoint must end `grace` before the deadline.
         """
         hearing = max(_MESSAGE_EVERY, _MOST_STEPS * self._recent_step if self._on_device() else 0.0)
-        # Twice: the last checkpoint waits for the one before, which may still be being written.
-        return self._grace + hearing + 2 * self.longest_step + 2 * self.longest_checkpoint
+        return super().margin + hearing
 
     def _on_device(self) -> bool:
         """Whether the messages are on the accelerators, because there is no CPU group."""
         return self._context.distributed and self._context.flag_group() is None
 
-    def asked(self) -> str | None:
-        """The request to stop on this rank; None: there is none."""
-        if self._asked is None and self._context.is_main:
-            now = time.monotonic()
-            if now - self._looked >= _LOOK_EVERY:
-                self._looked = now
-                self._look()
-                if self._file and Path(self._file).exists():
-                    self._asked = _STOP_FILE
-                elif self._deadline is not None and time.time() + self.margin >= self._deadline:
-                    self._asked = _DEADLINE
-        return self._asked
-
     def reason(self) -> str:
         """The request that stops all ranks, and its rank if not 0; all ranks must call it."""
         mine = self.asked()
-        code = 0 if mine is None else 1 + _REASONS.index(mine)
+        code = 0 if mine is None else 1 + REASONS.index(mine)
         codes: list[int] = self._context.gather(torch.tensor(code)).tolist()
         for rank, code in enumerate(codes):
             if code:
-                return _REASONS[code - 1] + (f" to rank {rank}" if rank else "")
+                return REASONS[code - 1] + (f" to rank {rank}" if rank else "")
         return "no rank was asked"
 
     def agreed(self) -> bool:
@@ -245,12 +158,3 @@ class Stopping:
             yield from islice(iterator, 1)
             self.step_took(time.perf_counter() - began)
         self._change_pace()
-
-    def record_outcome(self, outcome: str) -> None:
-        """Write the outcome, `done` or `resume`, to the file that the job script reads; rank 0 writes."""
-        if self._outcome:
-            replace_file(Path(self._outcome), f"{outcome}\n".encode())
-
-
-def _number(text: str | None) -> float | None:
-    return float(text) if text else None

@@ -92,7 +92,7 @@ class Ending(Toy):
 
 def test_progress_of_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the first look, with each checkpoint that is durable, and at the end."""
-    monkeypatch.setattr("castoff.trainers.distributed.stopping._LOOK_EVERY", float("inf"))
+    monkeypatch.setattr("castoff.trainers.distributed.requests._LOOK_EVERY", float("inf"))
     steps: list[int] = []
     monkeypatch.setattr(Attempt, "record_progress", lambda _, step: steps.append(step))
     fields = config(tmp_path, num_epochs=None, num_steps=5, checkpoint_every_steps=2)
@@ -106,7 +106,7 @@ def test_it_is_looked_at_with_the_stop_file(tmp_path: Path, monkeypatch: pytest.
     """Before any checkpoint."""
     monkeypatch.setenv("CASTOFF_ATTEMPT_DIR", str(tmp_path))
     monkeypatch.setenv("CASTOFF_PROGRESS_FILE", str(tmp_path / "progress"))
-    monkeypatch.setattr("castoff.trainers.distributed.stopping._LOOK_EVERY", 0.0)
+    monkeypatch.setattr("castoff.trainers.distributed.requests._LOOK_EVERY", 0.0)
     task = Ending()
     task.ending = tmp_path / "ending.json"
     trainer = TrainerDDP(0, config(tmp_path / "out"), task)

@@ -44,7 +44,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("castoff.trainers.distributed.stopping.time", clock)
+    for module in ("requests", "stopping"):
+        monkeypatch.setattr(f"castoff.trainers.distributed.{module}.time", clock)
     return clock
 
 
@@ -125,7 +126,7 @@ def test_an_interrupt_that_nobody_means(monkeypatch: pytest.MonkeyPatch) -> None
 def interrupted(seconds: float) -> str | None:
     """Twice, so far apart."""
     clock = Clock()
-    with patch("castoff.trainers.distributed.stopping.time", clock), Stopping(ALONE, {}) as stopping:
+    with patch("castoff.trainers.distributed.requests.time", clock), Stopping(ALONE, {}) as stopping:
         os.kill(os.getpid(), signal.SIGINT)
         clock.now += seconds
         os.kill(os.getpid(), signal.SIGINT)
