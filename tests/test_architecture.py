@@ -277,7 +277,7 @@ FLOORS = {
         ("clock", "errors"),
     ),
     "trainers": (
-        ("dpo", "gnn", "sedd"),
+        ("dpo", "gnn", "resumable", "sedd"),
         ("program",),
         ("ddp",),
         ("assembly",),

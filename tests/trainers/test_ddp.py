@@ -77,7 +77,7 @@ class Recorder(nn.Module):
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("castoff.trainers.optimization.wrapping.DistributedDataParallel", Recorder)
-    monkeypatch.setattr("castoff.trainers.optimization.wrapping._settle_buckets", lambda wrapped: None)
+    monkeypatch.setattr("castoff.trainers.optimization.wrapping.settle_buckets", lambda wrapped: None)
 
 
 @pytest.mark.usefixtures("recorded")

@@ -127,7 +127,7 @@ def distributed(model: nn.Module, config: Config, context: RankContext) -> Distr
                 "run that was not interrupted"
             )
     elif not parallel.find_unused_parameters:
-        _settle_buckets(wrapped)
+        settle_buckets(wrapped)
     return wrapped
 
 
@@ -169,7 +169,7 @@ class _Everything(nn.Module):
         return torch.stack(wanted).sum()
 
 
-def _settle_buckets(wrapped: DistributedDataParallel) -> None:
+def settle_buckets(wrapped: DistributedDataParallel) -> None:
     """Make DDP build its final buckets before the first step.
 
     DDP rebuilds its buckets after its first backward pass, in the order in which gradients arrived, and this

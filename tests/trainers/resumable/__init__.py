@@ -1,0 +1,1 @@
+"""Parts of the trainer, in the programs of others."""

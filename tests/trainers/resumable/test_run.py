@@ -1,0 +1,166 @@
+"""A program's own loop: it stops and dies anywhere, and resumes bit for bit."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from castoff.trainers import CheckpointError, ConfigError, resumable
+from tests.trainers.resumable.programs import Numbers, by_hand, network
+from tests.trainers.toys import Ranks
+
+Program = Callable[..., Any]
+
+
+def attempt(program: Program, folder: Path, world_size: int, when: dict[str, int], *more: Any) -> Any:
+    """What the ranks give; their exit codes and outcome if they do not come to an end."""
+    ranks_folder = folder.with_name(f"{folder.name}-ranks-{len(list(folder.parent.iterdir()))}")
+    files = {"CASTOFF_OUTCOME_FILE": f"{ranks_folder}-outcome", "CASTOFF_STOP_FILE": f"{ranks_folder}-stop"}
+    ranks = Ranks(ranks_folder, world_size, files)
+    ranks.start(program, folder, when, *more)
+    if not when:
+        answers = ranks.answers()
+        assert Path(files["CASTOFF_OUTCOME_FILE"]).read_text() == "done\n"
+        return answers
+    if "die_at" in when:
+        ranks.processes[-1].wait()
+        ranks.kill()
+        return ranks.log(0)
+    assert ranks.end() == [0] * world_size, ranks.log(0)
+    assert Path(files["CASTOFF_OUTCOME_FILE"]).read_text() == "resume\n"
+    return ranks.log(0)
+
+
+@pytest.mark.parametrize("world_size", [1, pytest.param(3, marks=pytest.mark.costly)])
+def test_a_loop_resumes_bit_for_bit(world_size: int, tmp_path: Path) -> None:
+    """After a stop, with other workers, after SIGKILL; at the end of an epoch and within one."""
+    whole = attempt(by_hand, tmp_path / "whole", world_size, {})
+    per_epoch = -(-50 // (4 * world_size))
+    folder = tmp_path / "parts"
+    said = attempt(by_hand, folder, world_size, {"stop_at": 2}, 2)
+    assert "Stopped early at step" in said and "the stop file" in said
+    attempt(by_hand, folder, world_size, {"stop_at": per_epoch - (world_size > 1)})
+    attempt(by_hand, folder, world_size, {"die_at": per_epoch + 3})
+    attempt(by_hand, folder, world_size, {"die_at": 3 * per_epoch - 1})
+    assert attempt(by_hand, folder, world_size, {}, 1) == whole
+
+
+def test_a_complete_training_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model = network()
+    for _ in range(2):
+        run = resumable.Run(tmp_path / "run", model=model)
+        with caplog.at_level(logging.INFO, "castoff.trainers.resumable"):
+            trained = [epoch for epoch in run.epochs(2) for _ in run.batches(resumable.Loader(Numbers(), 25))]
+    assert trained == []
+    assert "Nothing is left to train" in caplog.text
+
+
+def test_weights_have_their_own_names_in_their_own_file(tmp_path: Path) -> None:
+    model = network()
+    wrapped = nn.parallel.DistributedDataParallel.__new__(_Wrapped)
+    nn.Module.__init__(wrapped)
+    wrapped.module = model
+    resumable.Run(tmp_path, model=wrapped).finish()
+    saved = torch.load(tmp_path / "step-0000000000" / "model.pt")
+    assert saved.keys() == model.state_dict().keys()
+
+
+class _Wrapped(nn.parallel.DistributedDataParallel):
+    """Like DDP, without a group."""
+
+    find_unused_parameters = True
+
+
+def test_it_neither_saves_nor_stops_between_the_batches_of_a_step(tmp_path: Path) -> None:
+    run = resumable.Run(tmp_path, save_every=1, model=network())
+    for _ in run.epochs(1):
+        for _ in run.batches(resumable.Loader(Numbers(), 5), accumulate=4):
+            if run.step == 8:
+                run._checkpoints.wait()
+                steps = [path.name for path in run._checkpoints.all()]
+    assert steps == ["step-0000000004", "step-0000000008"]
+
+
+# Mistakes
+
+
+def test_a_data_loader_of_torch_is_refused(tmp_path: Path) -> None:
+    run = resumable.Run(tmp_path, model=network())
+    with pytest.raises(TypeError, match=r"takes a resumable.Loader, not a DataLoader, which cannot begin in"):
+        next(run.batches(DataLoader(Numbers())))  # type: ignore[arg-type]
+    run.finish()
+
+
+def test_other_parts_than_those_of_the_checkpoint_are_refused(tmp_path: Path) -> None:
+    resumable.Run(tmp_path, model=network()).finish()
+    with pytest.raises(ConfigError, match=r"its parts are model, net, but those in .*0 are model"):
+        resumable.Run(tmp_path, model=network(), net=network())
+    with pytest.raises(TypeError, match=r"best is a float without state_dict .* run.state"):
+        resumable.Run(tmp_path, best=1.0)  # type: ignore[arg-type]
+
+
+def test_another_batch_size_within_an_epoch_is_refused(tmp_path: Path) -> None:
+    run = resumable.Run(tmp_path, model=network())
+    for _ in run.batches(resumable.Loader(Numbers(), 5)):
+        if run.step == 3:
+            break
+    run.finish()
+    again = resumable.Run(tmp_path, model=network())
+    assert (again.step, again.consumed) == (4, 4)
+    with pytest.raises(ConfigError, match=r"batch_size x ranks is 6, but was 5 .* is 4 batches; use 5 again"):
+        next(again.batches(resumable.Loader(Numbers(), 6)))
+    assert len(list(again.batches(resumable.Loader(Numbers(), 5)))) == 6
+    again.finish()
+
+
+def test_damaged_checkpoints_are_passed_over_and_without_another_refused(tmp_path: Path) -> None:
+    run = resumable.Run(tmp_path, save_every=3, model=network())
+    for _ in run.epochs(1):
+        for _ in run.batches(resumable.Loader(Numbers(), 5)):
+            pass
+    for path, before in zip(reversed(run._checkpoints.all()), (9, None), strict=True):
+        with (path / "model.pt").open("r+b") as file:
+            file.truncate(100)
+        if before is not None:
+            assert resumable.Run(tmp_path, model=network()).step == before
+    with pytest.raises(CheckpointError, match=rf"every checkpoint is damaged; .* or remove {tmp_path}"):
+        resumable.Run(tmp_path, model=network())
+
+
+def test_ranks_without_a_group_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "RANK": 1,
+        "WORLD_SIZE": 2,
+        "LOCAL_RANK": 1,
+        "MASTER_ADDR": "h",
+        "MASTER_PORT": 1,
+    }.items():
+        monkeypatch.setenv(name, str(value))
+    with pytest.raises(ConfigError, match=r"rank 1 of 2, but it has joined no process group; call"):
+        resumable.Run(tmp_path, model=network())
+
+
+def test_two_trainings_in_a_folder(tmp_path: Path) -> None:
+    ranks = Ranks(tmp_path / "ranks", 1)
+    ranks.start(hold, tmp_path / "run", tmp_path / "held")
+    try:
+        while not (tmp_path / "held").exists():
+            assert ranks.processes[0].poll() is None, ranks.log(0)
+        with pytest.raises(ConfigError, match=r"is training in .* own folder: resumable.Run\(FOLDER, …\)"):
+            resumable.Run(tmp_path / "run", model=network())
+    finally:
+        ranks.kill()
+
+
+def hold(folder: Path, held: Path) -> None:
+    resumable.Run(folder, model=network())
+    held.touch()
+    signal.pause()

@@ -1,0 +1,115 @@
+"""A callback with which Lightning's Trainer stops early on request, and resumes bit for bit."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from castoff.trainers.distributed.randomness import STEP, derived, seed_all
+from castoff.trainers.files.durable import flush
+from castoff.trainers.resumable.folder import default_folder
+from castoff.trainers.resumable.loader import Loader
+from castoff.trainers.resumable.others import Watched
+from castoff.trainers.resumable.ranks import joined, settle
+from castoff.trainers.resumable.sealed import newest, seal
+
+logger = logging.getLogger(__name__)
+
+_FILE = "lightning.ckpt"
+
+
+class _Callback:
+    """The hooks of a Lightning callback."""
+
+    def __init__(self, folder: Path, save_every: int, keep: int, seed: int):
+        self.folder = folder
+        self._save_every = save_every
+        self._keep = keep
+        self._seed = seed
+        self._stepped = -1
+        self._watched: Watched | None = None
+
+    def newest(self) -> str | None:
+        """The newest undamaged checkpoint, for `ckpt_path` of `fit`; None: there is none."""
+        found = newest(self.folder, r"step-(\d{10})")
+        return None if found is None else str(found / _FILE)
+
+    def on_train_start(self, trainer: Any, module: Any) -> None:
+        """Lock the folder, and listen to requests."""
+        loaders = trainer.train_dataloader
+        if not isinstance(loaders, Loader):
+            logger.warning(
+                "the training's loader is a %s: after a stop, Lightning begins its epoch again; pass a "
+                "resumable.Loader to fit",
+                type(loaders).__name__,
+            )
+        settle(trainer.strategy.model)
+        self._stepped = trainer.global_step
+        self._watched = Watched(self.folder, joined(), lambda: int(trainer.global_step))
+
+    def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, index: int) -> None:
+        """Seed random numbers by rank and batch."""
+        seed_all(derived(STEP, self._seed, trainer.global_rank, trainer.fit_loop.total_batch_idx))
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int) -> None:
+        """Stop or save, where an optimizer step has just ended."""
+        assert self._watched is not None
+        step = trainer.global_step
+        if step == self._stepped:  # gradients are being accumulated
+            return
+        self._stepped = step
+        stops = self._watched.asks_to_stop()
+        if trainer.is_last_batch and trainer.num_training_batches > 1:
+            return  # Lightning would skip what follows the epoch's last batch, such as a validation
+        if stops or step % self._save_every == 0:
+            self._save(trainer, step)
+        if stops:
+            self._watched.stop()
+
+    def on_train_end(self, trainer: Any, module: Any) -> None:
+        """Record that the training is complete."""
+        if self._watched is not None:
+            self._watched.done()
+
+    def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
+        """Restore the signal handlers."""
+        if self._watched is not None:
+            self._watched.close()
+
+    def _save(self, trainer: Any, step: int) -> None:
+        assert self._watched is not None
+        began = time.perf_counter()
+        final = self.folder / f"step-{step:010d}"
+        draft = final.with_name(f".{final.name}")
+        self._watched.context.on_main(lambda: shutil.rmtree(draft, ignore_errors=True))
+        trainer.save_checkpoint(draft / _FILE, weights_only=False)
+        self._watched.saved(lambda: self._complete(draft, final), time.perf_counter() - began)
+
+    def _complete(self, draft: Path, final: Path) -> None:
+        seal(draft)
+        shutil.rmtree(final, ignore_errors=True)
+        draft.rename(final)
+        flush(self.folder)
+        for old in sorted(self.folder.glob("step-*"))[: -self._keep]:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def lightning_callback(
+    folder: str | Path | None = None, *, save_every: int = 500, keep: int = 2, seed: int = 0
+) -> Any:
+    """A callback for Lightning's Trainer, of `lightning` or `pytorch_lightning`; put it last among callbacks.
+
+    It saves every `save_every` optimizer steps and before a stop, into the folder, by default `checkpoints`
+    in the castoff run's directory, or else here, and keeps the last `keep` checkpoints. Its `newest()` is for
+    `ckpt_path` of `fit`. With a `resumable.Loader`, the training resumes bit for bit; random numbers in a
+    batch depend on (seed, rank, batch) alone.
+    """
+    name = next((each for each in ("lightning.pytorch", "pytorch_lightning") if each in sys.modules), None)
+    base = import_module(name or "pytorch_lightning").Callback
+    kind = type("Resumable", (_Callback, base), {})
+    return kind(default_folder() if folder is None else Path(folder), save_every, keep, seed)
