@@ -22,12 +22,18 @@ from tests.trainers.toys import digest
 class Numbers(Dataset[Any]):
     """Samples with noise of their own."""
 
+    def __init__(self, noise: float = 0.1):
+        self.noise = noise
+
     def __len__(self) -> int:
         return 50
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         numbers = torch.randn(4, generator=torch.Generator().manual_seed(index))
-        return {"x": numbers + 0.1 * torch.rand(4), "labels": numbers.sum()[None]}
+        return {
+            "x": numbers + self.noise * torch.rand(4) if self.noise else numbers,
+            "labels": numbers.sum()[None],
+        }
 
 
 def network() -> nn.Sequential:

@@ -1,0 +1,67 @@
+"""Lightning and Hugging Face's Trainer, with castoff's callbacks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.trainers.resumable.attempts import attempt
+
+# These libraries take seconds to import.
+
+
+@pytest.mark.costly
+def test_lightning_resumes_bit_for_bit(tmp_path: Path) -> None:
+    """After a stop, with other workers, and after SIGKILL, within an epoch and at its end."""
+    from tests.trainers.resumable.with_lightning import by_lightning
+
+    whole = attempt(by_lightning, tmp_path / "whole", 1, {})
+    folder = tmp_path / "parts"
+    said = attempt(by_lightning, folder, 1, {"stop_at": 2}, 1)
+    assert "Stopped early at step 3 (the stop file)" in said
+    attempt(by_lightning, folder, 1, {"stop_at": 12})  # an epoch's last step: it stops after the next one
+    attempt(by_lightning, folder, 1, {"die_at": 19})
+    assert attempt(by_lightning, folder, 1, {}) == whole
+    assert sorted(path.name for path in folder.glob("step-*")) == ["step-0000000032", "step-0000000036"]
+
+
+@pytest.mark.long
+def test_lightning_on_three_ranks_that_accumulate_gradients(tmp_path: Path) -> None:
+    from tests.trainers.resumable.with_lightning import by_lightning
+
+    whole = attempt(by_lightning, tmp_path / "whole", 3, {}, 0, 2)
+    folder = tmp_path / "parts"
+    attempt(by_lightning, folder, 3, {"stop_at": 1}, 0, 2)
+    attempt(by_lightning, folder, 3, {"die_at": 7}, 0, 2)
+    assert attempt(by_lightning, folder, 3, {}, 0, 2) == whole
+
+
+@pytest.mark.costly
+def test_hugging_faces_trainer_resumes_bit_for_bit(tmp_path: Path) -> None:
+    from tests.trainers.resumable.with_hugging_face import by_hugging_face
+
+    whole = attempt(by_hugging_face, tmp_path / "whole", 1, {})
+    folder = tmp_path / "parts"
+    said = attempt(by_hugging_face, folder, 1, {"stop_at": 2})
+    assert "Stopped early at step 3 (the stop file)" in said
+    attempt(by_hugging_face, folder, 1, {"die_at": 10})
+    (folder / "checkpoint-8" / "optimizer.pt").write_bytes(b"half")
+    assert "checkpoint-8 is not used: optimizer.pt has 4 bytes instead of" in attempt(
+        by_hugging_face, folder, 1, {"die_at": 15}
+    )
+    manifest = json.loads((folder / "checkpoint-12" / "castoff.json").read_text())
+    assert "trainer_state.json" in manifest["files"] and "rng_state.pth" in manifest["files"]
+    assert attempt(by_hugging_face, folder, 1, {}) == whole
+
+
+@pytest.mark.long
+def test_hugging_faces_trainer_on_three_ranks(tmp_path: Path) -> None:
+    from tests.trainers.resumable.with_hugging_face import by_hugging_face
+
+    whole = attempt(by_hugging_face, tmp_path / "whole", 3, {})
+    folder = tmp_path / "parts"
+    attempt(by_hugging_face, folder, 3, {"stop_at": 2})
+    attempt(by_hugging_face, folder, 3, {"die_at": 10})
+    assert attempt(by_hugging_face, folder, 3, {}) == whole
