@@ -241,6 +241,11 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     """For programs with a handler that saves a checkpoint. In each rank the outermost process that handles
     the signal gets it; if none does, nothing is sent, as it would kill them. With `requeue`, a program that
     then exits with 0 and writes no outcome is started again."""
+    sample_use: Annotated[
+        bool,
+        meaning("Whether a process on each node records what the job uses: GPUs, CPUs, memory, disk, network."),
+    ] = True
+    """`castoff status`, `top` and `report` show it."""
     templates: Annotated[Word | None, meaning("A folder of templates that replace castoff's own.")] = None
     """Relative to the job file."""
 

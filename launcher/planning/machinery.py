@@ -28,7 +28,7 @@ from castoff.launcher.schedulers.base import Scheduler
 _FEW_NODES = 32
 """The largest number of nodes for which every node reports its staging."""
 
-_INCLUDED = ("program", "device", "signal")
+_INCLUDED = ("program", "device", "signal", "use")
 """Files that a script contains only if another file includes them."""
 
 # castoff's functions cannot be replaced, and the last line shows the loader that all of the machinery was
@@ -89,6 +89,7 @@ FEATURES = {
     "spares": "the job has hosts to replace those that fail",
     "hang": "ranks that show no sign of life are ended",
     "notify": "the script sends messages when the run ends, fails or hangs",
+    "use": "a process on each node records what the job uses",
     "preflight": "hosts are checked before ranks start there",
     "hosts": "a program runs on each host before the ranks",
     "own_checks": "the job adds its own checks of hosts",
@@ -140,6 +141,7 @@ class Machinery(msgspec.Struct, frozen=True):
             "program": rank,
             "device": "devices" in self.features,
             "signal": rank and "signal" in self.features,
+            "use": "use" in self.features,
         }
         return [*self.parts, *(name for name in _INCLUDED if needed[name])]
 
@@ -282,6 +284,7 @@ def _of_job(plan: Plan) -> dict[str, object]:
         "snapshot": plan.snapshot,
         "secrets": plan.env_from,
         "notify": plan.notify and plan.notify.hooks,
+        "use": plan.sample_use,
         "loader": for_program_alone(plan.env, torchrun=plan.torchrun),
         **{how: plan.requeue_how == how for how in ("requeue", "copy", "chain")},
         "driver": plan.driver,

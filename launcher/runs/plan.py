@@ -21,7 +21,7 @@ from castoff.launcher.runs.records import Facts
 OF_EVERY_SCRIPT = frozenset(
     {
         *("command", "script", "shell", "setup", "teardown", "env", "workdir", "python", "templates"),
-        *("snapshot.paths", "snapshot.link", "snapshot.limit"),
+        *("snapshot.paths", "snapshot.link", "snapshot.limit", "sample_use"),
         *(
             "ranks",
             "ranks_per_node",
@@ -38,7 +38,10 @@ OF_EVERY_SCRIPT = frozenset(
 )
 """Job fields that the script itself handles under any scheduler; the others are left to the scheduler."""
 
-AS_THEY_ARE = ("command", "script", "setup", "teardown", "env_from", "python", "stage", "templates")
+AS_THEY_ARE = (
+    *("command", "script", "setup", "teardown", "env_from", "python", "stage", "templates"),
+    "sample_use",
+)
 """Plan fields with the value of the job's field of the same name."""
 
 
@@ -208,6 +211,8 @@ class Plan(Facts, frozen=True, kw_only=True):
     local_storage: str | None
     """The folder in which `stage` makes its folder; None: TMPDIR, else /tmp."""
     templates: str | None
+    sample_use: bool
+    """Whether a process on each node records what the job uses."""
     notes: list[str]
     """Sentences on what castoff decided for the user."""
 

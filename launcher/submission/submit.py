@@ -21,7 +21,7 @@ from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Site
 from castoff.launcher.errors import CastoffError, report
 from castoff.launcher.planning.planner import decide
-from castoff.launcher.planning.render import Script, rendered
+from castoff.launcher.planning.render import Script, rendered, template_folder
 from castoff.launcher.preflight.presence import check_in_snapshot, check_present
 from castoff.launcher.preflight.syntax import check_syntax
 from castoff.launcher.process import files
@@ -50,6 +50,9 @@ _PLACEHOLDER = f"/{os.urandom(16).hex()}"
 """A stand-in for the run directory, which exists only after a real submission. It is random, so that no
 text of a job can contain it; output always shows `$CASTOFF_RUN_DIR` in its place.
 """
+
+_SAMPLER = "use.py"
+"""The program that records what the job uses on each node, in templates/nodes and in the run directory."""
 
 
 class Within(NamedTuple):
@@ -257,6 +260,8 @@ def recorded(
     """
     indent = 2 if decided.parameters is None else None  # a line for each value would triple a long table
     texts = {"job.yaml": _job_file(spec), "plan.json": encode(decided, indent) + "\n"}
+    if decided.sample_use:
+        texts[_SAMPLER] = (template_folder() / "nodes" / _SAMPLER).read_text(encoding="utf-8")
     if hidden := secrets(decided.env_from, environ):
         texts[SECRETS] = hidden
     folder = runs_dir or runs_folder(environ)

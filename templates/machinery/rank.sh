@@ -155,6 +155,10 @@ export CASTOFF_LAUNCHER="$castoff_launcher_name" CASTOFF_RANK="$RANK/$WORLD_SIZE
 castoff_count=$LOCAL_WORLD_SIZE
 #endif
 #endif
+#if use
+#include use
+[ "$castoff_local" -ne 0 ] || castoff_record_use
+#endif
 #if binds_ranks
 # shellcheck disable=SC2086 # words
 #if together

@@ -26,6 +26,9 @@ castoff_run_script() { # SHELL...; standard input: the script, which runs once o
     exec "$@" "$castoff_file" <&3 3<&-
   ) &
   castoff_launcher=$!
+#if use
+  castoff_record_use
+#endif
 #if signal
   castoff_watch_signal
 #endif
@@ -88,4 +91,7 @@ castoff_watch_signal() { # send the script the job's signal in time, if it handl
   castoff_signaller=$!
   disown "$castoff_signaller"
 }
+#endif
+#if use
+#include use
 #endif

@@ -43,6 +43,9 @@ castoff_start() { # LAUNCHER... -- PROGRAM...
       ${castoff_round[@]+"${castoff_round[@]}"} "$@"
   ) &
   castoff_launcher=$!
+#if use
+  castoff_record_use
+#endif
 #if hang
   castoff_watch_hang
 #endif
@@ -57,3 +60,6 @@ castoff_start() { # LAUNCHER... -- PROGRAM...
   builtin kill -s KILL "$castoff_enforcer" 2>/dev/null || true
 #endif
 }
+#if use
+#include use
+#endif

@@ -104,6 +104,7 @@ VALUES: dict[str, Any] = {
     "restart.never": [3],
     "restart.progress": "checkpoints",
     "preflight": True,
+    "sample_use": False,
 }
 """Another value of a field than the one in `job`, where not every value of its type is one."""
 
