@@ -25,8 +25,10 @@ from castoff.launcher.cli.output import (
 from castoff.launcher.cli.run_options import groups_meant, run_options, selected
 from castoff.launcher.config.quantities import cpulist
 from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.history.attempt_use import AttemptUse, attempt_use
 from castoff.launcher.history.attempts import early_ranks, early_words, hosts
 from castoff.launcher.history.listing import site_words, start_words, words_of_status
+from castoff.launcher.history.metrics import Metrics
 from castoff.launcher.history.reading import FEW_STRETCHES, MetricsReader, metrics_files
 from castoff.launcher.logs.silence import last_sign, silence_words, silent_since
 from castoff.launcher.runs.index import Index
@@ -131,8 +133,8 @@ def _print_whole(run: RunStatus, now: float) -> None:
 
 
 def _facts(run: RunStatus) -> dict[str, Any]:
-    """A run's status as JSON. Adds to each member its name and parameters, if it has any, and
-    to each attempt its script's output, the time of its ranks' last output if
+    """A run's status as JSON. Adds what its only member's newest attempt uses, to each member its name and
+    parameters, if it has any, and to each attempt its script's output, the time of its ranks' last output if
     it is running, and the ranks that ended long before the others.
     """
     result: dict[str, Any] = msgspec.to_builtins(run)
@@ -142,6 +144,8 @@ def _facts(run: RunStatus) -> dict[str, Any]:
             {"event": event, "to": receiver, **msgspec.structs.asdict(tries.last)}
             for (event, receiver), tries in found.items()
         ]
+    if use := _use(run, _metrics(run)):
+        result["use"] = use.facts
     parameters = parameters_of(directory)
     for member, facts in zip(run.members, result["members"], strict=True):
         if parameters.names:
@@ -165,7 +169,11 @@ def _print_run(run: RunStatus, now: float) -> None:
     _line("", run.reason if run.reason != shown_below else None)
     if start := run.expected_start:
         _line("starts", start_words(start, now))
-    _line("progress", _progress(run, now))
+    metrics = _metrics(run)
+    if metrics and {run.state, run.members[0].state} == {"running"}:
+        _line("progress", words_of_status(run, [metrics], now).progress)
+    if use := _use(run, metrics):
+        _line("use", f"{use.words}\n{use.advice}")
     _line("messages", _messages(run))
     for number, host in enumerate(run.set_aside):
         when = f", {brief(now - host.time)} ago" if host.time else ""
@@ -185,17 +193,29 @@ def _messages(run: RunStatus) -> str:
     return "\n".join(lines.values())
 
 
-def _progress(run: RunStatus, now: float) -> str:
-    """The progress of a running run; empty for an array, whose members are counted separately."""
-    if len(run.members) > 1 or {run.state, *(one.state for one in run.members)} != {"running"}:
-        return ""
+def _metrics(run: RunStatus) -> Metrics | None:
+    """The metrics of a run's only member; None for an array, or if they cannot be read soon."""
+    if len(run.members) > 1:
+        return None
     reader = MetricsReader(FEW_STRETCHES)
     try:
         directory = RunDirectory(Path(run.directory))
         metrics = reader.look(metrics_files(directory, run.members[0].member), time.monotonic() + _READS)
     except CastoffError:  # its records are damaged; show the rest of the status
-        return ""
-    return "" if reader.behind else words_of_status(run, [metrics], now).progress
+        return None
+    return None if reader.behind else metrics
+
+
+def _use(run: RunStatus, metrics: Metrics | None) -> AttemptUse | None:
+    """What the newest attempt of a run's only member uses; None for an array."""
+    member = run.members[0]
+    if len(run.members) > 1 or not member.attempts:
+        return None
+    try:
+        directory = RunDirectory(Path(run.directory))
+        return attempt_use(directory, member.member, member.attempts[-1], metrics)
+    except CastoffError:  # as above
+        return None
 
 
 def _print_attempt(run: RunStatus, member: MemberStatus, attempt: AttemptStatus, now: float) -> None:

@@ -243,7 +243,9 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     then exits with 0 and writes no outcome is started again."""
     sample_use: Annotated[
         bool,
-        meaning("Whether a process on each node records what the job uses: GPUs, CPUs, memory, disk, network."),
+        meaning(
+            "Whether a process on each node records what the job uses: GPUs, CPUs, memory, disk, network."
+        ),
     ] = True
     """`castoff status`, `top` and `report` show it."""
     templates: Annotated[Word | None, meaning("A folder of templates that replace castoff's own.")] = None

@@ -33,6 +33,7 @@ _SPEEDS = r"(?:.*[/._-])?((?:samples|images|tokens|items|examples|sequences)_per
 
 _SLOWEST, _LAG = r"(?:.*/)?slowest_rank", r"(?:.*/)?slowest_rank_lag"
 _UTILIZATION = r"(?:.*[/._-])?(?:gpu_|device_)?utili[sz]ation"
+_DATA_WAIT = r"(?:.*[/._-])?data_wait"
 _MEMORY = r"(?:.*[/._-])?(?:gpu_|device_)?memory_gb"
 
 
@@ -63,6 +64,8 @@ class Progress(NamedTuple):
     utilization: float | None = None
     """The fraction of the time in which devices computed."""
     memory_gb: float | None = None
+    data_wait: float | None = None
+    """The fraction of the time in which the program waits for data."""
     others: Sequence[Metric] = ()
     """All other metrics, in the order of their first appearance."""
 
@@ -91,6 +94,7 @@ def progress_of(metrics: Metrics, since: float = 0.0) -> Progress:
             ("slowest_lag", _LAG),
             ("utilization", _UTILIZATION),
             ("memory_gb", _MEMORY),
+            ("data_wait", _DATA_WAIT),
         )
     }
     speed = _first(names, _SPEEDS)
@@ -155,10 +159,23 @@ def pace(reports: Iterable[Report]) -> float | None:
 def device_use(metrics: Metrics, start: float, end: float | None) -> float | None:
     """The mean fraction of time in which devices computed, from the reports between two times.
 
-    Times are in seconds since the epoch; None if nothing was reported. Names such as `gpu_utilization` count;
-    if a value is above 1, all are percent. A stretch of older reports counts by the middle of its time.
+    Times are in seconds since the epoch; None if nothing was reported. Names such as `gpu_utilization` count.
     """
-    name = _first(metrics.names, _UTILIZATION) or ""
+    return _mean_fraction(metrics, _UTILIZATION, start, end)
+
+
+def data_wait(metrics: Metrics, start: float, end: float | None = None) -> float | None:
+    """The mean fraction of time in which the program waited for data, by metrics such as `data_wait`; as
+    `device_use`.
+    """
+    return _mean_fraction(metrics, _DATA_WAIT, start, end)
+
+
+def _mean_fraction(metrics: Metrics, pattern: str, start: float, end: float | None) -> float | None:
+    """The mean of a metric between two times. If a value is above 1, all are percent. A stretch of older
+    reports counts by the middle of its time.
+    """
+    name = _first(metrics.names, pattern) or ""
     until = math.inf if end is None else end + 1  # scripts record whole seconds
     older = [
         stretch.parts[name]

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from castoff.launcher.errors import CastoffError
+from castoff.launcher.history.attempt_use import AttemptUse
 from castoff.launcher.history.attempts import HostRanks, Phase, hosts, phases, waiting
 from castoff.launcher.history.progress import Progress
+from castoff.launcher.history.use import use_of
+from castoff.launcher.history.use_advice import advice
 from castoff.launcher.launchers.local.streams import for_terminal
 from castoff.launcher.logs.failures import failed_rank
 from castoff.launcher.logs.silence import Silences
@@ -49,6 +52,8 @@ class Detail(NamedTuple):
     """The member's parameters in words."""
     silent_since: float | None = None
     """When the ranks of the member's newest attempt became silent, if they are."""
+    use: AttemptUse | None = None
+    """What the member's newest attempt uses."""
     trouble: str | None = None
     """Why some of the files could not be read."""
 
@@ -85,7 +90,9 @@ def detail_of(
     silent = silences.since(attempt, time.time())
     detail = Detail(now, chosen, progressed, parameters=parameters, silent_since=silent)
     try:
+        use, waits = use_of(run, chosen.member, attempt.attempt), progressed.data_wait
         return detail._replace(
+            use=AttemptUse(use, waits, advice(use, run.facts(), waits)) if use else None,
             phases=phases(run, run.submission(), chosen, attempt),
             hosts=hosts(run, chosen.member, attempt.attempt),
             excerpt=_excerpt(run, chosen.member, attempt),

@@ -67,6 +67,7 @@ def lines(detail: Detail, now: float, width: int, height: int) -> list[Line]:
         *_fields("phases", [_phase(phase, now) for phase in detail.phases], width, " · "),
         *_fields("hosts", _hosts(detail.hosts), width, "  "),
         *_progress(detail, now, width),
+        *_use(detail, width),
     ]
     if detail.trouble:
         page += _fields("trouble", [detail.trouble], width)
@@ -187,6 +188,12 @@ def _progress(detail: Detail, now: float, width: int) -> Iterator[Line]:
     yield from _fields("devices", _devices(progress), width, ", ")
     others = [f"{metric.name} {number(metric.value)}" for metric in progress.others[:_METRICS]]
     yield from _fields("metrics", others, width, " · ")
+
+
+def _use(detail: Detail, width: int) -> Iterator[Line]:
+    if detail.use is not None:
+        yield from _fields("use", detail.use.words.split(", "), width, ", ")
+        yield from _fields("", detail.use.advice.split(), width, style="yellow")
 
 
 def _left(detail: Detail, now: float, width: int) -> Iterator[Line]:

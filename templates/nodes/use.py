@@ -513,7 +513,7 @@ def follow(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before
         sys.exit()
-    for each in ("INT", "HUP", "QUIT", "TERM", "USR1", "USR2"):  # the shell would report which of them ended it
+    for each in ("INT", "HUP", "QUIT", "TERM", "USR1", "USR2"):  # the shell would report that one ended it
         signal.signal(getattr(signal, "SIG" + each), signal.SIG_IGN)
     os.nice(GENTLE)
     os.chdir("/")

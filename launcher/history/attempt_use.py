@@ -1,0 +1,50 @@
+"""What an attempt uses, from its samples and from what its program reports, with advice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from castoff.launcher.history.metrics import Metrics
+from castoff.launcher.history.progress import data_wait
+from castoff.launcher.history.use import Use, use_of, use_words
+from castoff.launcher.history.use_advice import advice
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import AttemptStatus
+
+
+class AttemptUse(msgspec.Struct, frozen=True):
+    """What an attempt uses."""
+
+    use: Use
+    data_wait: float | None
+    """The fraction of the time in which the program waits for data, if it reports that."""
+    advice: str
+    """A sentence; empty if nothing is plain."""
+
+    @property
+    def words(self) -> str:
+        """What it uses in one line."""
+        return use_words(self.use, self.data_wait)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All of it as JSON."""
+        facts: dict[str, Any] = msgspec.to_builtins(self.use)
+        return {**facts, "data_wait": self.data_wait, "advice": self.advice}
+
+
+def attempt_use(
+    run: RunDirectory, member: int, attempt: AttemptStatus, metrics: Metrics | None
+) -> AttemptUse | None:
+    """What an attempt of a member uses; None if it recorded nothing. `metrics`: the member's, if known.
+
+    Raises:
+        CastoffError: a record cannot be read.
+    """
+    use = use_of(run, member, attempt.attempt)
+    if use is None:
+        return None
+    waits = data_wait(metrics, attempt.started or 0.0, attempt.ended) if metrics else None
+    return AttemptUse(use, waits, advice(use, run.facts(), waits))
