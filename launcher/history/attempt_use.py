@@ -10,6 +10,7 @@ from castoff.launcher.history.metrics import Metrics
 from castoff.launcher.history.progress import data_wait
 from castoff.launcher.history.use import Use, use_of, use_words
 from castoff.launcher.history.use_advice import advice
+from castoff.launcher.runs.records import Facts
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import AttemptStatus
 
@@ -47,4 +48,11 @@ def attempt_use(
     if use is None:
         return None
     waits = data_wait(metrics, attempt.started or 0.0, attempt.ended) if metrics else None
-    return AttemptUse(use, waits, advice(use, run.facts(), waits))
+    return with_advice(use, run.facts(), waits)
+
+
+def with_advice(use: Use, planned: Facts, waits: float | None) -> AttemptUse:
+    """Add advice to a use, and leave out GPUs that the job neither asked for nor used."""
+    if not planned.devices_per_rank and not use.device_use:
+        use = msgspec.structs.replace(use, nodes=[node.without_devices for node in use.nodes])
+    return AttemptUse(use, waits, advice(use, planned, waits))

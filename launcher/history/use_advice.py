@@ -48,13 +48,13 @@ def advice(use: Use, planned: Facts, data_wait: float | None = None) -> str:
 
 
 def _idle_devices(use: Use, planned: Facts, _: float | None) -> str:
-    devices = [device for device in use.devices if device.use is not None]
+    devices = [device for device in use.devices if device.use is not None and planned.devices_per_rank]
     idle = sum((device.use or 0.0) <= _IDLE for device in devices)
     if not idle:
         return ""
     if idle == len(devices):
         which = "its GPU did not compute" if idle == 1 else f"none of its {len(devices)} GPUs computed"
-        return f"{which}: without a need for one, devices_per_rank: 0; else see that the program finds it"
+        return f"{which}: devices_per_rank: 0 asks for none; if it needs one, check that the program finds it"
     computing = len(devices) - idle
     if len(use.nodes) > 1:
         hosts = len({device.host for device in devices if (device.use or 0.0) > _IDLE})

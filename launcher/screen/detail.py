@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.history.attempt_use import AttemptUse
+from castoff.launcher.history.attempt_use import AttemptUse, with_advice
 from castoff.launcher.history.attempts import HostRanks, Phase, hosts, phases, waiting
 from castoff.launcher.history.progress import Progress
 from castoff.launcher.history.use import use_of
-from castoff.launcher.history.use_advice import advice
 from castoff.launcher.launchers.local.streams import for_terminal
 from castoff.launcher.logs.failures import failed_rank
 from castoff.launcher.logs.silence import Silences
@@ -92,7 +91,7 @@ def detail_of(
     try:
         use, waits = use_of(run, chosen.member, attempt.attempt), progressed.data_wait
         return detail._replace(
-            use=AttemptUse(use, waits, advice(use, run.facts(), waits)) if use else None,
+            use=with_advice(use, run.facts(), waits) if use else None,
             phases=phases(run, run.submission(), chosen, attempt),
             hosts=hosts(run, chosen.member, attempt.attempt),
             excerpt=_excerpt(run, chosen.member, attempt),

@@ -469,7 +469,10 @@ class Lines:
     """The file, to which whole lines are appended; on a full disk, fewer."""
 
     def __init__(self, folder: str, node: int):
-        os.makedirs(folder, 0o700, exist_ok=True)
+        try:
+            os.mkdir(folder, 0o700)
+        except FileExistsError:  # of another node
+            pass
         path = f"{folder}/node-{node:05d}.jsonl"
         self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         self.torn = False
