@@ -52,12 +52,14 @@ class Curve(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """Curves with the same axis of steps."""
+    """Curves with the same axis, of steps or of another unit."""
 
     title: str
     curves: Sequence[Curve]
     metric: str = ""
     """The metric of all curves, which belong to several members; empty: each has its own metric."""
+    axis: str = "step"
+    """The unit of the axis."""
 
 
 def plots(metrics: Metrics) -> list[Plot]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from castoff.launcher.history.attempt_use import AttemptUse
 from castoff.launcher.history.attempts import HostRanks, Phase
 from castoff.launcher.history.metrics import Metrics
 from castoff.launcher.history.usage import Total
@@ -96,6 +97,10 @@ class RunFacts:
     """The number of members in the plots of an array."""
     metrics_left_out: int = 0
     """The number of metrics of an array that are not drawn."""
+
+    use: AttemptUse | None = None
+    """What the newest attempt of the only member used that recorded something."""
+    use_plots: Sequence[Plot] = ()
 
     @property
     def is_array(self) -> bool:

@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from castoff.launcher.history.attempt_use import AttemptUse, attempt_use
 from castoff.launcher.history.attempts import hosts, phases, waiting
 from castoff.launcher.history.metrics import Metrics
 from castoff.launcher.history.progress import device_use
 from castoff.launcher.history.usage import shares, starts_of, total, usages
+from castoff.launcher.history.use import samples_of
 from castoff.launcher.logs.failures import excerpt_of, failed_rank
 from castoff.launcher.logs.silence import silent_since
 from castoff.launcher.report.cells import log_text
@@ -29,6 +31,7 @@ from castoff.launcher.report.masking import masked_job, masked_parameters, maske
 from castoff.launcher.report.profile import newest
 from castoff.launcher.report.ranking import Rule, for_a_table, metric_names, parameters_words, ranked, rule
 from castoff.launcher.report.results import Result, metrics_of_member, result_of
+from castoff.launcher.report.using import DRAWN_NODES, use_plots
 from castoff.launcher.runs import provenance
 from castoff.launcher.runs.directory import names_in
 from castoff.launcher.runs.parameters import parameters_of
@@ -95,6 +98,7 @@ def gather(run: RunDirectory, wish: Wish, poller: Poller | None = None) -> RunFa
     failures, left_out = _failures(run, now)
     is_array = len(now.members) > 1
     drawn = _compared(run, now, results, chosen) if is_array else _Drawn(plots(metrics))
+    use, use_plots = (None, []) if is_array else _use(run, now.members[0], metrics)
     return RunFacts(
         now=now,
         at=at,
@@ -114,7 +118,18 @@ def gather(run: RunDirectory, wish: Wish, poller: Poller | None = None) -> RunFa
         silent=_silent(now, at),
         compared=drawn.members,
         metrics_left_out=drawn.metrics_left_out,
+        use=use,
+        use_plots=use_plots,
     )
+
+
+def _use(run: RunDirectory, member: MemberStatus, metrics: Metrics) -> tuple[AttemptUse | None, list[Plot]]:
+    """What a member's newest attempt used that recorded something, and its curves."""
+    for attempt in reversed(member.attempts):
+        if found := attempt_use(run, member.member, attempt, metrics):
+            samples = samples_of(run, member.member, attempt.attempt, DRAWN_NODES)
+            return found, use_plots(samples, attempt.started or samples[0].samples[0].t)
+    return None, []
 
 
 def _results(run: RunDirectory, now: RunStatus, at: float) -> tuple[Metrics, list[Result], _Busy]:

@@ -28,7 +28,7 @@ def page(facts: RunFacts, refresh: int | None = None) -> str:
     moments = Moments(facts.at)
     return rendered(
         "page.html.j2",
-        facts.plots,
+        [*facts.plots, *facts.use_plots],
         refresh,
         facts=facts,
         plots=[sections.plot(plot, facts.rule) for plot in facts.plots],

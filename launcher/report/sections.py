@@ -25,6 +25,7 @@ from castoff.launcher.report.ranking import (
 )
 from castoff.launcher.report.sweep import sweep
 from castoff.launcher.report.tables import further, members, misses_ranks, resources
+from castoff.launcher.report.using import use_table
 from castoff.launcher.runs.states import FAILED, members_words, why
 from castoff.launcher.text.words import brief
 
@@ -66,6 +67,8 @@ class Shown(NamedTuple):
     thinned: bool
     is_marked: bool
     """Whether a curve has marks where attempts begin."""
+    axis: str
+    """The unit of the axis."""
 
 
 def sections(facts: RunFacts, moments: Moments) -> dict[str, Any]:
@@ -84,6 +87,8 @@ def sections(facts: RunFacts, moments: Moments) -> dict[str, Any]:
         "placements": [*_placements(facts)],
         "local_ranks": _local_ranks(facts),
         "profile": profile.shown(facts.profile),
+        "use_table": use_table(facts.use.use) if facts.use else None,
+        "use_plots": [plot(one, None) for one in facts.use_plots],
         "resources": resources(facts),
         "misses_ranks": misses_ranks(facts),
         "code": [*_code(facts)],
@@ -102,10 +107,11 @@ def plot(one: Plot, chosen: Rule | None) -> Shown:
         largest = chosen.largest if chosen and name == chosen.metric else larger_is_better(name)
         values = curve.values
         point = values.best(largest=largest) if largest is not None else None
-        cells = (curve.label, _value(values.last), _value(point))
+        cells = (curve.label, _value(values.last, one.axis), _value(point, one.axis))
         number = f"{values.number - values.odd:,}"
         restarts = ", ".join(map(step_words, curve.restarts))
-        rows.append((*cells, *map(_value, (values.smallest, values.largest)), number, restarts))
+        extremes = (_value(extreme, one.axis) for extreme in (values.smallest, values.largest))
+        rows.append((*cells, *extremes, number, restarts))
     headings = ("curve", "last", "best", "smallest", "largest", "points", "restarts at step")
     words = table(f"Values of {one.title}", headings, rows, *headings[1:-1])
     return Shown(
@@ -114,11 +120,12 @@ def plot(one: Plot, chosen: Rule | None) -> Shown:
         words,
         any(curve.thinned for curve in one.curves),
         any(curve.marks for curve in one.curves),
+        one.axis,
     )
 
 
-def _value(point: Point | None) -> str:
-    return "" if point is None else f"{point.value:.6g} at step {step_words(point.step)}"
+def _value(point: Point | None, axis: str) -> str:
+    return "" if point is None else f"{point.value:.6g} at {axis} {step_words(point.step)}"
 
 
 def _odd(facts: RunFacts) -> Table | None:
@@ -127,7 +134,7 @@ def _odd(facts: RunFacts) -> Table | None:
         return None
     metrics = facts.members[0].result.metrics.items()
     rows = [
-        (name, _value(values.first_odd), f"{values.odd:,} of {values.number:,}")
+        (name, _value(values.first_odd, "step"), f"{values.odd:,} of {values.number:,}")
         for name, values in metrics
         if values.odd
     ]

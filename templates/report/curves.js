@@ -49,9 +49,9 @@
         width: Math.max(place.clientWidth, 200),
         height: HEIGHT,
         legend: { show: false },
-        cursor: { sync: { key: "step", scales: ["x", null] }, drag: { x: true, y: false } },
+        cursor: { sync: { key: place.dataset.axis, scales: ["x", null] }, drag: { x: true, y: false } },
         scales: { x: { time: false }, y: { distr: pressed(log) ? 3 : 1 } },
-        axes: [{ ...axis, label: "step", labelSize: 20, size: 36 }, { ...axis, size: 64 }],
+        axes: [{ ...axis, label: place.dataset.axis, labelSize: 20, size: 36 }, { ...axis, size: 64 }],
         series: [{}, ...curves.map((_, at) => ({
           show: shows[at],
           stroke: colour(`--c${at % 8}`),
