@@ -262,7 +262,7 @@ def _no_circle(graph: dict[str, set[str]]) -> None:
 FLOORS = {
     "launcher": (
         ("cli",),
-        ("agents", "diagnosis", "importing", "notify", "remote", "report", "screen", "siting"),
+        ("agents", "diagnosis", "importing", "notify", "remote", "report", "screen", "siting", "stacks"),
         ("executors",),
         ("api",),
         ("history", "interactive"),

@@ -310,7 +310,7 @@ def _with_castoff(machine: Machine, do: Callable[[], int]) -> int:
 def _interrupted(machine: Machine, rest: list[str]) -> None:
     """Report what Ctrl-C has ended, and what continues on the machine."""
     name, verb = machine.entry.name, rest[0]
-    if verb in ("logs", "wait", "top", "status", "list", "report", "pull"):
+    if verb in ("logs", "wait", "top", "status", "list", "report", "pull", "stacks"):
         again = " ".join(map(visible_word, machine.command(*rest)))
         report(f"{name}: the runs there are unaffected; `{again}` continues")
     elif verb == "submit":

@@ -32,6 +32,7 @@ GROUPS = {
         "pull": "Fetch a run's files from another machine.",
         "wait": "Wait until runs are over; exit with their code.",
         "watch": "Send messages about runs that their jobs could not send.",
+        "stacks": "Show where the ranks of a running job are in Python.",
         "shell": "Open a shell beside a rank of a running job.",
     },
     "Control it": {

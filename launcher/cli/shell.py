@@ -37,7 +37,8 @@ def command(
     `castoff launch --here`.
     """
     # Imported late, since a shell that completes options waits for this module.
-    from castoff.launcher.interactive.shell import command_line, place, unreached
+    from castoff.launcher.interactive.places import place
+    from castoff.launcher.interactive.shell import command_line, unreached
     from castoff.launcher.process.attached import run_attached
     from castoff.launcher.runs.index import Index
     from castoff.launcher.schedulers.command import command_environment

@@ -226,6 +226,9 @@ def _print_attempt(run: RunStatus, member: MemberStatus, attempt: AttemptStatus,
         _line("", line)
     directory = RunDirectory(Path(run.directory))
     _line("", early_words(early_ranks(directory, attempt), attempt))
+    if silent_since(attempt, now) is not None:
+        of_member = f" --member {member.member}" if len(run.members) > 1 else ""
+        _line("", f"`castoff stacks {run.id}{of_member}` shows where its ranks are")
     for line in script_output(directory, member.member, attempt):
         _line("", f"  {line}")
     _line("", attempt.started and f"logs in {attempt.logs}")

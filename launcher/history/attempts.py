@@ -164,6 +164,12 @@ def early_ranks(run: RunDirectory, attempt: AttemptStatus) -> list[EarlyRank]:
     return sorted(early)
 
 
+def ended_well(folder: Path) -> set[int]:
+    """The ranks that have ended well, as far as that is recorded in an attempt's folder."""
+    of_ranks, of_hosts = _ended(folder / "ended")
+    return {*of_hosts} or {*of_ranks}
+
+
 def _ended(folder: Path) -> tuple[dict[int, float], dict[int, float]]:
     """When ranks ended well, by their own files and by those of hosts, which have a line for each rank."""
     of_ranks, of_hosts = {}, {}

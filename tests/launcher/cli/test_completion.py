@@ -102,7 +102,7 @@ class TestInBash:
         )
         assert (machines[0], there[0]) == (["aurora"], ["cancel"])
         assert {"cancel", "completion", "train", "wait"} <= set(every[0])
-        assert some[0] == ["schema", "shell", "sites", "status", "stop", "submit"]
+        assert some[0] == ["schema", "shell", "sites", "stacks", "status", "stop", "submit"]
         assert flags[0] == ["--on", "--version", "--help"]
         assert of_verb[0] == ["--name", "--json", "--help"]
         assert wrong == ([], set())
@@ -290,7 +290,7 @@ def test_the_tab_key(castoff: Castoff, tmp_path: Path) -> None:
         os.write(terminal, f". ./castoff.bash; {shows}; PS1='REA''DY '\n".encode())
         read_until(terminal, "READY ")
         for typed, becomes in (
-            ("sta\ttra\t--js\t", ["status", "training", "--json"]),
+            ("stat\ttra\t--js\t", ["status", "training", "--json"]),
             ("submit --si\tlo\tcar\t", ["submit", "--site", "local", "careful.yaml"]),
             ("submit --site=lo\t--set array.cou\t3", ["submit", "--site=local", "--set", "array.count=3"]),
             ("launch -- ./cast\t", ["launch", "--", "./castoff.bash"]),

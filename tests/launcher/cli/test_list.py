@@ -420,6 +420,7 @@ class TestStatusOfArrays:
         _, _, silent = answer.stdout.split("\n\n")
         assert re.match(r"attempt    1\.0  running for .*, no output for 11m, began ", silent)
         assert silent.count("attempt ") == 1
+        assert f"`castoff stacks {made.run.id} --member 1` shows where its ranks are\n" in silent
 
     def test_many_are_grouped(self, castoff: Castoff, tmp_path: Path) -> None:
         made = Made(tmp_path, members=200)
@@ -472,7 +473,9 @@ class TestStatusInWords:
         until(log.read_text)
         ago = time.time() - 125
         os.utime(log, (ago, ago))
-        assert re.search(r"running for \d+s, no output for 2m, began 20", castoff("status", run.path).stdout)
+        silent = castoff("status", run.path).stdout
+        assert re.search(r"running for \d+s, no output for 2m, began 20", silent)
+        assert f"`castoff stacks {run.id}` shows where its ranks are\n" in silent
         (attempt,) = json.loads(castoff("status", run.path, "--json").stdout)["members"][0]["attempts"]
         assert attempt["last_output"] == pytest.approx(ago)
         (jobs.folder / "more").touch()

@@ -17,7 +17,20 @@ from ..conftest import Castoff, objects
 
 VERBS = [
     *("init", "import", "render", "schema", "submit", "launch", "alloc", "train", "top", "list", "status"),
-    *("logs", "usage", "results", "report", "pull", "wait", "watch", "shell", "stop", "cancel", "resubmit"),
+    *(
+        "logs",
+        "usage",
+        "results",
+        "report",
+        "pull",
+        "wait",
+        "watch",
+        "stacks",
+        "shell",
+        "stop",
+        "cancel",
+        "resubmit",
+    ),
     *("clean", "on", "notify", "sites", "explain", "doctor", "trust"),
     *("mcp", "completion"),
 ]
