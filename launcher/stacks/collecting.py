@@ -68,7 +68,8 @@ def collect(
     Raises:
         CastoffError: the run is not running, has no such member, rank or host, or cannot be reached.
     """
-    named = [place(run, member, rank, host, needs="stacks need") for rank in ranks or [None]]
+    chosen: Sequence[int | None] = ranks or [None]
+    named = [place(run, member, rank, host, needs="stacks need") for rank in chosen]
     if not ranks and host is None:
         named = [named[0]._replace(number=number) for number in range(len(named[0].hosts))]
     places = [*{one.number: one for one in named}.values()]
