@@ -33,7 +33,7 @@ DOES = {
     "tune": "from castoff.trainers import suggested; import optuna",
     "tui": "import castoff.launcher.screen.app",
     "import": "from castoff.launcher.importing.bash import statements; assert statements('a b')",
-    "stacks": "import os, subprocess, sys; subprocess.check_call([os.path.dirname(sys.executable) + '/py-spy', '-V'])",
+    "stacks": "import os, sysconfig; assert os.path.exists(sysconfig.get_path('scripts') + '/py-spy')",
     "mcp": "import castoff.launcher.agents.server",
     "tensorboard": "from tensorboard.compat.proto.event_pb2 import Event",
     "wandb": "import wandb",
