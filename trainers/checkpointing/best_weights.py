@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from castoff.trainers.checkpointing.checkpoints import Checkpoints, load_part
 from castoff.trainers.checkpointing.errors import CheckpointError
+from castoff.trainers.checkpointing.shards import SHARDS, has_shards
 from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.optimization.engine import Engine
 
@@ -75,12 +77,20 @@ def load_weights(engine: Engine, checkpoint: Path) -> None:
     """
     parts = {"model": engine.bare} | ({} if engine.average is None else {"ema": engine.average.module})
     for part, module in parts.items():
-        state = load_part(checkpoint, part)
+        state = _state_for(module, checkpoint, part)
         try:
-            engine.strategy.load(module, state)
+            module.load_state_dict(state)
         except RuntimeError as error:
             raise CheckpointError(
                 f"the weights of checkpoint {checkpoint} do not fit the model that build_model returns: "
                 f"{' '.join(str(error).split())}. Build the same model, or start over with "
                 "training.fresh: true"
             ) from error
+
+
+def _state_for(module: nn.Module, checkpoint: Path, part: str) -> dict[str, Any]:
+    if not (checkpoint / SHARDS).is_dir() and not has_shards(module.state_dict()):
+        return load_part(checkpoint, part)
+    from castoff.trainers.checkpointing.sharded_states import weights_for
+
+    return weights_for(module, checkpoint, part)

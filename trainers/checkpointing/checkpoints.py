@@ -2,6 +2,7 @@
 
     checkpoints/
       step-0000000400/   model.pt  training.pt  manifest.json  record.json
+                         shards/ in place of model.pt, if the states are sharded
       latest  best       links for people, to the newest and the best
 
 Each checkpoint is written under a temporary name, its files and folder are flushed to disk, and one rename
@@ -12,54 +13,49 @@ the later validation, and also appears by one rename; the records alone decide w
 
 from __future__ import annotations
 
-import errno
 import logging
 import re
 import shutil
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, cast
+from typing import Any
 
 import torch
 
 from castoff.trainers.checkpointing.errors import CheckpointError
+from castoff.trainers.checkpointing.finite_weights import refuse_non_finite
+from castoff.trainers.checkpointing.links import Links
+from castoff.trainers.checkpointing.part_files import load_file, write_file
+from castoff.trainers.checkpointing.shards import SHARDS, Divided, divide, has_shards
 from castoff.trainers.checkpointing.staging import Staging, tensors
+from castoff.trainers.checkpointing.together import AllRanks, Alone, Writers
+from castoff.trainers.checkpointing.verification import MANIFEST, common_problem_of, problem_of
 from castoff.trainers.checkpointing.writer import Writer
-from castoff.trainers.checkpointing.written_by import check_format, lacks, versions
-from castoff.trainers.configuration.fields import UserError
+from castoff.trainers.checkpointing.written_by import versions
 from castoff.trainers.distributed.attempt import AttemptOver
+from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.files.durable import (
-    SummedFile,
     checksummed,
     flush,
     read_checksummed,
     replace_file,
-    sum_of,
     write_checksummed,
 )
 
 _NAME = re.compile(r"step-(\d{10})")
 _BEFORE = ".before"
-_MANIFEST = "manifest.json"
 _RECORD = "record.json"
 _WEIGHTS = ("model", "ema")
-_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)
-
-_ON_ONE_CORE = 30_000
-"""The most numbers that torch sums on one thread; more threads would take cores from training."""
 
 logger = logging.getLogger(__name__)
 
 
-class NonFiniteWeights(UserError):
-    """Weights are NaN or infinite, so no checkpoint was written; the text names the tensor."""
-
-
 class Checkpoints:
-    """The checkpoints of one run, in one folder. Only rank 0 writes; every rank may read.
+    """The checkpoints of one run, in one folder. Rank 0 writes them, and each rank its part of sharded
+    states; every rank may read.
 
     `save` and `record` return at once, and a thread writes in the order of the calls. Its error is raised
     once, by the next `save` or `wait`: OSError with an errno, or NonFiniteWeights. Checkpoints that were
@@ -91,9 +87,9 @@ class Checkpoints:
         """Seconds that the slowest write took until the checkpoint was durable."""
         self._staging = Staging()
         self._writer = Writer()
+        self._ranks: AllRanks | None = None
         self._damaged: set[Path] = set()
-        self._copies: set[Path] = set()
-        """Folders found where links to checkpoints were expected."""
+        self._links = Links(folder)
 
     def __enter__(self) -> Checkpoints:
         return self
@@ -106,7 +102,7 @@ class Checkpoints:
             return
         self._writer.join()  # only `error` is reported
 
-    # --- Writing: rank 0 alone --------------------------------------------------------------------
+    # --- Writing ----------------------------------------------------------------------------------
 
     def save(self, step: int, parts: Mapping[str, Mapping[str, Any]]) -> None:
         """Copy `parts` (`model` becomes model.pt), and start to write the checkpoint of a step.
@@ -114,13 +110,26 @@ class Checkpoints:
         After it returns, the tensors in `parts` may change. It first waits for a checkpoint that is still
         being written. The weights, `model` and `ema`, must be finite.
 
+        Rank 0 calls it; if tensors are sharded all ranks do, the others with the parts that have shards. An
+        error is then raised on all.
+
         Raises:
             TypeError: a part holds more than tensors and plain containers.
             OSError, NonFiniteWeights: an earlier checkpoint or record could not be written.
         """
         self._writer.wait()
-        copies = self._staging.copy(parts)
-        self._writer.do(partial(self._write, step, copies))
+        ranks: Writers = Alone()
+        if any(map(has_shards, parts.values())):
+            ranks = self._ranks = self._ranks or AllRanks()
+        divided = divide(parts, whole=_WEIGHTS, is_main=ranks.is_main)
+        self._writer.do(partial(self._write, step, self._staged(divided), ranks))
+
+    def _staged(self, divided: Divided) -> Divided:
+        values = {key: each.value for key, each in divided.shards.items()}
+        copies = self._staging.copy({**divided.rest, SHARDS: values})
+        copied = copies.pop(SHARDS)
+        shards = {key: each._replace(value=copied[key]) for key, each in divided.shards.items()}
+        return divided._replace(rest=copies, shards=shards)
 
     def record(self, step: int, record: Mapping[str, Any]) -> None:
         """Write a record into a step's checkpoint, once that is durable.
@@ -141,37 +150,54 @@ class Checkpoints:
         """
         self._writer.wait()
 
-    def _write(self, step: int, parts: Mapping[str, Any]) -> None:
+    def _write(self, step: int, states: Divided, ranks: Writers) -> None:
         began = time.monotonic()
-        _refuse_non_finite(step, parts, self._infinite)
-        self._check()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._clear()
         final = self.path(step)
         draft = final.with_name(f".{final.name}")
+        before = final.with_name(f".{final.name}{_BEFORE}")
+        ranks.together(lambda: refuse_non_finite(step, _weights_in(states), self._infinite))
         try:
-            draft.mkdir()
-            files = {f"{part}.pt": _write_part(draft / f"{part}.pt", state) for part, state in parts.items()}
-            manifest = {"step": step, **versions(), "files": files}
-            write_checksummed(draft / _MANIFEST, checksummed(manifest))
-            self._keep_record(final, draft, files)
-            flush(draft)
-            before = final.with_name(f".{final.name}{_BEFORE}")
-            self._check()  # the attempt may have ended while the draft was written
-            if final.exists():  # written by an earlier attempt
-                final.rename(before)
-            draft.rename(final)
+            ranks.together(lambda: self._begin(draft) if ranks.is_main else None)
+            files: dict[str, Any] = {}
+            if ranks.group is not None:
+                from castoff.trainers.checkpointing.shard_files import write_shards
+
+                files = write_shards(draft / SHARDS, states.shards, ranks)
+            ranks.together(lambda: self._complete(step, states, draft, files) if ranks.is_main else None)
         except AttemptOver:  # another attempt may be writing the draft
             raise
         except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
+            if ranks.is_main:
+                shutil.rmtree(draft, ignore_errors=True)
             raise
-        flush(self.folder)
-        self._durable(step)
-        shutil.rmtree(before, ignore_errors=True)
+        if ranks.is_main:
+            self._durable(step)
+            shutil.rmtree(before, ignore_errors=True)
         self.longest = max(self.longest, time.monotonic() - began)
-        self._damaged.discard(final)
-        self._tidy()
+        if ranks.is_main:
+            self._damaged.discard(final)
+            self._tidy()
+
+    def _begin(self, draft: Path) -> None:
+        self._check()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._clear()
+        draft.mkdir()
+
+    def _complete(self, step: int, states: Divided, draft: Path, files: dict[str, Any]) -> None:
+        """Write what rank 0 writes alone, and let the checkpoint appear."""
+        final, before = self.path(step), draft.with_name(f"{draft.name}{_BEFORE}")
+        for part, state in states.rest.items():
+            files[f"{part}.pt"] = write_file(draft / f"{part}.pt", state)
+        tied = {"tied": states.tied} if states.tied else {}
+        write_checksummed(draft / MANIFEST, checksummed({"step": step, **versions(), "files": files, **tied}))
+        self._keep_record(final, draft, files)
+        flush(draft)
+        self._check()  # the attempt may have ended while the draft was written
+        if final.exists():  # written by an earlier attempt
+            final.rename(before)
+        draft.rename(final)
+        flush(self.folder)
 
     def _write_record(self, path: Path, content: bytes) -> None:
         self._check()
@@ -182,9 +208,9 @@ class Checkpoints:
     def _keep_record(self, final: Path, draft: Path, files: Mapping[str, Any]) -> None:
         """If a checkpoint is written again with the same weights, keep its record."""
         try:
-            same = read_checksummed(final / _MANIFEST)["files"]["model.pt"] == files["model.pt"]
+            same = _of_weights(read_checksummed(final / MANIFEST)["files"]) == _of_weights(files)
             record = read_checksummed(final / _RECORD)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return
         if same:
             write_checksummed(draft / _RECORD, checksummed(record))
@@ -202,8 +228,8 @@ class Checkpoints:
         """Update the links, and remove checkpoints other than the best and the last `keep`."""
         best = self._best()
         everything = self.all()
-        self._point("latest", everything[-1])
-        self._point("best", best)
+        self._links.point("latest", everything[-1])
+        self._links.point("best", best)
         usable = [path for path in everything if path not in self._damaged]
         kept = {best, *usable[-self.keep :]}
         for path in everything:
@@ -213,43 +239,26 @@ class Checkpoints:
                 flush(self.folder)
                 shutil.rmtree(gone, ignore_errors=True)
 
-    def _point(self, name: str, path: Path | None) -> None:
-        link = self.folder / name
-        if link.is_dir() and not link.is_symlink():
-            # scp -r turns a link into a folder: possibly outdated, but somebody's copy.
-            if link not in self._copies:
-                logger.warning("%s is a folder, not a link to a checkpoint, and is left unchanged", link)
-            self._copies.add(link)
-            return
-        if path is None:
-            link.unlink(missing_ok=True)
-            return
-        draft = self.folder / f".{name}"
-        draft.unlink(missing_ok=True)
-        try:
-            draft.symlink_to(path.name)
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            return
-        draft.replace(link)
-
     # --- Reading ----------------------------------------------------------------------------------
 
-    def newest(self) -> Path | None:
+    def newest(self, context: RankContext | None = None) -> Path | None:
         """The newest undamaged checkpoint; None if there are no checkpoints.
+
+        With `context` all ranks must call it: each verifies a share of the files, and gets the same result.
 
         Raises:
             CheckpointError: there are checkpoints, and every one is damaged.
         """
         damaged: list[str] = []
-        for path in reversed(self.all()):
-            problem = self.problem(path)
+        is_main = context is None or context.is_main
+        for path in reversed(self.all() if context is None else context.on_main(self.all)):
+            problem = self.problem(path) if context is None else common_problem_of(path, context)
             if problem is None:
-                if damaged:
+                if damaged and is_main:
                     logger.warning("resuming from the older checkpoint %s", path)
                 return path
-            logger.error("checkpoint %s is damaged, and not used: %s", path, problem)
+            if is_main:
+                logger.error("checkpoint %s is damaged, and not used: %s", path, problem)
             self._damaged.add(path)
             damaged.append(f"{path}: {problem}")
         if damaged:
@@ -316,18 +325,7 @@ class Checkpoints:
         Raises:
             CheckpointError: it is undamaged, but has a format that this castoff does not read.
         """
-        try:
-            manifest = read_checksummed(path / _MANIFEST)
-            check_format(path, manifest)
-            for name, expected in manifest["files"].items():
-                size = (path / name).stat().st_size
-                if size != expected["size"]:
-                    return f"{name} has {size} bytes instead of {expected['size']}"
-                if sum_of(path / name) != expected["crc32"]:
-                    return f"{name} does not match its checksum"
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            return f"{type(error).__name__}: {error}"
-        return None
+        return problem_of(path)
 
     def _best(self) -> Path | None:
         for path in reversed(self.all()):
@@ -349,7 +347,7 @@ def found_in(place: Path) -> Path | None:
         CheckpointError: it is damaged, or all of the run's are.
     """
     for folder in (place, place / "checkpoints"):
-        if (folder / _MANIFEST).exists():
+        if (folder / MANIFEST).exists():
             return Checkpoints(folder.parent).whole(folder)
         newest = Checkpoints(folder).newest()
         if newest is not None:
@@ -358,30 +356,26 @@ def found_in(place: Path) -> Path | None:
 
 
 def load_part(path: Path, part: str) -> dict[str, Any]:
-    """Load a part of a checkpoint to the CPU; unpickles only tensors and plain containers.
+    """Load a part of a checkpoint to the CPU, a sharded one as a whole; unpickles only tensors and plain
+    containers.
 
     Raises:
         CheckpointError: the checkpoint has no such part.
     """
-    file = path / f"{part}.pt"
-    if path.is_dir() and not file.exists():
-        raise lacks(path, manifest_of(path), file.name)
-    state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
-    return state
+    if not (path / SHARDS).is_dir():
+        return load_file(path, part)
+    from castoff.trainers.checkpointing.sharded_states import gathered
+
+    return gathered(path, part)
 
 
-def manifest_of(path: Path) -> dict[str, Any]:
-    """A checkpoint's manifest; empty if it cannot be read."""
-    try:
-        return read_checksummed(path / _MANIFEST)
-    except (OSError, ValueError):
-        return {}
+def has_part(path: Path, part: str) -> bool:
+    """Whether a checkpoint has a part, such as `ema`, the averaged weights."""
+    if (path / f"{part}.pt").exists() or not (path / SHARDS).is_dir():
+        return (path / f"{part}.pt").exists()
+    from castoff.trainers.checkpointing.shard_files import Shards
 
-
-def _write_part(path: Path, state: Mapping[str, Any]) -> dict[str, int]:
-    with SummedFile(path) as file:
-        torch.save(state, cast("IO[bytes]", file))
-    return {"size": file.size, "crc32": file.crc32}
+    return bool(Shards(path).keys(part))
 
 
 def _read_record(path: Path) -> dict[str, Any] | str | None:
@@ -395,25 +389,13 @@ def _read_record(path: Path) -> dict[str, Any] | str | None:
     return record if isinstance(record, dict) else "it is not a record"
 
 
-def _refuse_non_finite(step: int, parts: Mapping[str, Any], infinite: Collection[str]) -> None:
+def _of_weights(files: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: sums for name, sums in files.items() if name == "model.pt" or "/" in name}
+
+
+def _weights_in(states: Divided) -> Iterator[tuple[str, torch.Tensor]]:
     for part in _WEIGHTS:
-        for name, tensor in tensors(parts.get(part), part):
-            if not finite(tensor) and name.removeprefix(f"{part}.") not in infinite:
-                raise NonFiniteWeights(
-                    f"the weights of step {step} were not saved as a checkpoint, because they are NaN or "
-                    f"infinite, first in {name}; earlier checkpoints are unchanged"
-                )
-
-
-def finite(tensor: torch.Tensor) -> bool:
-    """Whether every number in a tensor is finite, judged by sums, which need no memory and only one core."""
-    if not (tensor.is_floating_point() or tensor.is_complex()):
-        return True
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor)
-    for piece in tensor.reshape(-1).split(_ON_ONE_CORE):
-        wide = piece if piece.itemsize > 1 else piece.float()
-        total = wide.sum(dtype=torch.float64 if piece.dtype == torch.float64 else torch.float32)
-        if not total.isfinite() and not wide.isfinite().all():
-            return False
-    return True
+        yield from tensors(states.rest.get(part), part)
+    for key, shard in states.shards.items():
+        if shard.place[0] in _WEIGHTS:
+            yield from tensors(shard.value, key)

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from castoff.trainers.checkpointing.best_weights import Best, load_weights
-from castoff.trainers.checkpointing.checkpoints import Checkpoints, finite, found_in, load_part, manifest_of
+from castoff.trainers.checkpointing.checkpoints import Checkpoints, found_in, load_part
 from castoff.trainers.checkpointing.differences import compare, digest
+from castoff.trainers.checkpointing.finite_weights import finite
 from castoff.trainers.checkpointing.of_task import KeptTask
 from castoff.trainers.checkpointing.registry import OfOneRank, Registry, Stateful
 from castoff.trainers.checkpointing.run_folder import RunFolder
+from castoff.trainers.checkpointing.shards import SHARDS, has_shards
+from castoff.trainers.checkpointing.verification import manifest_of
 from castoff.trainers.checkpointing.written_by import changes, lacks
 from castoff.trainers.configuration.config import Config
 from castoff.trainers.configuration.fields import ConfigError
@@ -105,20 +108,20 @@ class CheckpointManager:
     def save(self) -> None:
         """Save a checkpoint, unless the current state has been saved; all ranks must call it.
 
-        Rank 0 writes while training continues; `wait` waits for it.
+        Rank 0 writes while training continues, and so do all ranks if tensors are sharded; `wait` waits for
+        it.
 
         Raises:
             NonFiniteError: the last step's gradient was NaN or infinite.
             ConfigError: the ranks' weights differ, and nothing is saved; or a parameter is left untrained.
-            OSError: on rank 0, if this or the checkpoint before it could not be written.
+            OSError: on ranks that write, if this or the checkpoint before it could not be written.
         """
         if self._saved is not None and self._saved >= self._here():
             return
         began = time.perf_counter()
         self._engine.settle()
         self._weights.check_alike()
-        states = self._registry.state_dict(self._context, self._engine.strategy)
-        weights = self._engine.weights()
+        states = self._registry.state_dict(self._context)
         if self._context.is_main:
             now = self._fields()
             states["about"] = {
@@ -129,7 +132,11 @@ class CheckpointManager:
             words = "Saving checkpoint for model at epoch %d, step %d: %s"
             path = self.checkpoints.path(self._state.step)
             logger.info(words, self._state.epoch, self._state.step, path)
-            self.checkpoints.save(self._state.step, {**weights, "training": states})
+            self.checkpoints.save(self._state.step, {**self._engine.weights(), "training": states})
+        elif self._config.parallel.strategy == "fsdp":
+            parts = {**self._engine.weights(), "training": {"engine": self._engine.state_dict()}}
+            if has_shards(parts):  # not if all weights are whole again, and there is no optimizer's state
+                self.checkpoints.save(self._state.step, parts)
         self._saved = self._here()
         self.stall = time.perf_counter() - began
         self._weights.check_trained()
@@ -143,10 +150,9 @@ class CheckpointManager:
         """Wait until everything saved is on disk.
 
         Raises:
-            OSError: on rank 0, if it cannot be written.
+            OSError: on ranks that write, if it cannot be written.
         """
-        if self._context.is_main:
-            self.checkpoints.wait()
+        self.checkpoints.wait()
 
     def record(self, record: Mapping[str, Any]) -> None:
         """Write the validation's metrics into this step's checkpoint; rank 0 writes."""
@@ -165,7 +171,7 @@ class CheckpointManager:
                 not match.
         """
         asked = self._config.training.resume_checkpoint
-        newest = self._context.on_main(self.checkpoints.newest)
+        newest = self.checkpoints.newest(self._context)
         if newest is None and asked is not None:
             newest = self._context.on_main(lambda: _named(asked))
         if newest is None:
@@ -196,7 +202,7 @@ class CheckpointManager:
         return record
 
     def _take(self, path: Path) -> dict[str, Any] | None:
-        states = load_part(path, "training")
+        states = self._training_in(path)
         about = states.pop("about")
         step = states["state"]["step"]
         differences = compare(about["config"], self._fields(), str(path), step, self._task)
@@ -212,6 +218,13 @@ class CheckpointManager:
         words = "Resuming from %s: epoch %d, step %d, configuration %s"
         logger.info(words, path, self._state.epoch, self._state.step, about["digest"])
         return self._context.on_main(lambda: self.checkpoints.record_of(path))
+
+    def _training_in(self, path: Path) -> dict[str, Any]:
+        if not self._engine.strategy.sharded and not (path / SHARDS).is_dir():
+            return load_part(path, "training")
+        from castoff.trainers.checkpointing.sharded_states import training_for
+
+        return training_for(self._engine.optimizer, path)
 
     def _fields(self) -> Fields:
         return fields(self._config, self._context.world_size, self._given)

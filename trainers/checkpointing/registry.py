@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 from castoff.trainers.checkpointing.of_task import KeptTask
 from castoff.trainers.distributed.process_group import RankContext
-from castoff.trainers.optimization.strategy import Strategy
 
 
 class Stateful(Protocol):
@@ -42,16 +41,13 @@ class Registry:
         self._shared = shared
         self._own = own
 
-    def state_dict(self, context: RankContext, strategy: Strategy) -> dict[str, Any]:
-        """All states, with whole tensors, on rank 0; empty on others. All ranks must call it."""
+    def state_dict(self, context: RankContext) -> dict[str, Any]:
+        """All states, on rank 0; empty on others. All ranks must call it."""
         ranks = context.gather_on_main({name: part.state_dict() for name, part in self._own.items()})
         task = self._task.states(context)
-        if not (context.is_main or strategy.sharded):
-            return {}
-        shared = {name: part.state_dict() for name, part in self._shared.items()}
-        shared = strategy.state(shared, keep=context.is_main)
         if not context.is_main:
             return {}
+        shared = {name: part.state_dict() for name, part in self._shared.items()}
         return {**shared, "task": task, "ranks": ranks}
 
     def load_state_dict(self, state: dict[str, Any], context: RankContext) -> None:

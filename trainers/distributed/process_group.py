@@ -126,7 +126,7 @@ class RankContext:
                 value = decide()
             except Exception as met:  # noqa: BLE001  # any error: the other ranks must not wait for rank 0
                 error = met
-        result = self.from_main((value, None if error is None else _portable(error)))
+        result = self.from_main((value, None if error is None else portable(error)))
         if error is not None:
             raise error
         value, error = cast("tuple[Decided, Exception | None]", result)
@@ -182,7 +182,7 @@ class RankContext:
         return self._flags
 
 
-def _portable(error: Exception) -> Exception:
+def portable(error: Exception) -> Exception:
     """The error, or a RuntimeError with its text if the error cannot be pickled and unpickled."""
     try:
         again = pickle.loads(pickle.dumps(error))

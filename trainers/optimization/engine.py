@@ -376,18 +376,15 @@ class Engine:
         }
 
     def weights(self) -> dict[str, Any]:
-        """The weights for a checkpoint by part, whole on rank 0; all ranks must call it."""
+        """The weights for a checkpoint by part. Sharded ones are this rank's parts."""
         parts = {"model": self.bare} | ({} if self.average is None else {"ema": self.average.module})
-        states = {part: module.state_dict() for part, module in parts.items()}
-        whole: dict[str, Any] = self.strategy.state(states, keep=self._context.is_main)
-        return whole
+        return {part: module.state_dict() for part, module in parts.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a checkpoint; the weights are loaded separately."""
-        parameters = [each for group in self.optimizer.param_groups for each in group["params"]]
-        for line in load_optimizer(
-            self.optimizer, self.strategy.optimizer_state(state["optimizer"], parameters)
-        ):
+        """Resume from a checkpoint, with the optimizer's state sharded as its parameters are; the weights are
+        loaded separately.
+        """
+        for line in load_optimizer(self.optimizer, state["optimizer"]):
             logger.info("%s", line)
         if self._scaler is not None and state["scaler"] is not None:
             self._scaler.load_state_dict(state["scaler"])

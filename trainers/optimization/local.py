@@ -6,9 +6,7 @@ have none, and it takes time.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, MutableMapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -24,39 +22,3 @@ def local(tensor: Tensor) -> Tensor:
 def local_gradients(parameters: Iterable[Tensor]) -> list[Tensor]:
     """This rank's parts of the gradients that exist."""
     return [local(parameter.grad) for parameter in parameters if parameter.grad is not None]
-
-
-@torch.no_grad()
-def whole(value: Any, *, keep: bool) -> Any:
-    """A copy of nested containers with whole tensors, on the CPU, in place of sharded ones.
-
-    All ranks must call it. Without `keep`, tensors are gathered for other ranks and dropped here at once.
-    """
-    if isinstance(value, Tensor):
-        full_tensor = getattr(value, "full_tensor", None)
-        if full_tensor is None:
-            return value
-        gathered = full_tensor()
-        return gathered.cpu() if keep else None
-    if isinstance(value, MutableMapping):
-        made: Any = copy.copy(value)  # also a state dict's versions of its modules
-        for key, item in value.items():
-            made[key] = whole(item, keep=keep)
-        return made
-    if isinstance(value, (list, tuple)):
-        return type(value)([whole(item, keep=keep) for item in value])
-    return value
-
-
-@torch.no_grad()
-def sharded_like(full: Any, example: Any) -> Any:
-    """This rank's part of a whole tensor, sharded as `example` is; other values as they are.
-
-    It needs no communication, since every rank has the whole tensor.
-    """
-    if not hasattr(example, "device_mesh") or not isinstance(full, Tensor) or full.shape != example.shape:
-        return full
-    from torch.distributed.tensor import distribute_tensor
-
-    mesh, places = example.device_mesh, example.placements
-    return distribute_tensor(full.to(example.dtype), mesh, places, src_data_rank=None)

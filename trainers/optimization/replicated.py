@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -86,18 +86,6 @@ class Replicated:
     def end(self, others: Sequence[nn.Module], *, gather: bool) -> list[nn.Module]:
         """Nothing: all modules are whole."""
         return list(others)
-
-    def state(self, value: Any, *, keep: bool) -> Any:
-        """The same."""
-        return value
-
-    def load(self, module: nn.Module, state: Mapping[str, Any]) -> None:
-        """Load weights."""
-        module.load_state_dict(state)
-
-    def optimizer_state(self, state: dict[str, Any], parameters: Sequence[Tensor]) -> dict[str, Any]:
-        """The same."""
-        return state
 
     def alike(self, numbers: Tensor) -> bool:
         """Whether all ranks have the same numbers."""

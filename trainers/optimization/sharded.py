@@ -8,7 +8,7 @@ An evaluation waits for no other rank, so each rank then has a whole copy of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -26,7 +26,7 @@ from castoff.trainers.distributed.devices import computing
 from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.optimization.bits import bit_sums, digest
 from castoff.trainers.optimization.gradients import ShardedNorm
-from castoff.trainers.optimization.local import local_gradients, sharded_like, whole
+from castoff.trainers.optimization.local import local_gradients
 from castoff.trainers.optimization.mould import Mould
 from castoff.trainers.optimization.sharded_modules import chosen
 from castoff.trainers.optimization.wrapping import Reducer, Whole
@@ -155,25 +155,6 @@ class Sharded:
             _share_buffers(self.bare, *made)
         self.sharded, self._root = False, None
         return made
-
-    # --- State ------------------------------------------------------------------------------------
-
-    def state(self, value: Any, *, keep: bool) -> Any:
-        """Gather sharded tensors, one after the other, on the CPU of the ranks that keep them."""
-        return whole(value, keep=keep)
-
-    def load(self, module: nn.Module, state: Mapping[str, Any]) -> None:
-        """Load this rank's parts of whole weights."""
-        here = module.state_dict()
-        module.load_state_dict({name: sharded_like(each, here.get(name)) for name, each in state.items()})
-
-    def optimizer_state(self, state: dict[str, Any], parameters: Sequence[Tensor]) -> dict[str, Any]:
-        """This rank's parts of what has a parameter's shape, such as Adam's moments; the rest is whole."""
-        parts = {
-            number: {name: sharded_like(each, parameters[number]) for name, each in entry.items()}
-            for number, entry in state["state"].items()
-        }
-        return {**state, "state": parts}
 
     def alike(self, numbers: Tensor) -> bool:
         """Whether the ranks with the same parts have the same numbers."""

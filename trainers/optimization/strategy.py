@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -100,20 +100,6 @@ class Strategy(Protocol):
 
         With `gather` they have the weights, and all ranks must call it; without, weights must be loaded.
         """
-        ...
-
-    # --- State ------------------------------------------------------------------------------------
-
-    def state(self, value: Any, *, keep: bool) -> Any:
-        """Nested containers with whole tensors; all ranks must call it. Without `keep` it is dropped."""
-        ...
-
-    def load(self, module: nn.Module, state: Mapping[str, Any]) -> None:
-        """Load whole weights into a module; each rank reads all and keeps its parts."""
-        ...
-
-    def optimizer_state(self, state: dict[str, Any], parameters: Sequence[Tensor]) -> dict[str, Any]:
-        """An optimizer's whole state as it is distributed here. `parameters`: the optimizer's, in order."""
         ...
 
     def alike(self, numbers: Tensor) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from castoff.trainers.checkpointing.checkpoints import Checkpoints, load_part
+from castoff.trainers.checkpointing.checkpoints import Checkpoints, has_part, load_part
 from castoff.trainers.checkpointing.errors import CheckpointError
 from castoff.trainers.configuration.config import Config
 from castoff.trainers.configuration.fields import ConfigError
@@ -54,7 +54,7 @@ def generated(options: argparse.Namespace) -> Iterator[str]:
     checkpoint = _checkpoint(options.run)
     seed_all(options.seed)
     model = task.build_model()
-    model.load_state_dict(load_part(checkpoint, "ema" if (checkpoint / "ema.pt").exists() else "model"))
+    model.load_state_dict(load_part(checkpoint, "ema" if has_part(checkpoint, "ema") else "model"))
     model.to(device).eval()
     lengths = [options.length] * options.number if options.length else _usual_lengths(task, options.number)
     generator = torch.Generator(device).manual_seed(options.seed)

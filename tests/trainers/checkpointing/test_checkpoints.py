@@ -21,11 +21,10 @@ import torch
 
 from castoff.trainers.checkpointing.checkpoints import (
     Checkpoints,
-    NonFiniteWeights,
-    finite,
     load_part,
 )
 from castoff.trainers.checkpointing.errors import CheckpointError
+from castoff.trainers.checkpointing.finite_weights import NonFiniteWeights, finite
 from castoff.trainers.checkpointing.writer import Writer
 from castoff.trainers.distributed.explanations import explained
 from tests import patience
