@@ -277,7 +277,7 @@ FLOORS = {
         ("clock", "errors"),
     ),
     "trainers": (
-        ("dpo", "gnn", "resumable", "sedd"),
+        ("dpo", "export", "gnn", "resumable", "sedd"),
         ("program",),
         ("ddp",),
         ("assembly",),

@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from castoff.trainers.checkpointing.checkpoints import load_part
     from castoff.trainers.checkpointing.errors import CheckpointError
+    from castoff.trainers.checkpointing.safetensors_file import export_safetensors
     from castoff.trainers.configuration.config import Config
     from castoff.trainers.configuration.fields import ConfigError
     from castoff.trainers.configuration.sweep import members
@@ -37,8 +39,10 @@ _HOMES = {
     "Trained": "castoff.trainers.program.training",
     "TrainerDDP": "castoff.trainers.ddp",
     "cleanup_ddp": "castoff.trainers.distributed.process_group",
+    "export_safetensors": "castoff.trainers.checkpointing.safetensors_file",
     "get_loader": "castoff.trainers.configuration.yaml_text",
     "initialize_ddp": "castoff.trainers.distributed.process_group",
+    "load_part": "castoff.trainers.checkpointing.checkpoints",
     "members": "castoff.trainers.configuration.sweep",
     "split": "castoff.trainers.task.splitting",
     "suggested": "castoff.trainers.evaluation.tuning",
@@ -59,8 +63,10 @@ __all__ = [
     "Trained",
     "TrainerDDP",
     "cleanup_ddp",
+    "export_safetensors",
     "get_loader",
     "initialize_ddp",
+    "load_part",
     "members",
     "split",
     "suggested",

@@ -74,7 +74,7 @@ def divide(parts: Mapping[str, Mapping[str, Any]], *, whole: tuple[str, ...], is
                 key = key_of(place)
                 divided.shards[key] = _shard(value, place)
                 if together:
-                    first = seen.setdefault(_memory(value), key)
+                    first = seen.setdefault(memory_of(value), key)
                     if first != key:
                         divided.tied[key] = first
         if is_main and not together:
@@ -137,7 +137,7 @@ def _shard(value: Any, place: tuple[Any, ...]) -> Shard:
     return Shard(value, torch.Size([0] * len(shape)), shape, names)
 
 
-def _memory(value: Any) -> tuple[object, ...]:
+def memory_of(value: Any) -> tuple[object, ...]:
     """The same for tensors that are one."""
     local = local_of(value) if is_sharded(value) else value
     if not isinstance(local, Tensor) or not local.numel():
