@@ -74,7 +74,8 @@ def training_for(optimizer: torch.optim.Optimizer, checkpoint: Path) -> dict[str
         CheckpointError: the checkpoint has no such part.
         KeyError: the part lacks an entry.
     """
-    states = load_file(checkpoint, "training")
+    # Mapped, since no rank may have memory for a whole state that it is to shard.
+    states = load_file(checkpoint, "training", mapped=True)
     shards = Shards(checkpoint) if (checkpoint / SHARDS).is_dir() else None
     numbers = [
         number for group in states["engine"]["optimizer"]["param_groups"] for number in group["params"]
@@ -86,14 +87,16 @@ def training_for(optimizer: torch.optim.Optimizer, checkpoint: Path) -> dict[str
     def placed(place: tuple[Any, ...], value: Any) -> Any:
         of_optimizer = place[1:4] == ("engine", "optimizer", "state") and len(place) == 6
         like = by_number.get(place[4]) if of_optimizer else None
-        if shards is None or not is_mark(value):
-            return _of_parameter(like, value) if is_sharded(like) else value
-        key = value[1]
-        described = shards.described(key)
-        if is_sharded(like) and described is not None and described[0] == like.shape:
-            sharded[key] = torch.empty_like(like, dtype=described[1], requires_grad=False)
-            return sharded[key]
-        return _of_parameter(like, shards.read(key)) if is_sharded(like) else shards.read(key)
+        if shards is not None and is_mark(value):
+            key = value[1]
+            described = shards.described(key)
+            if is_sharded(like) and described is not None and described[0] == like.shape:
+                sharded[key] = torch.empty_like(like, dtype=described[1], requires_grad=False)
+                return sharded[key]
+            value = shards.read(key)
+        if not isinstance(value, Tensor):
+            return value
+        return _of_parameter(like, value) if is_sharded(like) and value.ndim else value.clone()
 
     placed_states: dict[str, Any] = replaced(states, ("training",), placed)
     if shards is not None:
@@ -109,14 +112,13 @@ def _keys(shards: Shards, checkpoint: Path, part: str) -> list[str]:
     return [key.removeprefix(f"{part}.") for key in keys]
 
 
-def _of_parameter(like: Any, value: Any) -> Any:
-    """A part of an optimizer's state for a sharded parameter; counts of steps stay plain tensors."""
-    if not isinstance(value, Tensor) or not value.ndim:
-        return value
+def _of_parameter(like: Any, value: Tensor) -> Tensor:
+    """What an optimizer keeps for a sharded parameter: in the parameter's shape or, as factors, in another."""
     if value.shape == like.shape:
-        return _as(like, value)
+        made: Tensor = _as(like, value)
+        return made
     mesh = like.device_mesh
-    return DTensor.from_local(value, mesh, [Replicate()] * mesh.ndim, run_check=False)
+    return DTensor.from_local(value.clone(), mesh, [Replicate()] * mesh.ndim, run_check=False)
 
 
 @torch.no_grad()
