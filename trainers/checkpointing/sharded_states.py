@@ -113,7 +113,7 @@ def _keys(shards: Shards, checkpoint: Path, part: str) -> list[str]:
 
 
 def _of_parameter(like: Any, value: Tensor) -> Tensor:
-    """What an optimizer keeps for a sharded parameter: in the parameter's shape or, as factors, in another."""
+    """What an optimizer keeps for a sharded parameter: in its shape or another, as factors."""
     if value.shape == like.shape:
         made: Tensor = _as(like, value)
         return made

@@ -29,9 +29,11 @@ from castoff.trainers.checkpointing.shards import local_of
 from castoff.trainers.distributed.explanations import explained
 from castoff.trainers.distributed.process_group import initialize_ddp
 from castoff.trainers.files.durable import SummedFile
+from castoff.trainers.program.training import train
 from tests.ports import free_port
 from tests.trainers.checkpointing.sharded import begin, digest, end
-from tests.trainers.toys import die_at_effect, run
+from tests.trainers.toys import Toy, config, die_at_effect, run
+from tests.trainers.toys import digest as model_digest
 
 pytestmark = pytest.mark.usefixtures("for_real")
 
@@ -374,3 +376,33 @@ def test_killed_at_any_moment(dying: tuple[int, ...], effects: Sequence[int], tm
     assert len(found) >= min(len(effects), 3)
     moved = [(2, 1), (3, 1), (3, 3)]
     assert [state for state, _ in groupby(found)] == (moved if dying == (0,) else moved[:1])
+
+
+# --- A training --------------------------------------------------------------------------------------
+
+
+def trained(folder: Path, strategy: str, batch_size: int, epochs: int) -> tuple[list[float], str, str]:
+    """Losses of all validations; digests of the last weights and of the best ones."""
+    averaged = {"ema_decay": 0.9, "batch_size": batch_size, "num_epochs": epochs}
+    fields = {**config(folder, **averaged), "parallel": {"strategy": strategy}}
+    fields["training"]["optimizer_kwargs"] = {"lr": 0.002}
+    made = train(fields, Toy(dropout=0.0)).trainer
+    losses = [each["loss"] for each in made.val_data]
+    return losses, model_digest(made.model), model_digest(made.engine.judged)
+
+
+def test_a_training_changes_ranks_and_strategy(tmp_path: Path) -> None:
+    """As one that is not interrupted, to rounding; and all ranks have the same best weights at each end."""
+    whole = run(trained, tmp_path / "whole", "ddp", 12, 4, folder=tmp_path / "whole-ranks", world_size=1)[0]
+    for epochs, (strategy, ranks) in enumerate([("fsdp", 2), ("fsdp", 3), ("ddp", 1), ("fsdp", 2)], 1):
+        arguments = (tmp_path / "out", strategy, 12 // ranks, epochs)
+        answers = run(trained, *arguments, folder=tmp_path / f"{epochs}", world_size=ranks)
+        assert len(set(answers[0][1:])) == 2
+        assert all(answer == answers[0] for answer in answers)
+        assert answers[0][0] == pytest.approx(whole[0][:epochs], rel=1e-4)
+        best = Checkpoints(tmp_path / "out" / "toy" / "checkpoints").best()
+        assert best is not None
+        assert (best / "shards").is_dir() == (strategy == "fsdp")
+        judged = Toy(dropout=0.0).build_model()
+        judged.load_state_dict(load_part(best, "ema"))
+        assert model_digest(judged) == answers[0][2]
