@@ -121,7 +121,8 @@ def table(taken: Taken, megabytes: int) -> list[str]:
 if __name__ == "__main__":
     from bench.sharded_checkpoints import measure as measured  # the ranks know it by this module's name
 
-    rounds, megabytes = (int(word) for word in (*sys.argv[1:], *(ROUNDS, MEGABYTES)[len(sys.argv) - 1 :]))
+    given = [int(word) for word in sys.argv[1:]]
+    rounds, megabytes = [*given, *(ROUNDS, MEGABYTES)[len(given) :]]
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         found = run(measured, place / "out", rounds, megabytes, folder=place / "ranks", world_size=RANKS)[0]

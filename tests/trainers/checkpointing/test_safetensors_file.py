@@ -68,7 +68,7 @@ def test_a_weight_with_two_names_is_written_once(kind: str, ranks: int, tmp_path
     with safe_open(file, "pt") as opened:
         assert opened.metadata() == {"format": "pt", "last.weight": "first.weight"}
     model = Tied()
-    assert load_model(model, file) == (set(), [])
+    assert not any(load_model(model, file))  # names that are missing, and that do not belong there
     wanted = load_part(exported.checkpoint, "model")
     assert wanted.keys() == model.state_dict().keys()
     for name, each in model.state_dict().items():
