@@ -40,6 +40,7 @@ from castoff.trainers.reporting.sinks import check_packages
 from castoff.trainers.task import Task
 from castoff.trainers.task.configured_task import ConfiguredTask, task_of
 from castoff.trainers.task.contract import declared_generators, validate_data
+from castoff.trainers.task.hooks import Hooks
 from castoff.trainers.task.training_state import TrainingState
 
 
@@ -115,6 +116,7 @@ class Assembly:
             run_folder=self.run_folder,
         )
         self.checkpoints = self.manager.checkpoints
+        self.hooks = Hooks(self.task, self.state, self.manager.newly_durable, self.first_step.of_hook)
 
     @property
     def model(self) -> nn.Module:

@@ -112,12 +112,13 @@ class TrainerDDP(Assembly):
 
     def _after_step(self, val: EvaluationLoader | None) -> None:
         """Do what is due after a step: log, validate, save."""
-        step, training = self.state.step, self.config.training
+        step, training, logged = self.state.step, self.config.training, {}
         self.stopping.step_took(self.reports.step_done(self.state))
         self.watchdog.step_done(step)
         self._collect(step)
         if _due(step, training.log_every):
-            self.reports.log(self.state, self.engine, self.rates.used, self.manager.stall)
+            logged = self.reports.log(self.state, self.engine, self.rates.used, self.manager.stall)
+        self.hooks.step_done(logged)
         if _due(step, self.config.validation.every_steps):
             self._validate(val)
         if _due(step, training.checkpoint_every_steps):
@@ -168,6 +169,7 @@ class TrainerDDP(Assembly):
         if val is not None:
             self.val_data.append(dict(metrics))
             self.reports.validated(self.state, metrics)
+        self.hooks.validated(metrics)
         self.export(better=verdict.better)
         return verdict.better
 
@@ -191,12 +193,7 @@ class TrainerDDP(Assembly):
         self.stopping = stack.enter_context(Stopping(self.context, look=self._look))
         self.watchdog = stack.enter_context(Watchdog(self.context, self.config.parallel))
         self.validation = Validation(
-            task=self.task,
-            engine=self.engine,
-            context=self.context,
-            state=self.state,
-            stopping=self.stopping,
-            watch=self.watchdog,
+            self.task, self.engine, self.context, self.state, self.stopping, self.watchdog
         )
         self.first_step.begin(train, val, wanted=training.check_first_step)
         self._collect = stack.enter_context(collected_together(training.collect_garbage_every))
@@ -249,6 +246,7 @@ class TrainerDDP(Assembly):
         """Wait until everything saved is on disk, and for all ranks."""
         with self.watchdog.allow(where):
             self.manager.wait()
+            self.hooks.checkpoints_done()
             self.context.barrier(where)
 
     def _stop_early(self) -> NoReturn:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -78,11 +79,13 @@ class CheckpointManager:
         self._log = log
         self._registry = Registry(KeptTask(task), {}, {})
         self._saved: tuple[int, int, bool] | None = None
+        self._attempt = run_folder.attempt
+        self._durable: deque[int] = deque(maxlen=config.training.keep_checkpoints)
         self.checkpoints = Checkpoints(
             run_folder.path / "checkpoints",
             config.training.keep_checkpoints,
             check=run_folder.check,
-            durable=run_folder.attempt.record_progress,
+            durable=self._is_durable,
             infinite=[name for name, each in engine.bare.named_buffers() if not finite(each)],
         )
         self.best = Best(self.checkpoints, engine, context)
@@ -140,6 +143,18 @@ class CheckpointManager:
         self._saved = self._here()
         self.stall = time.perf_counter() - began
         self._weights.check_trained()
+
+    def _is_durable(self, step: int) -> None:
+        """Called by the thread that writes."""
+        self._attempt.record_progress(step)
+        self._durable.append(step)
+
+    def newly_durable(self) -> Iterator[Path]:
+        """On rank 0, the checkpoints that have become durable since the last call, and still exist."""
+        while self._durable:
+            path = self.checkpoints.path(self._durable.popleft())
+            if path.exists():
+                yield path
 
     @property
     def longest(self) -> float:

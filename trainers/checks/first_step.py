@@ -48,6 +48,7 @@ class FirstStep:
         self._weights = weights
         self.additivity = Additivity(engine, state, context)
         self._evaluation = FirstEvaluation(task, engine, state, context, early_stopping, self.additivity)
+        self._wanted = False
         self._around: AbstractContextManager[None]
 
     def evaluates(self, first: Mapping[str, FirstBatch]) -> None:
@@ -57,6 +58,7 @@ class FirstStep:
     def begin(self, train: TrainingLoader, val: EvaluationLoader | None, *, wanted: bool) -> None:
         """Prepare the checks of the first step; without `wanted` only the task's results are checked."""
         self.validate = validate_first_loss
+        self._wanted = wanted
         self._around = self._checked(train, val, wanted=wanted)
 
     def around(self) -> AbstractContextManager[None]:
@@ -67,6 +69,12 @@ class FirstStep:
             Exception: the task cannot evaluate the first batch of the validation set.
         """
         return self._around
+
+    def of_hook(self, name: str) -> AbstractContextManager[None]:
+        """A context for the first call of a task's hook, with the check that checkpoints keep its changes."""
+        if not self._wanted:
+            return nullcontext()
+        return changes_are_kept(self._task, self._model, self._context, name)
 
     @contextmanager
     def _checked(

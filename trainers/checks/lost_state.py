@@ -1,7 +1,8 @@
 """Detects state that a step changes but no checkpoint holds, so that a resumed run would lack it.
 
-The attributes of the task and of the model's modules are compared before and after the first step: numbers,
-tensors, arrays, generators, containers of these, and objects with a `state_dict`.
+The attributes of the task and of the model's modules are compared before and after the first step, and the
+first calls of hooks: numbers, tensors, arrays, generators, containers of these, and objects with a
+`state_dict`.
 """
 
 from __future__ import annotations
@@ -46,9 +47,11 @@ class _Held(NamedTuple):
 
 
 @contextmanager
-def changes_are_kept(task: Task, model: nn.Module, context: RankContext) -> Iterator[None]:
-    """A context for a step: rank 0 warns of changed attributes that are in neither the task's nor the model's
-    state.
+def changes_are_kept(
+    task: Task, model: nn.Module, context: RankContext, what: str = "A step"
+) -> Iterator[None]:
+    """A context for a step, or for `what`: rank 0 warns of changed attributes that are in neither the task's
+    nor the model's state.
     """
     before, texts = _state(task, model), _kept(task).texts
     yield
@@ -62,10 +65,11 @@ def changes_are_kept(task: Task, model: nn.Module, context: RankContext) -> Iter
     if lost:
         kind = type(task).__qualname__
         logger.warning(
-            "A step changes %s, which no checkpoint holds: a resumed run begins without it, and differs "
+            "%s changes %s, which no checkpoint holds: a resumed run begins without it, and differs "
             "from one that was not interrupted. Return it in %s.state_dict, restore it in "
             "load_state_dict; in a model make it a buffer (register_buffer); for random numbers use "
             "self.state.generator. Ignore this for values that are only displayed",
+            what,
             few(lost),
             kind,
         )

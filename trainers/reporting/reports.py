@@ -150,8 +150,11 @@ class Reports:
 
     # --- When it is due ---------------------------------------------------------------------------
 
-    def log(self, state: TrainingState, engine: Engine, rate: float, stall: float) -> None:
-        """Log the steps since the last call; all ranks must call it. Waits for the device."""
+    def log(self, state: TrainingState, engine: Engine, rate: float, stall: float) -> dict[str, float]:
+        """Log the steps since the last call; all ranks must call it. Waits for the device.
+
+        Returns the metrics that are the same on all ranks.
+        """
         self.running.keep("train/grad_norm", engine.norm)
         if self._context.is_main:  # norms are the same on all ranks
             for name, norm in self._norms.of(engine.bare):
@@ -163,6 +166,7 @@ class Reports:
         self._write(state, values)
         if self._progress is not None:
             self.logger.info("%s", self._progress.line(values))
+        return {name: value for name, value in values.items() if name.startswith("train/")}
 
     def end_epoch(self, state: TrainingState) -> dict[str, float]:
         """Write and return the epoch's training means over all ranks; all ranks must call it."""

@@ -67,9 +67,9 @@ class Splits(NamedTuple):
 class Task(ABC):
     """What to train. Subclass it and write the first three methods.
 
-    Every rank calls every method, except `measure`, `after_evaluation` and `export`, and each call must do
-    the same on all ranks. Draw random numbers from the global generators of torch, numpy and Python, which
-    the trainer seeds, or from `state.generator`.
+    Every rank calls every method, except `measure`, `after_evaluation`, `export` and `on_checkpoint`, and
+    each call must do the same on all ranks. Draw random numbers from the global generators of torch, numpy
+    and Python, which the trainer seeds, or from `state.generator`.
     """
 
     state: TrainingState
@@ -191,11 +191,36 @@ class Task(ABC):
         atomically. An OSError ends all ranks.
         """
 
+    def on_step(self, state: TrainingState, metrics: Mapping[str, float]) -> None:
+        """Called on all ranks after each optimizer step, before the step's validation and checkpoint.
+
+        At log steps `metrics` has the `train/` metrics of all ranks, the same on every rank; else it is
+        empty, and only `item()` or printing a tensor would wait for the device. All ranks may communicate. A
+        resumed run does not repeat the calls before its checkpoint, whose effects are in `state_dict`.
+        """
+
+    def on_validation(self, state: TrainingState, metrics: Mapping[str, float]) -> None:
+        """Called on all ranks after each validation, before `export`, with its metrics: the same on all
+        ranks. All ranks may communicate.
+
+        A run that resumes from the validated checkpoint calls it again for the same step, with the state of
+        before.
+        """
+
+    def on_checkpoint(self, state: TrainingState, path: Path) -> None:
+        """Called on rank 0 alone, after the first step at which the checkpoint in the folder `path` is on
+        disk, to copy or announce it.
+
+        It must not wait for other ranks, which wait for it. Later checkpoints replace this one
+        (`training.keep_checkpoints`), and a run that is killed may miss the call.
+        """
+
     def state_dict(self) -> dict[str, Any]:
         """The task's state for a checkpoint: tensors, numbers, strings and containers of them.
 
         If it differs between ranks, each rank's is kept, and only the same number of ranks can resume. It is
-        taken before the model is validated, so a validation should not change it.
+        taken before the model is validated, so of a validation's methods only `on_validation` should change
+        it.
         """
         return {}
 
