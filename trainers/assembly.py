@@ -29,10 +29,9 @@ from castoff.trainers.evaluation.early_stopping import EarlyStopping
 from castoff.trainers.evaluation.metrics import Metrics, evaluating
 from castoff.trainers.evaluation.tuning import Search
 from castoff.trainers.evaluation.validation import tested
-from castoff.trainers.optimization.engine import Engine
 from castoff.trainers.optimization.learning_rate import LearningRate
-from castoff.trainers.optimization.optimizer import make_optimizer
 from castoff.trainers.optimization.strategy import strategy_of
+from castoff.trainers.optimization.turns import make_engine
 from castoff.trainers.optimization.weights import Weights
 from castoff.trainers.optimization.wrapping import has_batchnorm, prepared_model
 from castoff.trainers.reporting.reports import Reports
@@ -42,6 +41,7 @@ from castoff.trainers.task.configured_task import ConfiguredTask, task_of
 from castoff.trainers.task.contract import declared_generators, validate_data
 from castoff.trainers.task.hooks import Hooks
 from castoff.trainers.task.training_state import TrainingState
+from castoff.trainers.task.turns import Losses
 
 
 class Assembly:
@@ -85,8 +85,7 @@ class Assembly:
         self.task.setup(context)
         seed_all(derived(MODEL, seed))  # the same weights on every rank
         strategy = strategy_of(prepared_model(self.task, config, context), config, context)
-        optimizer = make_optimizer(config, self.task, strategy.bare)
-        self.engine = Engine(strategy, optimizer, config, context)
+        self.engine = make_engine(strategy, self.task, config, context)
         self.rates = LearningRate(config, self.engine.optimizer, world_size=context.world_size)
         self.early_stopping = EarlyStopping(config)
         self.weights = Weights(self.task, self.engine, self.state, config, context)
@@ -104,6 +103,7 @@ class Assembly:
         self.folder = self.run_folder.path
         """The run's folder: checkpoints, metrics.jsonl and config.yaml."""
         self.reports = reports(self.folder, config, context)
+        self.losses = Losses(self.task, self.reports.add)
         self.manager = CheckpointManager(
             config=config,
             given=task,

@@ -91,18 +91,19 @@ class TrainerDDP(Assembly):
             self._end_epoch(val)
 
     def _step(self, group: Group) -> None:
-        """Make an optimizer step; the micro-batches of all ranks' groups are one batch."""
-        state, engine = self.state, self.engine
+        """Make an optimizer step, or one of each; the micro-batches of all ranks' groups are one batch."""
+        state = self.state
         state.begin_step()
-        engine.begin(state.step)
-        for micro in group.micros:
-            batch = move(micro.data, self.context.device)
-            with engine.sync(last=micro.last), engine.autocast():
-                loss = engine.loss(partial(self._loss, batch))
-            engine.backward(loss, group.samples, len(group.micros), last=micro.last)
-            self.reports.add(loss, micro.samples)
         self.rates.before_step(state.step)
-        engine.apply()
+        for engine in self.engine.turns(state):
+            engine.begin(state.step)
+            for micro in group.micros:
+                batch = move(micro.data, self.context.device)
+                with engine.sync(last=micro.last), engine.autocast():
+                    loss = engine.loss(partial(self._loss, batch))
+                engine.backward(loss, group.samples, len(group.micros), last=micro.last)
+                self.losses.add(loss, micro.samples, last=micro.last)
+            engine.apply()
         self.rates.after_step()
         state.step += 1
         state.consumed += 1

@@ -27,6 +27,7 @@ from castoff.trainers.evaluation.metrics import evaluating, totals
 from castoff.trainers.optimization.engine import Engine
 from castoff.trainers.task import Evaluated, Sum, Task, move
 from castoff.trainers.task.training_state import TrainingState
+from castoff.trainers.task.turns import whole_loss
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ class Kind(NamedTuple):
 
 
 def _of_loss(task: Task, model: nn.Module, batch: Any, _: int) -> dict[str, Sum]:
-    loss = task.loss(model, batch)
+    loss = whole_loss(task, model, batch)
     return {
         "total": (loss.total, loss.count),
         **{name: (value, loss.count) for name, value in loss.metrics.items()},

@@ -91,8 +91,10 @@ class Training(Loop, frozen=True, kw_only=True):
     the number of ranks."""
     gradient_accumulation_steps: Positive = 1
     """Micro-batches of each rank in one optimizer step."""
-    optimizer_type: Annotated[Any, takes("a !pyobject, such as optimizer_type: !pyobject torch.optim.AdamW")]
-    """The optimizer's class."""
+    optimizer_type: Annotated[
+        Any, takes("a !pyobject, such as optimizer_type: !pyobject torch.optim.AdamW")
+    ] = None
+    """The optimizer's class. Required, unless the task makes its `optimizers`."""
     optimizer_args: list[Any] = []
     """Its positional arguments after the parameters."""
     optimizer_kwargs: Annotated[

@@ -25,6 +25,7 @@ from castoff.trainers.optimization.optimizer import load_optimizer
 from castoff.trainers.optimization.strategy import Strategy
 from castoff.trainers.optimization.wrapping import Reducer
 from castoff.trainers.task import Loss
+from castoff.trainers.task.training_state import TrainingState
 
 logger = logging.getLogger(__name__)
 
@@ -125,6 +126,10 @@ class Engine:
         return any(bool(loss) for loss in self._losses)
 
     # --- One step ---------------------------------------------------------------------------------
+
+    def turns(self, state: TrainingState) -> Iterator[Engine]:
+        """The engines that make a step one after the other: this one, unless optimizers take turns."""
+        yield self
 
     def begin(self, step: int) -> None:
         """Prepare a step: drop the last gradients; `step`: number of completed steps."""

@@ -1,20 +1,26 @@
-"""Makes the optimizer and a torch scheduler that the configuration names."""
+"""Makes the optimizer or optimizers of a training, and a torch scheduler that the configuration names."""
 
 from __future__ import annotations
 
 import inspect
-import math
-from collections.abc import Iterable, Mapping
-from numbers import Real
+from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from castoff.trainers.configuration.config import Config
 from castoff.trainers.configuration.fields import ConfigError, few
 from castoff.trainers.configuration.pyobject import called, resolved
+from castoff.trainers.optimization.optimizers import OPTIMIZER, Optimizers
+from castoff.trainers.optimization.parameters import (
+    check_complete,
+    check_rate,
+    kind_of,
+    names_of,
+    parameters_of,
+)
 from castoff.trainers.task import Task
 from castoff.trainers.task.contract import wrong_arguments
 
@@ -23,7 +29,7 @@ CONFIGURED = "configured"
 
 
 def make_optimizer(config: Config, task: Task, model: nn.Module) -> Optimizer:
-    """Call `training.optimizer_type` with the task's parameters or parameter groups.
+    """The task's optimizers, or else `training.optimizer_type` with the task's parameters or groups.
 
     Each group also gets `CONFIGURED`, from which `load_optimizer` detects changed hyperparameters.
 
@@ -31,10 +37,33 @@ def make_optimizer(config: Config, task: Task, model: nn.Module) -> Optimizer:
         ConfigError: there is no such optimizer, it refuses its arguments, or the parameters are not exactly
             the model's that require a gradient.
     """
+    returned = task.optimizers(model)
+    if returned is None and task.turns:
+        raise ConfigError([f"task.turns: is {list(task.turns)!r}, but task.optimizers returns no optimizers"])
+    made = _configured(config, task, model) if returned is None else _of_task(returned, config, task, model)
+    for number, group in enumerate(made.param_groups):
+        whose = f" ({group[OPTIMIZER]})" if OPTIMIZER in group else ""
+        field = "task.parameters" if returned is None else "task.optimizers"
+        check_rate(group.get("lr"), f"{field}: lr of group {number}{whose}")
+        group[CONFIGURED] = {
+            name: value for name, value in group.items() if name != "params" and _plain(value)
+        }
+    return made
+
+
+def _configured(config: Config, task: Task, model: nn.Module) -> Optimizer:
+    """Call `training.optimizer_type`."""
     training = config.training
+    if training.optimizer_type is None:
+        raise ConfigError(
+            [
+                "training.optimizer_type: is missing; write !pyobject torch.optim.AdamW, say, or define "
+                f"{type(task).__qualname__}.optimizers"
+            ]
+        )
     make = called(training.optimizer_type, "training.optimizer_type", "!pyobject torch.optim.AdamW")
-    _check_rate(training.optimizer_kwargs.get("lr", 0.0), "training.optimizer_kwargs.lr")
-    parameters = _parameters(task, model)
+    check_rate(training.optimizer_kwargs.get("lr", 0.0), "training.optimizer_kwargs.lr")
+    parameters = parameters_of(task, model)
     _check_names(make, "training.optimizer", training.optimizer_args, training.optimizer_kwargs)
     args = resolved(training.optimizer_args, "training.optimizer_args")
     kwargs = resolved(training.optimizer_kwargs, "training.optimizer_kwargs")
@@ -44,23 +73,53 @@ def make_optimizer(config: Config, task: Task, model: nn.Module) -> Optimizer:
         raise ConfigError([f"training.optimizer_type: {error}"]) from error
     if not isinstance(made, Optimizer):
         raise ConfigError(
-            [f"training.optimizer_type: makes {_kind(made)}, which is not a torch.optim.Optimizer"]
+            [f"training.optimizer_type: makes {kind_of(made)}, which is not a torch.optim.Optimizer"]
         )
-    closure = inspect.signature(made.step).parameters.get("closure")
+    _check_closure(made, "training.optimizer_type")
+    return made
+
+
+def _of_task(returned: Any, config: Config, task: Task, model: nn.Module) -> Optimizers:
+    """The optimizers that a task returned, as one."""
+    where, training = "task.optimizers", config.training
+    if training.optimizer_type is not None or training.optimizer_kwargs or training.optimizer_args:
+        raise ConfigError(
+            [
+                f"training.optimizer_type: is set, but {type(task).__qualname__}.optimizers makes the "
+                "optimizers; drop it and optimizer_kwargs, and pass to the task what they take"
+            ]
+        )
+    each = {"optimizer": returned} if isinstance(returned, Optimizer) else returned
+    if not isinstance(each, Mapping) or not each or not all(isinstance(name, str) for name in each):
+        raise ConfigError(
+            [f"{where}: returns {kind_of(returned)}; return an optimizer, or several in a dict by name"]
+        )
+    for name, one in each.items():
+        if not isinstance(one, Optimizer):
+            raise ConfigError(
+                [f"{where}: returns {kind_of(one)} for {name}, which is not a torch.optim.Optimizer"]
+            )
+        _check_closure(one, f"{where}: {name}")
+    if task.turns and set(task.turns) != set(each):
+        raise ConfigError(
+            [f"task.turns: is {list(task.turns)!r}, but must name all of the optimizers {list(each)!r}"]
+        )
+    flat = [one for optimizer in each.values() for group in optimizer.param_groups for one in group["params"]]
+    check_complete(flat, names_of(model), where, "optimizer")
+    return Optimizers(each)
+
+
+def _check_closure(optimizer: Optimizer, field: str) -> None:
+    """Check that an optimizer's step needs no closure."""
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
         raise ConfigError(
             [
-                f"training.optimizer_type: {type(made).__name__} computes the loss several times a step "
+                f"{field}: {type(optimizer).__name__} computes the loss several times a step "
                 "(it takes a closure), which this trainer does not; write another one, such as "
                 "torch.optim.AdamW"
             ]
         )
-    for number, group in enumerate(made.param_groups):
-        _check_rate(group.get("lr"), f"task.parameters: lr of group {number}")
-        group[CONFIGURED] = {
-            name: value for name, value in group.items() if name != "params" and _plain(value)
-        }
-    return made
 
 
 def make_scheduler(config: Config, optimizer: Optimizer) -> LRScheduler | None:
@@ -84,7 +143,7 @@ def make_scheduler(config: Config, optimizer: Optimizer) -> LRScheduler | None:
     if not isinstance(made, LRScheduler):
         raise ConfigError(
             [
-                f"training.lr_scheduler_type: makes {_kind(made)}, which is not a "
+                f"training.lr_scheduler_type: makes {kind_of(made)}, which is not a "
                 f"torch.optim.lr_scheduler.LRScheduler; write {example}"
             ]
         )
@@ -102,6 +161,17 @@ def load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> list[str]:
         ConfigError: the checkpoint's parameter groups do not match.
     """
     now = [group[CONFIGURED] for group in optimizer.param_groups]
+    owners, before = (
+        list(dict.fromkeys(str(group.get(OPTIMIZER, "the configured one")) for group in groups))
+        for groups in (optimizer.param_groups, state["param_groups"])
+    )
+    if owners != before:
+        raise ConfigError(
+            [
+                f"task.optimizers: the optimizers are {few(owners)}, but the checkpoint's are {few(before)}; "
+                "keep them, or start over with training.fresh: true"
+            ]
+        )
     try:
         optimizer.load_state_dict(state)
     except (ValueError, KeyError) as error:
@@ -118,9 +188,9 @@ def load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> list[str]:
             if name in old and old[name] == value:
                 continue
             group[name] = value
-            line = (
-                f"training.optimizer_kwargs.{name}: {value} from here on; the checkpoint has {old.get(name)}"
-            )
+            field = f"task.optimizers: {group[OPTIMIZER]}: {name}" if OPTIMIZER in group else None
+            field = field or f"training.optimizer_kwargs.{name}"
+            line = f"{field}: {value} from here on; the checkpoint has {old.get(name)}"
             changes.setdefault(line, []).append(number)
         group[CONFIGURED] = new
     return [
@@ -138,88 +208,8 @@ def _check_names(make: Any, fields: str, arguments: list[Any], by_name: Mapping[
         raise ConfigError(problems)
 
 
-def _check_rate(rate: Any, where: str) -> None:
-    if not isinstance(rate, Real) or isinstance(rate, bool) or math.isinf(rate):
-        raise ConfigError([f"{where}: is {rate!r}, but takes a number, such as lr: 0.001 or lr: 1e-3"])
-
-
-def _parameters(task: Task, model: nn.Module) -> list[Any]:
-    """The task's parameters or groups, after a check that they are exactly the model's that require a
-    gradient.
-    """
-    names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
-    if not any(parameter.requires_grad for parameter in names):
-        raise ConfigError(["model: has no parameter that could be trained"])
-    returned = task.parameters(model)
-    if isinstance(returned, (Tensor, Mapping, str)) or not isinstance(returned, Iterable):
-        raise ConfigError(
-            [f"task.parameters: returns {_kind(returned)}, but must return a list of parameters or groups"]
-        )
-    parameters: list[Any] = list(returned)
-    flat = parameters
-    if any(isinstance(group, Mapping) for group in parameters):
-        parameters = [_group(number, group) for number, group in enumerate(parameters)]
-        flat = [each for group in parameters for each in group["params"]]
-    problems = [
-        f"task.parameters: returns {_kind(each)} in place of a parameter; return parameters, such as "
-        "list(model.parameters())"
-        for each in flat
-        if not isinstance(each, Tensor)
-    ]
-    if problems:
-        raise ConfigError(problems[:1])
-    seen: set[Tensor] = set()
-    twice = []
-    for each in flat:
-        if each not in names:
-            shape = f"a tensor of shape {tuple(each.shape)}"
-            raise ConfigError(
-                [
-                    f"task.parameters: returns {shape} that is not a parameter of the model, and so "
-                    "would be neither reduced over the ranks nor saved; make it an nn.Parameter of the "
-                    "model"
-                ]
-            )
-        if each in seen:
-            twice.append(names[each])
-        seen.add(each)
-    if twice:
-        problems.append(f"task.parameters: returns {few(twice)} twice; each belongs to one group")
-    left = [name for each, name in names.items() if each.requires_grad and each not in seen]
-    if left:
-        problems.append(
-            f"task.parameters: leaves out {few(left)}, for which gradients would be computed, reduced "
-            "over the ranks and never used; return them too, or call requires_grad_(False) on them in "
-            "build_model"
-        )
-    if problems:
-        raise ConfigError(problems)
-    return parameters
-
-
-def _group(number: int, group: Any) -> dict[str, Any]:
-    """A copy of a parameter group, with its parameters as a list."""
-    where = f"task.parameters: group {number}"
-    if not isinstance(group, Mapping):
-        raise ConfigError(
-            [f"{where} is {_kind(group)}, but others are groups; write all as {{'params': [...]}}"]
-        )
-    parameters = group.get("params")
-    if isinstance(parameters, Tensor):
-        parameters = [parameters]
-    if isinstance(parameters, (set, frozenset)):
-        raise ConfigError([f"{where}: params is a set, which has no order to resume in; write a list"])
-    if isinstance(parameters, (Mapping, str)) or not isinstance(parameters, Iterable):
-        raise ConfigError([f"{where}: params is {_kind(parameters)}, but must be a list of parameters"])
-    return {**group, "params": list(parameters)}
-
-
 def _plain(value: Any) -> bool:
     """Whether a group's entry is a hyperparameter: a number, flag or string, or a list or tuple of them."""
     if isinstance(value, (list, tuple)):
         return all(_plain(each) for each in value)
     return value is None or isinstance(value, (int, float, str))
-
-
-def _kind(value: Any) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 if TYPE_CHECKING:
     from castoff.trainers.distributed.process_group import RankContext
@@ -98,6 +99,11 @@ class Task(ABC):
     the others wait, and returns numbers by name. State that it keeps between validations belongs in
     `state_dict`."""
 
+    turns: Sequence[str] = ()
+    """The names of `optimizers` that take turns in each step, such as ("discriminator", "generator"). Each
+    turn calls `loss` with the step's batch, and only the parameters of its optimizer get a gradient. Empty:
+    all make a step with the gradient of one loss."""
+
     @abstractmethod
     def build_model(self) -> nn.Module:
         """The model, on the CPU. All ranks are seeded alike, so they build the same one.
@@ -119,7 +125,8 @@ class Task(ABC):
         `total` is the sum over the batch's items, `count` the number of items (default: the samples), and
         `metrics` has sums of other quantities over the same items, under the same names for every batch.
         `model` is the module that `build_model` returned, compiled if `training.compile` is set. Call any of
-        its methods and parts, any number of times: gradients are reduced all the same.
+        its methods and parts, any number of times: gradients are reduced all the same. With `turns`,
+        `self.state.turn` is the name of the optimizer whose loss is wanted.
         """
 
     def setup(self, context: RankContext) -> None:
@@ -135,17 +142,28 @@ class Task(ABC):
         """
         return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
+    def optimizers(self, model: nn.Module) -> Optimizer | Mapping[str, Optimizer] | None:
+        """The optimizer, or several by name, in place of the configured one, which then is left out.
+
+        Each parameter that requires a gradient belongs to one of them. `training.schedule`, `scaling` and
+        torch's schedulers set the rates of all. Default: None, `training.optimizer_type` with `parameters`.
+        """
+        return None
+
     def collate(self, samples: list[Any]) -> Any:
         """Make a batch of samples; default: torch's `default_collate`."""
         return torch.utils.data.default_collate(samples)
 
     def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, Sum] | Evaluated:
-        """Sums of each metric over a batch, `{name: (sum, count)}`; default: the loss and its metrics.
+        """Sums of each metric over a batch, `{name: (sum, count)}`; default: the loss and its metrics; with
+        `turns` the sum of their losses, and each by its name.
 
         Return `Evaluated(sums, kept)` to pass something to `measure`, on the CPU. Runs on the bare module in
         eval mode, under `torch.no_grad()`.
         """
-        loss = self.loss(model, batch)
+        from castoff.trainers.task.turns import whole_loss
+
+        loss = whole_loss(self, model, batch)
         return {
             "loss": (loss.total, loss.count),
             **{name: (total, loss.count) for name, total in loss.metrics.items()},

@@ -32,6 +32,8 @@ class TrainingState:
     """Completed epochs."""
     consumed: int = 0
     """Completed steps of the current epoch."""
+    turn: str | None = None
+    """The optimizer whose loss is computed, in a task with `turns`."""
     validating: bool = False
     """Whether the current model still has to be validated."""
     judged: int | None = None
