@@ -168,6 +168,11 @@ class Assembly:
         train.pair = probes.pair
         return train, val, test
 
+    def look(self) -> None:
+        """Check, at most once a second on rank 0, that the attempt is not over, and record the progress."""
+        self.run_folder.check()
+        self.run_folder.attempt.record_progress(self.step)
+
     def export(self, *, better: bool) -> None:
         """Call the task's `export` on rank 0; all ranks must call it.
 

@@ -191,7 +191,7 @@ class TrainerDDP(Assembly):
             {"rates": self.rates, "early_stopping": self.early_stopping},
             {"sums": self.reports.running, "data": train},
         )
-        self.stopping = stack.enter_context(Stopping(self.context, look=self._look))
+        self.stopping = stack.enter_context(Stopping(self.context, look=self.look))
         self.watchdog = stack.enter_context(Watchdog(self.context, self.config.parallel))
         self.validation = Validation(
             self.task, self.engine, self.context, self.state, self.stopping, self.watchdog
@@ -232,11 +232,6 @@ class TrainerDDP(Assembly):
         if self.context.is_main:
             self.run_folder.attempt.record_progress(self.step)
         self.stopping.record_outcome("done")
-
-    def _look(self) -> None:
-        """Check, at most once a second on rank 0, that the attempt is not over, and record the progress."""
-        self.run_folder.check()
-        self.run_folder.attempt.record_progress(self.step)
 
     def _save(self) -> None:
         """Save a checkpoint; rank 0 writes it in the background while training continues."""

@@ -25,9 +25,8 @@ from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.distributed.randomness import TASK, derived
 from castoff.trainers.evaluation.metrics import evaluating, totals
 from castoff.trainers.optimization.engine import Engine
-from castoff.trainers.task import Evaluated, Sum, Task, move
+from castoff.trainers.task import Evaluated, Sum, Task, move, whole_loss
 from castoff.trainers.task.training_state import TrainingState
-from castoff.trainers.task.turns import whole_loss
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+
+from castoff.trainers.configuration.fields import ConfigError
 
 if TYPE_CHECKING:
     from castoff.trainers.distributed.process_group import RankContext
@@ -161,8 +164,6 @@ class Task(ABC):
         Return `Evaluated(sums, kept)` to pass something to `measure`, on the CPU. Runs on the bare module in
         eval mode, under `torch.no_grad()`.
         """
-        from castoff.trainers.task.turns import whole_loss
-
         loss = whole_loss(self, model, batch)
         return {
             "loss": (loss.total, loss.count),
@@ -244,6 +245,51 @@ class Task(ABC):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
+
+
+def whole_loss(task: Task, model: nn.Module, batch: Any) -> Loss:
+    """The loss of a batch; if optimizers take turns, the sum of their losses with each as a metric."""
+    if not task.turns:
+        return task.loss(model, batch)
+    losses = {}
+    for turn in dict.fromkeys(task.turns):
+        with taking(task, turn):
+            losses[turn] = task.loss(model, batch)
+    return joined(task, losses)
+
+
+@contextmanager
+def taking(task: Task, turn: str) -> Iterator[None]:
+    """A context in which it is this optimizer's turn, for `task.state.turn`."""
+    before, task.state.turn = task.state.turn, turn
+    try:
+        yield
+    finally:
+        task.state.turn = before
+
+
+def joined(task: Task, losses: Mapping[str, Loss]) -> Loss:
+    """The sum of the turns' losses of one batch, with each as a metric.
+
+    Raises:
+        ConfigError: they have different numbers of items, or metrics of the same name.
+    """
+    kind = f"{type(task).__qualname__}.loss"
+    counts = {turn: loss.count for turn, loss in losses.items()}
+    if len({count for count in counts.values() if not isinstance(count, Tensor)}) > 1:
+        found = ", ".join(f"{count} for {turn}" for turn, count in counts.items())
+        raise ConfigError([f"{kind} returned different counts in the turns of a batch ({found}); return one"])
+    totals = {turn: loss.total for turn, loss in losses.items()}
+    metrics: dict[str, Tensor | float] = dict(totals)
+    for turn, loss in losses.items():
+        twice = [name for name in loss.metrics if name in metrics]
+        if twice:
+            raise ConfigError(
+                [f"{kind} returned the metric {twice[0]!r} for {turn}, which is taken; use another name"]
+            )
+        metrics |= loss.metrics
+    first, *others = totals.values()
+    return Loss(sum(others, first), next(iter(counts.values())), metrics)
 
 
 def move(batch: Any, device: torch.device) -> Any:
