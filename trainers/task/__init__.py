@@ -211,27 +211,24 @@ class Task(ABC):
         """
 
     def on_step(self, state: TrainingState, metrics: Mapping[str, float]) -> None:
-        """Called on all ranks after each optimizer step, before the step's validation and checkpoint.
+        """Called on all ranks after each step, before its validation and checkpoint. They may communicate.
 
-        At log steps `metrics` has the `train/` metrics of all ranks, the same on every rank; else it is
-        empty, and only `item()` or printing a tensor would wait for the device. All ranks may communicate. A
-        resumed run does not repeat the calls before its checkpoint, whose effects are in `state_dict`.
+        At log steps `metrics` has the `train/` metrics, the same on all ranks; else it is empty. A resumed
+        run does not repeat the calls before its checkpoint: keep in `state_dict` what they change.
         """
 
     def on_validation(self, state: TrainingState, metrics: Mapping[str, float]) -> None:
-        """Called on all ranks after each validation, before `export`, with its metrics: the same on all
-        ranks. All ranks may communicate.
+        """Called on all ranks after each validation, before `export`, with its metrics. They may
+        communicate.
 
-        A run that resumes from the validated checkpoint calls it again for the same step, with the state of
-        before.
+        A run that resumes from the validated checkpoint repeats the call, with the state before it.
         """
 
     def on_checkpoint(self, state: TrainingState, path: Path) -> None:
-        """Called on rank 0 alone, after the first step at which the checkpoint in the folder `path` is on
-        disk, to copy or announce it.
+        """Called on rank 0 alone, at the first step after a checkpoint is on disk in the folder `path`.
 
-        It must not wait for other ranks, which wait for it. Later checkpoints replace this one
-        (`training.keep_checkpoints`), and a run that is killed may miss the call.
+        Other ranks wait meanwhile. Later checkpoints replace this one (`training.keep_checkpoints`). A killed
+        run may miss the call.
         """
 
     def state_dict(self) -> dict[str, Any]:

@@ -141,7 +141,7 @@ def test_the_world_size_changes_no_turn(world_size: int, micros: int, tmp_path: 
             assert set(mean) == {"loss", "critic", "maker", "made"}
 
 
-OFTEN = {"num_epochs": 3, "checkpoint_every_steps": 3, "log_every": 2, "ema_decay": 0.9}
+OFTEN: dict[str, Any] = {"num_epochs": 3, "checkpoint_every_steps": 3, "log_every": 2, "ema_decay": 0.9}
 
 
 @pytest.mark.parametrize("dies_at", [2, 5, 8, 9, 14, 15])
@@ -149,7 +149,7 @@ OFTEN = {"num_epochs": 3, "checkpoint_every_steps": 3, "log_every": 2, "ema_deca
 def test_a_killed_run_is_resumed_to_the_bit(dies_at: int, precision: str, tmp_path: Path) -> None:
     """Between two steps, and between the turns of one."""
     schedule = {"type": "cosine", "warmup_steps": 2}
-    training = {**OFTEN, "precision": precision, "schedule": schedule}
+    training: dict[str, Any] = {**OFTEN, "precision": precision, "schedule": schedule}
     whole = trained(tmp_path / "whole", Adversaries(True), **training)
     with pytest.raises(Killed):
         trained(tmp_path / "killed", Adversaries(True, dies_at), **training)
@@ -162,7 +162,7 @@ def test_a_killed_run_is_resumed_to_the_bit(dies_at: int, precision: str, tmp_pa
 def digested(path: Path, dies_at: int = 0) -> list[str]:
     me = RankEnv.detect()
     initialize_ddp(me.rank, me.world_size, device="cpu")
-    shares = {"batch_size": 2, "gradient_accumulation_steps": 2, "clip_grad_norm": 0.1}
+    shares: dict[str, Any] = {"batch_size": 2, "gradient_accumulation_steps": 2, "clip_grad_norm": 0.1}
     try:
         trainer = trained(path, Adversaries(True, dies_at), **OFTEN, **shares)
     except Killed:
@@ -224,7 +224,10 @@ class Mixed(Task):
 
 @pytest.mark.parametrize("dies_at", [2, 5, 7])
 def test_several_with_one_loss_resume_to_the_bit(dies_at: int, tmp_path: Path) -> None:
-    one_cycle = {"lr_scheduler_type": torch.optim.lr_scheduler.OneCycleLR, "lr_scheduler_per": "step"}
+    one_cycle: dict[str, Any] = {
+        "lr_scheduler_type": torch.optim.lr_scheduler.OneCycleLR,
+        "lr_scheduler_per": "step",
+    }
     one_cycle["lr_scheduler_kwargs"] = {"max_lr": [0.1, 0.01], "total_steps": 12, "cycle_momentum": False}
     whole = trained(tmp_path / "whole", Mixed(), **OFTEN, **one_cycle)
     with pytest.raises(Killed):
