@@ -31,6 +31,7 @@ __all__ = [
     "hide_worker",
     "import_compiler",
     "in_bad_fork",
+    "is_view",
     "lerp_all",
     "mark_as_stepped",
     "multiply_all",
@@ -58,6 +59,11 @@ def lerp_all(tensors: Sequence[Tensor], towards: Sequence[Tensor], weight: float
 def norms(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
     """The norm of each tensor."""
     return torch._foreach_norm(list(tensors))
+
+
+def is_view(tensor: Tensor) -> bool:
+    """Whether autograd regards a tensor as a view of another one."""
+    return tensor._is_view()
 
 
 def version_of(tensor: Tensor) -> int:

@@ -9,10 +9,13 @@ from fnmatch import fnmatchcase
 
 from torch import nn
 
-from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.fields import ConfigError, few
 
 Named = list[tuple[str, nn.Module]]
 """Modules and their names."""
+
+WITHOUT_FORWARD = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
+"""Containers, which have no forward pass."""
 
 _SHOWN = 12
 """The most names and classes that a message lists."""
@@ -25,7 +28,7 @@ def named(model: nn.Module, patterns: Sequence[str], field: str) -> Named:
     such as `Block`.
 
     Raises:
-        ConfigError: a pattern describes no module.
+        ConfigError: a pattern describes no module, or one without a forward pass.
     """
     chosen: Named = []
     unmatched = set(patterns)
@@ -43,6 +46,11 @@ def named(model: nn.Module, patterns: Sequence[str], field: str) -> Named:
                 for pattern in patterns
                 if pattern in unmatched
             ]
+        )
+    silent = [name for name, module in chosen if isinstance(module, WITHOUT_FORWARD)]
+    if silent:
+        raise ConfigError(
+            [f"{field}: {few(silent)}: without a forward pass; name what is in it, such as {silent[0]}.*"]
         )
     return chosen
 

@@ -23,6 +23,7 @@ from castoff.trainers.configuration.config import Config
 from castoff.trainers.configuration.fields import ConfigError, few
 from castoff.trainers.configuration.shared import Fsdp
 from castoff.trainers.distributed.devices import computing
+from castoff.trainers.distributed.private_torch import is_view, tree_map_only
 from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.optimization.bits import bit_sums, digest
 from castoff.trainers.optimization.gradients import ShardedNorm
@@ -72,8 +73,11 @@ class Sharded:
         for _, module in modules:
             if compile_blocks:
                 module.compile(dynamic=True)
+            module.register_forward_hook(_without_views)
             fully_shard(module, **settings, reshard_after_forward=self._fields.reshard_after_forward)
-        return fully_shard(Whole(self.bare), **settings)
+        whole = Whole(self.bare)
+        whole.register_forward_hook(_without_views)
+        return fully_shard(whole, **settings)
 
     # --- A step -----------------------------------------------------------------------------------
 
@@ -162,6 +166,13 @@ class Sharded:
             return True
         every = self._context.gather(numbers)
         return torch.equal(every, every[torch.arange(len(every)) % self.parts])
+
+
+def _without_views(_module: nn.Module, _inputs: Any, outputs: Any) -> Any:
+    """The outputs of a forward pass, without views: an in-place change of a view would remove the hook by
+    which the backward pass gathers the module's parameters.
+    """
+    return tree_map_only(Tensor, lambda each: each.clone() if is_view(each) else each, outputs)
 
 
 def _share_buffers(*modules: nn.Module) -> None:

@@ -8,19 +8,19 @@ from collections.abc import Iterator, Sequence
 from torch import Tensor, nn
 
 from castoff.trainers.configuration.fields import ConfigError, few
-from castoff.trainers.optimization.module_names import Named, named
+from castoff.trainers.optimization.module_names import WITHOUT_FORWARD, Named, named
 
 FIELD = "parallel.fsdp.modules"
 
 _CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
-_WITHOUT_FORWARD = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 
 
 def chosen(model: nn.Module, patterns: Sequence[str] | None) -> Named:
     """The modules to shard on their own, inner ones first; without patterns the blocks that repeat.
 
     Raises:
-        ConfigError: a pattern describes no module, or one that shares a parameter with the rest of the model.
+        ConfigError: a pattern describes no module, or one that shares a parameter with the rest of the model,
+            or that has no forward pass.
     """
     holders = _holders(model)
     if patterns is None:
@@ -31,14 +31,9 @@ def chosen(model: nn.Module, patterns: Sequence[str] | None) -> Named:
         if tied:
             raise ConfigError(
                 [
-                    f"{FIELD}: {few(tied)} shares a parameter with another part of the model, and both must "
-                    "be gathered together; leave it out, or name a module that contains both"
+                    f"{FIELD}: {few(tied)} share parameters with other parts of the model, which must be "
+                    "gathered together; leave them out, or name a module that contains all of them"
                 ]
-            )
-        silent = [name for name, module in found if isinstance(module, _WITHOUT_FORWARD)]
-        if silent:
-            raise ConfigError(
-                [f"{FIELD}: {few(silent)} has no forward pass; name what is in it, such as {silent[0]}.*"]
             )
     return sorted(found, key=lambda entry: -entry[0].count("."))
 
@@ -48,7 +43,7 @@ def _repeated(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Module]]
     kinds = Counter(type(child) for child in module.children())
     for name, child in module.named_children():
         several = isinstance(module, _CONTAINERS) and kinds[type(child)] > 1
-        if several and not isinstance(child, _WITHOUT_FORWARD) and any(True for _ in child.parameters()):
+        if several and not isinstance(child, WITHOUT_FORWARD) and any(True for _ in child.parameters()):
             yield prefix + name, child
         else:
             yield from _repeated(child, f"{prefix}{name}.")

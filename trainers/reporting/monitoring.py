@@ -6,13 +6,15 @@ They are computed only at log steps, and ranks send them in the same message as 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from castoff.trainers.configuration.config import Monitoring
 from castoff.trainers.distributed.devices import Use
+from castoff.trainers.optimization.engine import Engine
+from castoff.trainers.optimization.local import local, local_gradients
 
 _EACH_UP_TO = 16
 """The most ranks for which each rank's loss is reported."""
@@ -65,17 +67,22 @@ class Norms:
     def __init__(self, asked: Monitoring):
         self._asked = asked
 
-    def of(self, model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-        """(name, norm on the device): of gradients after clipping, and of weights after the step."""
+    def of(self, engine: Engine) -> Iterator[tuple[str, Tensor]]:
+        """(name, norm on the device): of gradients after clipping, and of weights after the step. If weights
+        are sharded, all ranks must call it.
+        """
         if not (self._asked.log_gradients or self._asked.log_weights):
             return
+        norm: Callable[[list[Tensor]], Tensor] = nn.utils.get_total_norm
+        if engine.strategy.sharded:
+            norm = engine.strategy.norm
         with torch.no_grad():
-            for name, part in parts_of(model).items():
-                gradients = [each.grad for each in part if each.grad is not None]
+            for name, part in parts_of(engine.bare).items():
+                gradients = local_gradients(part)
                 if self._asked.log_gradients and gradients:
-                    yield f"gradients/{name}", nn.utils.get_total_norm(gradients)
+                    yield f"gradients/{name}", norm(gradients)
                 if self._asked.log_weights:
-                    yield f"weights/{name}", nn.utils.get_total_norm(part)
+                    yield f"weights/{name}", norm([local(each) for each in part])
 
 
 def parts_of(model: nn.Module) -> Mapping[str, list[Tensor]]:

@@ -156,9 +156,10 @@ class Reports:
         Returns the metrics that are the same on all ranks.
         """
         self.running.keep("train/grad_norm", engine.norm)
-        if self._context.is_main:  # norms are the same on all ranks
-            for name, norm in self._norms.of(engine.bare):
-                self.running.keep(name, norm)
+        if self._context.is_main or engine.strategy.sharded:  # norms are the same on all ranks
+            for name, norm in self._norms.of(engine):
+                if self._context.is_main:
+                    self.running.keep(name, norm)
         values = report(self.running, self._throughput, self._context)
         values |= {"train/lr": rate, "checkpoint/stall": stall}
         if engine.skipped:

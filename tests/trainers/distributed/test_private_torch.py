@@ -28,7 +28,7 @@ TESTED = {
     *("multiply_all", "lerp_all", "norms", "version_of", "after_backward", "rebuild_buckets"),
     *("mark_as_stepped", "Store", "TCPStore", "default_store", "set_group_timeout", "begun_collectives"),
     *("import_compiler", "die_with_parent", "end_workers", "hide_worker", "in_bad_fork", "ExceptionWrapper"),
-    "tree_map_only",
+    *("tree_map_only", "is_view"),
 }
 
 
@@ -77,6 +77,12 @@ def test_a_version_grows_with_changes_in_place() -> None:
     before = private_torch.version_of(tensor)
     tensor += 1
     assert private_torch.version_of(tensor) > before
+
+
+def test_a_view_is_known_from_what_has_its_own_memory() -> None:
+    tensor = torch.ones(2, requires_grad=True) * 2
+    assert private_torch.is_view(tensor.view(1, 2))
+    assert not private_torch.is_view(tensor)
 
 
 def test_a_part_of_each_kind_is_mapped() -> None:

@@ -25,6 +25,7 @@ from castoff.trainers.reporting.monitoring import Norms, columns, devices_of_ran
 from castoff.trainers.reporting.running import Running
 from castoff.trainers.reporting.throughput import TIMED, Throughput, report
 from castoff.trainers.task import Loss
+from tests.trainers.optimization.test_engine import engine_of
 from tests.trainers.synchronisations import counted
 from tests.trainers.toys import Toy, config, lasting_lines, run
 
@@ -210,9 +211,10 @@ def test_norms_are_reported_where_they_are_asked_for(asked: dict[str, bool], tmp
 
 
 def test_norms_wait_for_nothing() -> None:
-    model = Parts()
+    model, fields = Parts(), Config.of(config("out"))
+    made = engine_of(model, fields, RankContext(0, 1, torch.device("cpu")))
     model(torch.ones(2, 8)).sum().backward()
     with counted() as seen:
-        found = dict(Norms(Monitoring(log_gradients=True, log_weights=True)).of(model))
+        found = dict(Norms(Monitoring(log_gradients=True, log_weights=True)).of(made))
     assert len(found) == 2 * len(PARTS)
     assert seen.found == []

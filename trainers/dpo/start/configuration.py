@@ -96,6 +96,11 @@ OBJECTIVES = {
     ),
 }
 
+_SHARDED = ["FeedForward"]
+"""Modules that are sharded on their own: the network's layers have methods that use parameters outside of
+their forward passes.
+"""
+
 _INSTEAD = {"training.num_epochs": "num_steps", "training.schedule.type": "lr_scheduler_type"}
 """Fields with a default, each with the field of `training` that would contradict it if set."""
 
@@ -166,6 +171,9 @@ def _with_defaults(data: Mapping[str, Any], objective: Objective) -> Mapping[str
     for path, value in objective.defaults.items():
         if fields.get(_INSTEAD.get(path, "")) is None:
             data = _with_default(data, path.split("."), value)
+    parallel = data.get("parallel")
+    if isinstance(parallel, Mapping) and parallel.get("strategy") == "fsdp":
+        data = _with_default(data, ["parallel", "fsdp", "modules"], _SHARDED)
     return data
 
 
