@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import resource
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +13,15 @@ import pytest
 import torch
 from torch import nn
 
+from castoff.trainers.configuration.config import Config
 from castoff.trainers.ddp import TrainerDDP
 from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+from castoff.trainers.optimization.local import local
+from castoff.trainers.optimization.wrapping import prepared_model
+from castoff.trainers.sedd import settings
+from castoff.trainers.sedd.model import DiffusionTransformer, shape_of
+from castoff.trainers.task import Loss
+from tests.trainers.optimization.test_engine import engine_of, layers, trained
 from tests.trainers.rounding import assert_rounded
 from tests.trainers.toys import Toy, config, digest, lasting_lines, run
 
@@ -104,3 +114,71 @@ def test_a_run_may_change_its_strategy(tmp_path: Path) -> None:
     (whole, _) = run(train, given, folder=tmp_path / "whole", world_size=2)
     for mine, theirs in zip(answers[0]["last"], whole["last"], strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-3)
+
+
+# --- Memory ---------------------------------------------------------------------------------------
+
+WIDE = settings.Model(size="mini", hidden_size=512, n_blocks=8)
+
+
+class Wide(Toy):
+    """A network of sedd whose blocks are large and compute little."""
+
+    def build_model(self) -> nn.Module:
+        return DiffusionTransformer(shape_of(WIDE), scale_by_sigma=False)
+
+
+def proteins(model: nn.Module) -> Loss:
+    tokens = torch.randint(0, 20, (1, 4))
+    return Loss(model(tokens, torch.rand(1), False).square().sum())
+
+
+def train_within(strategy: str) -> str:
+    """What comes of a training in less memory than Adam's state of all weights takes."""
+    ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 16)  # else the C library keeps what is freed
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    place = initialize_ddp(rank, size, device="cpu")
+    fields = {"parallel": {"strategy": strategy}}
+    trained(engine_of(layers(), Config.of({**config("out"), **fields}), place), place, 1, "samples")
+    weights = 4 * sum(each.numel() for each in Wide().build_model().parameters())
+    resource.setrlimit(resource.RLIMIT_DATA, (_data() + 19 * weights // 10, resource.RLIM_INFINITY))
+    made = Config.of({**config("out"), **fields})
+    found = "done"
+    try:
+        engine = engine_of(prepared_model(Wide(), made, place), made, place)
+        with engine.wrapped():
+            for step in range(2):
+                engine.begin(step)
+                engine.backward(engine.loss(proteins), size, 1, last=True)
+                engine.apply()
+            engine.begin(2)  # without gradients
+            with engine.gathered():
+                pass
+            state = sum(local(each).nbytes for each in _state(engine.optimizer))
+            found = f"done: {state / weights:.1f}"
+            engine.optimizer.state.clear()
+    except (RuntimeError, MemoryError) as error:
+        found = "out of memory" if "alloc" in str(error) else repr(error)
+    cleanup_ddp()
+    return found
+
+
+def _state(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [each for state in optimizer.state.values() for each in state.values()]
+
+
+def _data() -> int:
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if "VmData" in line)
+    return int(line.split()[1]) * 1024
+
+
+_MMAP_THRESHOLD = -3
+"""M_MMAP_THRESHOLD of malloc.h."""
+
+
+@pytest.mark.costly
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit a process's data")
+@pytest.mark.parametrize(("strategy", "expected"), [("fsdp", "done: 0.5"), ("ddp", "out of memory")])
+def test_a_model_whose_optimizer_would_not_fit(strategy: str, expected: str, tmp_path: Path) -> None:
+    """Adam's state takes twice the memory of the weights, of which each rank may use 1.9 times."""
+    assert run(train_within, strategy, folder=tmp_path, world_size=4) == 4 * [expected]
