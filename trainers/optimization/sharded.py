@@ -77,7 +77,8 @@ class Sharded:
             fully_shard(module, **settings, reshard_after_forward=self._fields.reshard_after_forward)
         whole = Whole(self.bare)
         whole.register_forward_hook(_without_views)
-        return fully_shard(whole, **settings)
+        fully_shard(whole, **settings)
+        return whole
 
     # --- A step -----------------------------------------------------------------------------------
 
