@@ -61,7 +61,7 @@ def write_shards(folder: Path, shards: Mapping[str, Shard], writers: Writers) ->
     The folder must not exist. Returns the files' sizes and checksums, by their paths in the folder's parent.
 
     Raises:
-        OSError: a rank cannot write; raised on all ranks, and it names the rank.
+        OSError: a rank cannot write; raised on all ranks, and marked with that rank.
     """
     files = _SummedFiles()
     with _without_causes():
@@ -118,7 +118,8 @@ class _SummedFiles(FileSystem):
 
 class _Writer(FileSystemWriter):
     def __init__(self, folder: Path, files: _SummedFiles):
-        super().__init__(folder, sync_files=False)  # the files flush themselves
+        # The files flush themselves, and all tensors are in host memory.
+        super().__init__(folder, sync_files=False, per_thread_copy_ahead=0)
         self.fs = files
 
     def storage_meta(self) -> StorageMeta | None:

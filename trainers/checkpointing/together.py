@@ -70,8 +70,6 @@ class AllRanks:
 
 
 def of_rank(rank: int, error: Exception) -> Exception:
-    """The error of a rank, which names it, and is the same on all ranks."""
-    if isinstance(error, OSError) and error.errno is not None:
-        error = OSError(error.errno, f"{error.strerror} (on rank {rank})", error.filename)
+    """The error of a rank, marked with its number, which all report."""
     vars(error)["reporting_rank"] = rank  # its log has the traceback
     return error
