@@ -507,7 +507,7 @@ def test_every_measure_of_how_fast_it_goes_is_described() -> None:
 
 
 def test_every_further_name_of_a_measure_is_described() -> None:
-    from castoff.trainers.reporting.sinks import FURTHER_NAMES
+    from castoff.trainers.reporting.services import FURTHER_NAMES
 
     text = (CHECKOUT / "docs" / "reference" / "training-runs.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]*`) \| (`[^|]*`) \|$", text, re.MULTILINE)

@@ -234,11 +234,25 @@ class Wandb(Section, frozen=True, kw_only=True):
     entity: str | None = None
     """The wandb user or team."""
     group: str | None = None
-    """The wandb group of runs."""
+    """The wandb group of runs; left out: the castoff run's id, with its members as job types."""
     tags: list[str] = []
     """Tags of the wandb run."""
     mode: Literal["offline", "online"] = "offline"
-    """`offline` writes to the run's folder `wandb`, from where `wandb sync` uploads it."""
+    """`offline` writes to the run's folder `wandb`, from where `wandb sync` uploads it. So does `online` if
+    the service does not answer."""
+
+
+class Mlflow(Section, frozen=True, kw_only=True):
+    """MLflow."""
+
+    experiment: str
+    """The MLflow experiment that the training is logged to."""
+    name: str | None = None
+    """Name of the MLflow run; left out: the configuration's `name`."""
+    tracking_uri: str | None = None
+    """The server or store; left out: MLFLOW_TRACKING_URI, or else the run's folder `mlflow`."""
+    tags: dict[str, str] = {}
+    """Tags of the MLflow run, beside `castoff.run` and `castoff.member`."""
 
 
 class Logging(Section, frozen=True, kw_only=True):
@@ -248,6 +262,8 @@ class Logging(Section, frozen=True, kw_only=True):
     """Write event files to the run's folder `tensorboard`. Needs the package tensorboard."""
     wandb: Wandb | None = None
     """Log to Weights & Biases as well. Needs the package wandb."""
+    mlflow: Mlflow | None = None
+    """Log to MLflow as well. Needs the package mlflow-skinny, or mlflow."""
 
 
 class Monitoring(Section, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Writes metrics to metrics.jsonl and the castoff run, and on request to TensorBoard and Weights & Biases."""
+"""Writes metrics to metrics.jsonl and the castoff run, and on request to TensorBoard, wandb and MLflow."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ import importlib.util
 import json
 import logging
 import os
-import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from castoff.trainers.configuration.config import Logging, Wandb
+from castoff.trainers.configuration.config import Logging
 from castoff.trainers.configuration.fields import ConfigError
-from castoff.trainers.configuration.pyobject import PyObject
-from castoff.trainers.files.durable import replace_file
 from castoff.trainers.reporting.metrics_file import MetricsFile
 from castoff.trainers.reporting.packages import packages
+from castoff.trainers.reporting.services import MLflowRun, WeightsAndBiases, plain_text
 
 logger = logging.getLogger(__name__)
 
@@ -66,27 +64,6 @@ METRICS = {
 }
 """Metrics that a line of metrics.jsonl may have in addition to `step`, `epoch` and `time`."""
 
-FURTHER_NAMES = {
-    "step": ("train/step",),
-    "epoch": ("train/epoch",),
-    "train/lr": ("train/learning_rate",),
-    "train/step_time": ("train/batch_time",),
-    "train/memory_allocated_gb": ("system/gpu_memory_allocated_gb",),
-    "train/memory_reserved_gb": ("system/gpu_memory_reserved_gb",),
-    "val/loss": ("validation/loss", "checkpoint/current_loss"),
-    "val/best_loss": ("validation/best_loss", "checkpoint/best_loss"),
-    "val/without_improvement": ("validation/steps_without_improvement",),
-}
-"""Second names of metrics for Weights & Biases: those of UniRef50 SEDD."""
-
-
-def with_further_names(values: Mapping[str, float]) -> dict[str, float]:
-    """The metrics by their names, and again by their second names."""
-    further = {
-        name: values[ours] for ours, names in FURTHER_NAMES.items() if ours in values for name in names
-    }
-    return {**values, **further}
-
 
 class Sink(Protocol):
     """A destination of metrics in addition to metrics.jsonl."""
@@ -123,8 +100,8 @@ class Sinks:
     def go_back(self, position: int, step: int) -> None:
         """Continue after `step`, with the first `position` bytes of metrics.jsonl; (0, 0) starts over.
 
-        TensorBoard hides its points of later steps. Weights & Biases resumes the same run and keeps its
-        history: steps that are trained again appear twice, with the same values.
+        TensorBoard hides its points of later steps. Weights & Biases and MLflow resume the same run and keep
+        its history: steps that are trained again appear twice, with the same values.
 
         Raises:
             ConfigError: Weights & Biases refuses its settings.
@@ -144,7 +121,7 @@ class Sinks:
             configured = {
                 name: one for name, one in self._resolved.items() if "/" not in name and name != "member"
             }
-            parameters = json.loads(json.dumps(configured, default=_word))
+            parameters = json.loads(json.dumps(configured, default=plain_text))
             line = {"step": step, "folder": str(self._folder.absolute()), "parameters": parameters}
             line |= {"packages": packages(), "device": device}
             self._of_attempt.write(line if total is None else {**line, "total_steps": total})
@@ -185,20 +162,23 @@ class Sinks:
 
     def _open(self, step: int) -> None:
         self._others = {}
-        asked = self._config.wandb
+        wandb, mlflow = self._config.wandb, self._config.mlflow
         if self._config.tensorboard:
-            self._attempt("TensorBoard", lambda: self._add("TensorBoard", TensorBoard(self._folder, step)))
-        if asked is not None:
-            self._attempt(
+            self._add("TensorBoard", lambda: TensorBoard(self._folder, step))
+        if wandb is not None:
+            self._add(
                 "Weights & Biases",
-                lambda: self._add(
-                    "Weights & Biases", WeightsAndBiases(self._folder, asked, self._run_name, self._resolved)
-                ),
+                lambda: WeightsAndBiases(self._folder, wandb, self._run_name, self._resolved),
             )
+        if mlflow is not None:
+            self._add("MLflow", lambda: MLflowRun(self._folder, mlflow, self._run_name, self._resolved))
 
-    def _add(self, name: str, sink: Sink) -> None:
-        assert self._others is not None
-        self._others[name] = sink
+    def _add(self, name: str, make: Callable[[], Sink]) -> None:
+        def add() -> None:
+            assert self._others is not None
+            self._others[name] = make()
+
+        self._attempt(name, add)
 
     def _attempt(self, name: str, do: Any, *arguments: Any) -> None:
         try:
@@ -231,61 +211,21 @@ class TensorBoard:
         self._writer.close()
 
 
-class WeightsAndBiases:
-    """A wandb run, the same in each attempt; offline it is in the run's folder `wandb`.
-
-    Its curves are drawn over our `step`: wandb's step counts lines and cannot decrease.
-    """
-
-    def __init__(self, folder: Path, config: Wandb, run_name: str, resolved: Mapping[str, Any]):
-        if config.mode == "offline":
-            os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # compute nodes may have no network
-        wandb: Any = importlib.import_module("wandb")
-        try:
-            self._run: Any = wandb.init(
-                project=config.project,
-                entity=config.entity,
-                group=config.group,
-                tags=list(config.tags),
-                mode=config.mode,
-                name=config.name or run_name,
-                id=_kept_id(folder / "wandb-run-id"),
-                resume="allow" if config.mode == "online" else None,
-                reinit="finish_previous",  # a previous training in this process
-                dir=str(folder),
-                config=json.loads(json.dumps(resolved, default=_word)),
-                settings=wandb.Settings(console="off", silent=True),
-            )
-        except wandb.errors.UsageError as error:
-            text = f"{' '.join(str(error).split())}; `wandb login` once, or write mode: offline"
-            raise ConfigError([f"logging.wandb: {text}"]) from error
-        self._run.define_metric("step")
-        self._run.define_metric("*", step_metric="step")
-        if config.mode == "offline":
-            logger.info("wandb writes to %s; `wandb sync` there uploads it", folder / "wandb")
-
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Add a line to the run's history."""
-        self._run.log(with_further_names({"step": step, **values}))
-
-    def flush(self) -> None:
-        """Do nothing: wandb's process writes, and outlives this one."""
-
-    def close(self) -> None:
-        """Write, or if online upload, what wandb has not written yet."""
-        self._run.finish()
-
-
 def check_packages(config: Logging) -> None:
-    """Check that the packages for `logging.tensorboard` and `logging.wandb` are installed.
+    """Check that the packages for `logging.tensorboard`, `wandb` and `mlflow` are installed.
 
     Raises:
         ConfigError: a package is missing.
     """
-    asked = {"tensorboard": config.tensorboard, "wandb": config.wandb is not None}
+    asked = {
+        "tensorboard": config.tensorboard,
+        "wandb": config.wandb is not None,
+        "mlflow": config.mlflow is not None,
+    }
+    packages = {name: "mlflow-skinny" if name == "mlflow" else name for name in asked}
     problems = [
-        f"logging.{name}: is set, but the package {name} is not installed; "
-        f"python -m pip install {name}, or leave the field out"
+        f"logging.{name}: is set, but the package {packages[name]} is not installed; "
+        f"python -m pip install {packages[name]}, or leave the field out"
         for name, wanted in asked.items()
         if wanted and not _installed(name)
     ]
@@ -297,18 +237,3 @@ def _installed(name: str) -> bool:
     """Whether a package is installed; a mere folder of that name, such as wandb's, does not count."""
     spec = importlib.util.find_spec(name)
     return spec is not None and spec.origin is not None
-
-
-def _kept_id(path: Path) -> str:
-    """The id of the folder's wandb run, created at the first call."""
-    if path.exists():
-        kept = path.read_text(encoding="utf-8", errors="replace").strip()
-        if kept.isascii() and kept.isalnum():
-            return kept
-    made = secrets.token_hex(4)
-    replace_file(path, f"{made}\n".encode())
-    return made
-
-
-def _word(value: object) -> str:
-    return value.path if isinstance(value, PyObject) else str(value)

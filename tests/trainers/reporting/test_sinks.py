@@ -16,7 +16,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from castoff.trainers.configuration.config import Config, Logging, Wandb
+from castoff.trainers.configuration.config import Config, Logging, Mlflow, Wandb
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.ddp import TrainerDDP
 from castoff.trainers.distributed.devices import device_name
@@ -24,8 +24,10 @@ from castoff.trainers.program.training import train
 from castoff.trainers.reporting import sinks as sinks_module
 from castoff.trainers.reporting.curves import draw, draw_curves, others
 from castoff.trainers.reporting.metrics_file import MetricsFile
-from castoff.trainers.reporting.sinks import FURTHER_NAMES, METRICS, Sinks, check_packages, with_further_names
+from castoff.trainers.reporting.services import FURTHER_NAMES, with_further_names
+from castoff.trainers.reporting.sinks import METRICS, Sinks, check_packages
 from tests.patience import until
+from tests.ports import free_port
 from tests.trainers.toys import Toy, config
 
 
@@ -168,13 +170,13 @@ def test_a_missing_package_is_named_with_its_field(tmp_path: Path, monkeypatch: 
     (tmp_path / "wandb").mkdir()  # as a run of wandb leaves one; it looks like a package
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     monkeypatch.setattr(sys, "path_hooks", list(sys.path_hooks))
-    for name in ("tensorboard", "wandb"):
+    for name in ("tensorboard", "wandb", "mlflow"):
         for module in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:
             monkeypatch.delitem(sys.modules, module)
     with pytest.raises(ConfigError) as caught:
-        check_packages(Logging(tensorboard=True, wandb=Wandb(project="p")))
+        check_packages(Logging(tensorboard=True, wandb=Wandb(project="p"), mlflow=Mlflow(experiment="e")))
     text = str(caught.value)
-    for name in ("tensorboard", "wandb"):
+    for name in ("tensorboard", "wandb", "mlflow"):
         assert f"logging.{name}: is set" in text
         assert f"pip install {name}" in text
     check_packages(Logging())
@@ -250,9 +252,12 @@ class FakeWandb:
 
     class errors:
         UsageError = type("UsageError", (Exception,), {})
+        CommError = type("CommError", (Exception,), {})
 
     def __init__(self, refuses: str | None = None):
         self.refuses = refuses
+        self.unreachable = False
+        self.holds = False
         self.begun: list[dict[str, Any]] = []
         self.runs: list[FakeRun] = []
 
@@ -262,9 +267,16 @@ class FakeWandb:
     def init(self, **named: Any) -> FakeRun:
         if self.refuses:
             raise self.errors.UsageError(self.refuses)
+        if self.unreachable and named["mode"] == "online":
+            self.holds = True
+            raise self.errors.CommError("deadline exceeded")
+        assert not self.holds, "run ID is in use"
         self.begun.append(named)
         self.runs.append(FakeRun())
         return self.runs[-1]
+
+    def teardown(self) -> None:
+        self.holds = False
 
 
 @pytest.fixture
@@ -340,6 +352,74 @@ def test_a_training_that_fails_closes_its_run(
         trainer.run_training(*loaders)
     (run,) = wandb.runs
     assert run.over
+
+
+def test_wandb_is_offline_where_its_service_does_not_answer(
+    tmp_path: Path, wandb: FakeWandb, caplog: pytest.LogCaptureFixture
+) -> None:
+    wandb.unreachable = True
+    used = sinks(tmp_path, wandb=Wandb(project="p", mode="online"))
+    used.go_back(0, 0)
+    used.write(1, {"train/loss": 1.0})
+    assert wandb.begun[0]["mode"] == "offline"
+    assert len(wandb.runs[0].logged) == 1
+    assert "the service does not answer, so wandb is offline (deadline exceeded)" in caplog.text
+
+
+def test_members_of_a_castoff_run_are_a_group(
+    tmp_path: Path, wandb: FakeWandb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("alone", "member", "own"):
+        (tmp_path / name).mkdir()
+    sinks(tmp_path / "alone", wandb=Wandb(project="p")).go_back(0, 0)
+    monkeypatch.setenv("CASTOFF_RUN_DIR", "/runs/rings-ab12")
+    monkeypatch.setenv("CASTOFF_ARRAY_INDEX", "3")
+    sinks(tmp_path / "member", wandb=Wandb(project="p")).go_back(0, 0)
+    sinks(tmp_path / "own", wandb=Wandb(project="p", group="mine")).go_back(0, 0)
+    groups = [(each["group"], each["job_type"]) for each in wandb.begun]
+    assert groups == [(None, None), ("rings-ab12", "member 3"), ("mine", None)]
+
+
+@pytest.mark.costly  # mlflow takes seconds to import
+@pytest.mark.usefixtures("for_real")
+def test_mlflow_itself_in_the_runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resumed attempt continues the run; what is trained again is there twice, with the same values."""
+    monkeypatch.setenv("CASTOFF_RUN_DIR", "/runs/rings-ab12")
+    asked = Mlflow(experiment="rings", tags={"team": "a"})
+    for begin in (0, 2):
+        used = sinks(tmp_path, mlflow=asked)
+        used.go_back(0, begin)
+        for step in range(begin + 1, 5):
+            used.write(step, {"train/loss": 1 / step, "val/F1@5": float("nan")})
+        used.close()
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(tracking_uri=(tmp_path / "mlflow").as_uri())
+    experiment = client.get_experiment_by_name("rings")
+    assert experiment is not None
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.info.run_name == "toy"
+    assert run.info.status == "FINISHED"
+    assert run.data.params == {"training.lr": "1.0", "ddp/world_size": "2"}
+    assert {"castoff.run": "rings-ab12", "castoff.member": "0", "team": "a"}.items() <= run.data.tags.items()
+    points = client.get_metric_history(run.info.run_id, "train/loss")
+    assert sorted((point.step, point.value) for point in points) == [
+        (step, 1 / step) for step in (1, 2, 3, 3, 4, 4)
+    ]
+    assert len(client.get_metric_history(run.info.run_id, "val/F1_5")) == 6
+
+
+@pytest.mark.costly
+@pytest.mark.usefixtures("for_real")
+def test_an_mlflow_server_that_does_not_answer_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    used = sinks(tmp_path, mlflow=Mlflow(experiment="e", tracking_uri=f"http://127.0.0.1:{free_port()}"))
+    used.go_back(0, 0)
+    used.write(1, {"train/loss": 1.0})
+    assert caplog.text.count("MLflow gets no more metrics, but metrics.jsonl has them all") == 1
+    assert steps(tmp_path) == [1]
 
 
 @pytest.mark.usefixtures("for_real")
