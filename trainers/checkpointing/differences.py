@@ -78,6 +78,7 @@ REPORTED = {
     "training.lr_scheduler_per",
     "training.scaling",
     "training.clip_grad_norm",
+    "training.freeze",
     "training.non_finite",
     # the last bits: the device, the type, and the order of summation
     "training.device",

@@ -77,6 +77,16 @@ class Scaling(Section, frozen=True, kw_only=True):
     """The largest factor of `capped`."""
 
 
+class Freeze(Section, frozen=True, kw_only=True):
+    """Modules that are frozen at first."""
+
+    modules: list[str]
+    """Names such as `encoder.layers.*`, in which `*` stands for anything but a dot, or classes such as
+    `Block`."""
+    until: Positive
+    """The number of optimizer steps in which their parameters stay as they are, without weight decay."""
+
+
 class Training(Loop, frozen=True, kw_only=True):
     """The training loop."""
 
@@ -124,6 +134,8 @@ class Training(Loop, frozen=True, kw_only=True):
     """Decay of a moving average of the weights, which is validated and tested in their place."""
     clip_grad_norm: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """Maximum norm of the gradient; a larger one is scaled down to it."""
+    freeze: list[Freeze] = []
+    """Modules that are trained only after some steps. Not with `parallel.strategy: fsdp`."""
     check_first_step: bool = True
     """Check the first step of each start for mistakes that would otherwise stay unnoticed, and at
     each checkpoint that all ranks have the same weights."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from castoff.trainers.distributed.private_torch import multiply_all
 from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.optimization import unreached
 from castoff.trainers.optimization.averaging import AveragedWeights
+from castoff.trainers.optimization.freezing import Freezing
 from castoff.trainers.optimization.gradients import UnreadNorm, clip
 from castoff.trainers.optimization.non_finite import found_not_finite
 from castoff.trainers.optimization.optimizer import load_optimizer
@@ -87,6 +88,10 @@ class Engine:
         self.reducer: Reducer | None = None
         """Computes losses so that gradients are reduced over ranks, in the context `wrapped`."""
         self._gathered: nn.Module | None = None
+        self._freezing = Freezing(
+            self.bare, config, context, self._groups_to_train(), sharded=strategy.sharded
+        )
+        self._wrapping = ExitStack()
 
     @property
     def bare(self) -> nn.Module:
@@ -129,6 +134,8 @@ class Engine:
 
     def turns(self, state: TrainingState) -> Iterator[Engine]:
         """The engines that make a step one after the other: this one, unless optimizers take turns."""
+        if self._freezing.begin(state.step):
+            self.rewrap()
         yield self
 
     def begin(self, step: int) -> None:
@@ -345,16 +352,32 @@ class Engine:
     @contextmanager
     def wrapped(self) -> Iterator[None]:
         """A context for a training; DDP must be freed before the process group. All ranks must leave it."""
-        with self.strategy.wrapped() as (self.model, self.reducer):
+        with self._wrapping:
+            self._wrap()
             if self.average is not None:
                 self.average.begin(self.bare)  # DDP has just broadcast rank 0's weights
-            try:
-                yield
-            finally:
-                # Gradients are views that would keep DDP's buckets alive.
-                self._forget_gradients()
-                self.model, self.reducer = self.bare, None
+            yield
+        self._freezing.end()
         self.end(gather=True)
+
+    def _wrap(self) -> None:
+        self._parameters = [parameter for parameter in self.bare.parameters() if parameter.requires_grad]
+        self.model, self.reducer = self._wrapping.enter_context(self.strategy.wrapped())
+        self._wrapping.callback(self._unwrap)
+
+    def _unwrap(self) -> None:
+        # Gradients are views that would keep DDP's buckets alive.
+        self._forget_gradients()
+        self.model, self.reducer = self.bare, None
+
+    def rewrap(self) -> None:
+        """Wrap the model again after other parameters require a gradient, for which alone DDP waits."""
+        self._wrapping.close()
+        self._wrap()
+
+    def _groups_to_train(self) -> Iterable[Collection[nn.Parameter]]:
+        """Parameters of which some must be trained in every step."""
+        return [self._parameters]
 
     def end(self, *, gather: bool) -> None:
         """Make sharded weights whole, after which no training is possible.

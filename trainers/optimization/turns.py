@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -63,7 +63,7 @@ class TurnsEngine(Engine):
     ):
         super().__init__(strategy, optimizer, config, context)
         inner = msgspec.structs.replace(
-            config, training=msgspec.structs.replace(config.training, ema_decay=None)
+            config, training=msgspec.structs.replace(config.training, ema_decay=None, freeze=[])
         )
         self._order = list(turns)
         self._trained = {name: _trained(each) for name, each in optimizer.each.items()}
@@ -85,6 +85,8 @@ class TurnsEngine(Engine):
 
     def turns(self, state: TrainingState) -> Iterator[Engine]:
         """The engine of each turn of a step; `state.turn` names it meanwhile."""
+        if self._freezing.begin(state.step):
+            self.rewrap()
         skipped = self._skips_of_all()
         try:
             for name in self._order:
@@ -118,6 +120,17 @@ class TurnsEngine(Engine):
             if self.average is not None:
                 self.average.begin(self.bare)  # DDP has just broadcast rank 0's weights
             yield
+        self._freezing.end()
+
+    def rewrap(self) -> None:
+        """Wrap the model again for each turn."""
+        self._trained = {name: _trained(each) for name, each in self.optimizer.each.items()}
+        for name, engine in self._inner.items():
+            with self._alone(name):
+                engine.rewrap()
+
+    def _groups_to_train(self) -> Iterable[Collection[nn.Parameter]]:
+        return [_trained(each) for each in self.optimizer.each.values()]
 
     def state_dict(self) -> dict[str, Any]:
         """The state for a checkpoint, without the weights."""
