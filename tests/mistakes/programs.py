@@ -236,7 +236,7 @@ MISTAKES: dict[str, Mistake] = {
     ),
     "two missing fields": Mistake(
         _HEAD + "train({'name': 'mine', 'training': {'path': 'out'}}, Mine())\n",
-        "training.optimizer_type: is missing",
+        "training.batch_size: is missing",
         1,
     ),
     # Around the training
