@@ -100,7 +100,7 @@ def _ask(where: Place, ranks: Sequence[int], environ: Mapping[str, str]) -> Answ
     host, mark = where.hosts[where.number], os.urandom(8).hex()
     text = (template_folder() / "interactive" / "stacks.sh").read_text(encoding="utf-8")
     also = str(Path(sys.executable).with_name("py-spy"))  # castoff's own, if the host has the same folders
-    words = [str(where.attempt), mark, also, *map(str, ranks)]
+    words = [str(where.attempt), str(where.number), mark, also, *map(str, ranks)]
     command = ["timeout", "-k", "2", str(_ON_HOST), "/bin/bash", "-c", text, "castoff", *words]
     argv = on_host(where, command, terminal=False, environ=environ, verb="stacks")
     code, output, errors = _run(argv, environ)

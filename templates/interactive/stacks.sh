@@ -1,9 +1,9 @@
 # Prints where the ranks on this host are in their programs, without disturbing them.
-# bash -c THIS castoff ATTEMPT_DIR MARK ALSO_PY_SPY [RANK...]; no RANK: all ranks on this host
+# bash -c THIS castoff ATTEMPT_DIR NODE_RANK MARK ALSO_PY_SPY [RANK...]; no RANK: all ranks on this host
 # A line of output is MARK, its kind and its fields, between spaces; other lines are not of this script.
 set -u
-castoff_attempt=$1 castoff_mark=$2 castoff_also=$3
-shift 3
+castoff_attempt=$1 castoff_node=$2 castoff_mark=$3 castoff_also=$4
+shift 4
 castoff_chosen=" $* "
 castoff_say() { printf '%s %s\n' "$castoff_mark" "$*"; }
 castoff_lines() { # RANK PID KIND: print each line of the input with these before it, at once, since ranks share a pipe
@@ -12,7 +12,7 @@ castoff_lines() { # RANK PID KIND: print each line of the input with these befor
 castoff_facts() { # all processes at once, since a command for each would take seconds on a large node
   cat /proc/[0-9]*/stat 2>/dev/null | LC_ALL=C sed -n 's/^\([0-9]*\) (\(.*\)) \(.\) \([0-9]*\) .*/stat \1 \4 \3 \2/p'
   # A process that hangs in the kernel may block who reads its environment.
-  timeout -k 1 5 grep -szHE --line-buffered '^(CASTOFF_ATTEMPT_DIR|RANK|WORLD_SIZE|TORCHELASTIC_RUN_ID)=' \
+  timeout -k 1 5 grep -szHE --line-buffered '^(CASTOFF_ATTEMPT_DIR|RANK|WORLD_SIZE|NODE_RANK|TORCHELASTIC_RUN_ID)=' \
     /proc/[0-9]*/environ | LC_ALL=C tr '\000' '\n' | LC_ALL=C sed -n 's|^/proc/\([0-9]*\)/environ:|env \1 |p'
   find /proc/[0-9]*/exe -printf '%p %l\n' 2>/dev/null | LC_ALL=C sed -n 's|^/proc/\([0-9]*\)/exe |exe \1 |p'
   # The files that programs keep for their stacks; bit 2 of the lowest four is signal 3, QUIT.
@@ -22,7 +22,7 @@ castoff_facts() { # all processes at once, since a command for each would take s
   grep -sH '' /proc/[0-9]*/wchan | LC_ALL=C sed -n 's|^/proc/\([0-9]*\)/wchan:|wchan \1 |p'
 }
 castoff_choose() { # print for each rank: RANK WORLD_SIZE PID STATE WCHAN FILE_NUMBER IS_PYTHON NAME
-  LC_ALL=C awk -v "attempt=$castoff_attempt" -v "chosen=$castoff_chosen" '
+  LC_ALL=C awk -v "attempt=$castoff_attempt" -v "chosen=$castoff_chosen" -v "node=$castoff_node" '
     $1 == "stat" { parent[$2] = $3; state[$2] = $4; name[$2] = $5; below[$3] = below[$3] " " $2
       if ($5 ~ /^castoff:[0-9]+$/) copy[$2] = substr($5, 9) }
     $1 == "env" { text = $0; sub(/^env [0-9]+ /, "", text)
@@ -30,6 +30,7 @@ castoff_choose() { # print for each rank: RANK WORLD_SIZE PID STATE WCHAN FILE_N
       if (key == "CASTOFF_ATTEMPT_DIR") { if (value == attempt) ours[$2] = 1 }
       else if (key == "RANK") { if (value ~ /^[0-9]+$/) rank[$2] = value }
       else if (key == "WORLD_SIZE") size[$2] = value
+      else if (key == "NODE_RANK") { if (value != node) elsewhere[$2] = 1 } # hosts that share /proc, as containers may
       else elastic[$2] = 1 }
     $1 == "exe" { file = $0; sub(/ \(deleted\)$/, "", file); sub(/.*\//, "", file)
       if (file ~ /^(python|pypy)/) python[$2] = 1 }
@@ -37,6 +38,7 @@ castoff_choose() { # print for each rank: RANK WORLD_SIZE PID STATE WCHAN FILE_N
     $1 == "catches" { catches[$2] = 1 }
     $1 == "wchan" { waits[$2] = $3 }
     END {
+      for (pid in elsewhere) delete ours[pid]
       for (pid in rank) if (pid in ours && starts(pid)) begins[pid] = 1
       for (pid in begins) {
         program = program_of(pid)

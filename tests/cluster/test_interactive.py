@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from pathlib import Path
 
 import psutil
@@ -42,6 +43,44 @@ def test_a_command_beside_a_rank(desk: Desk) -> None:
     assert desk.until(run, state="ended")["ending"] == "done"
     answer = desk.castoff("shell", run.id, "--", "true")
     assert answer.code == 1 and "it is over (done)" in answer.errors
+
+
+STUCK = """
+import os, threading, time
+def in_c():
+    time.sleep(600)
+def in_a_lock():
+    lock = threading.Lock()
+    with lock:
+        open("here", "w").close()
+        lock.acquire()
+in_a_lock() if os.environ["RANK"] == "2" else in_c()
+"""
+
+
+def test_the_stacks_of_a_run_that_hangs(desk: Desk) -> None:
+    """From the head node, by a step on each host; the run continues."""
+    (desk.folder / "stuck.py").write_text(STUCK)
+    run = desk.submit("--nodes", "2", "--ranks-per-node", "2", command=[sys.executable, "-S", "stuck.py"])
+    until((desk.folder / "here").exists)
+    hosts = (run.path / "attempts" / "0.0" / "hosts").read_text().split()
+    until(lambda: desk.castoff("stacks", run.id).output.count(" in_c (") == 1)
+    answer = desk.castoff("stacks", run.id)
+    assert (answer.code, answer.errors) == (0, "")
+    summary, _, odd, *lines = answer.output.splitlines()
+    assert summary.startswith(f"{run.id}: 4 ranks on 2 hosts at ")
+    assert odd.startswith(f"rank 2 on {hosts[1]}, process ") and lines[0].startswith("    in_a_lock (")
+    assert f"ranks 0, 1, 3 on {', '.join(hosts)}" in answer.output
+    answer = desk.castoff("stacks", run.id, "--rank", "2")
+    assert answer.output.startswith(f"{run.id}: 1 rank on 1 host at ")
+    away = f'case "$*" in *--nodelist={hosts[0]}*) echo gone >&2; exit 1 ;; esac\nexec /usr/bin/srun "$@"\n'
+    closed = desk.program("srun", away)
+    answer = desk.castoff("stacks", run.id, env=closed)
+    assert answer.code == 0 and answer.output.startswith(f"{run.id}: 2 ranks on 1 host at ")
+    assert answer.errors == f"castoff: {hosts[0]}: no answer: srun exited with code 1: gone\n"
+    assert desk.status(run)["state"] == "running"
+    desk.castoff("cancel", run.id)
+    desk.until(run, state="ended")
 
 
 def test_beside_a_member_and_one_that_waits(desk: Desk) -> None:

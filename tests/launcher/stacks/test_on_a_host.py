@@ -70,7 +70,7 @@ class Host:
 
     def answer(self, *ranks: int, spy: Path | str = "", env: Mapping[str, str] = NO_SPY) -> Answer:
         program = (template_folder() / "interactive" / "stacks.sh").read_text()
-        words = [str(self.attempt), "mark", str(spy), *map(str, ranks)]
+        words = [str(self.attempt), "0", "mark", str(spy), *map(str, ranks)]
         done = subprocess.run(
             ["bash", "-c", program, "castoff", *words],
             env=env,
@@ -193,10 +193,11 @@ def test_a_driver_without_numbers(host: Host) -> None:
     assert (rank.rank, rank.pid) == (None, driver.pid)
 
 
-def test_what_is_stopped_or_no_python_or_of_another_attempt(host: Host) -> None:
+def test_what_is_stopped_or_no_python_or_of_another_attempt_or_host(host: Host) -> None:
     host.start(["cat", "pipe.0"], "0", RANK="0")
     stopped = host.rank(1, HANDLES + WAITS)
     host.rank(2, CASTOFF_ATTEMPT_DIR="/of/another")
+    host.rank(2, NODE_RANK="1")
     psutil.Process(stopped.pid).suspend()
     until(lambda: psutil.Process(stopped.pid).status() == psutil.STATUS_STOPPED)
     ranks = by_rank(host.answer())
