@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,27 @@ def test_a_command_beside_a_rank(desk: Desk) -> None:
     assert answer.errors.startswith("Permission denied\ncastoff: ssh exits with code 255 if it cannot reach")
     (desk.folder / "go").touch()
     assert desk.until(run, state="ended")["ending"] == "done"
+
+
+def test_the_stacks_of_a_run(desk: Desk) -> None:
+    """By ssh from the head node; a host that cannot be reached is named, and the run continues."""
+    (desk.folder / "stuck.py").write_text("import time\ndef stuck():\n    time.sleep(600)\nstuck()\n")
+    command = [sys.executable, "-S", "stuck.py"]
+    run = desk.submit("--nodes", "2", "--ranks-per-node", "2", command=command)
+    until(lambda: "ranks 0-3 on " in desk.castoff("stacks", run.id).output)
+    answer = desk.castoff("stacks", run.id)
+    assert (answer.code, answer.errors) == (0, "")
+    assert answer.output.startswith(f"{run.id}: 4 ranks on 2 hosts at ") and "    stuck (" in answer.output
+    closed = desk.program("ssh", "echo 'Permission denied' >&2; exit 255")
+    answer = desk.castoff("stacks", run.id, env=closed)
+    hosts = (run.path / "attempts" / "0.0" / "hosts").read_text().split()
+    assert answer.code == 1
+    assert answer.errors == (
+        f"castoff: {', '.join(hosts)}: no answer: ssh exited with code 255: Permission denied\n"
+    )
+    assert desk.status(run)["state"] == "running"
+    desk.castoff("cancel", run.id)
+    desk.until(run, state="ended")
 
 
 class Allocations:
