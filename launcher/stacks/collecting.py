@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import msgspec
@@ -74,8 +77,11 @@ def collect(
         named = [named[0]._replace(number=number) for number in range(len(named[0].hosts))]
     places = [*{one.number: one for one in named}.values()]
     begun = time.time()
-    with ThreadPoolExecutor(min(_AT_ONCE, len(places))) as pool:
-        replies = [*pool.map(lambda one: _ask(one, ranks, environ), places)]
+    with ThreadPoolExecutor(min(_AT_ONCE, len(places))) as pool, _Hosts(ranks, environ) as hosts:
+        futures = [pool.submit(hosts.ask, one) for one in places]
+        for future in as_completed(futures):
+            future.result()  # the first error ends all
+    replies = [future.result() for future in futures]
     answers = [reply for reply in replies if isinstance(reply, Answer)]
     answered = {one.number for one, reply in zip(places, replies, strict=True) if isinstance(reply, Answer)}
     over = ended_well(places[0].attempt)
@@ -95,54 +101,91 @@ def collect(
     )
 
 
-def _ask(where: Place, ranks: Sequence[int], environ: Mapping[str, str]) -> Answer | Unanswered:
-    """Ask a host for the stacks of its ranks."""
-    host, mark = where.hosts[where.number], os.urandom(8).hex()
-    text = (template_folder() / "interactive" / "stacks.sh").read_text(encoding="utf-8")
-    also = str(Path(sys.executable).with_name("py-spy"))  # castoff's own, if the host has the same folders
-    words = [str(where.attempt), str(where.number), mark, also, *map(str, ranks)]
-    command = ["timeout", "-k", "2", str(_ON_HOST), "/bin/bash", "-c", text, "castoff", *words]
-    argv = on_host(where, command, terminal=False, environ=environ, verb="stacks")
-    code, output, errors = _run(argv, environ)
-    answer = read_answer(host, mark, output.splitlines())
-    if answer.complete or answer.ranks:
-        return answer
-    if code is None:
-        return Unanswered(host, f"it did not answer within {_PATIENCE:.0f} s")
-    said = errors.strip().splitlines()
-    return Unanswered(host, f"{argv[0]} exited with code {code}{f': {said[-1]}' if said else ''}")
+class _Hosts:
+    """The commands that run on hosts, which end with this context."""
+
+    def __init__(self, ranks: Sequence[int], environ: Mapping[str, str]):
+        self._ranks, self._environ = ranks, environ
+        self._program = (template_folder() / "interactive" / "stacks.sh").read_text(encoding="utf-8")
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._over = False
+
+    def __enter__(self) -> _Hosts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End what still runs, as after Ctrl-C, which these commands do not get, and start nothing more."""
+        self._over = True
+        for process in self._processes:
+            _send(process, signal.SIGTERM)
+
+    def ask(self, where: Place) -> Answer | Unanswered:
+        """Ask a host for the stacks of its ranks."""
+        if self._over:
+            raise CancelledError
+        host, mark = where.hosts[where.number], os.urandom(8).hex()
+        also = str(
+            Path(sys.executable).with_name("py-spy")
+        )  # castoff's own, if the host has the same folders
+        words = [str(where.attempt), str(where.number), mark, also, *map(str, self._ranks)]
+        command = ["timeout", "-k", "2", str(_ON_HOST), "/bin/bash", "-c", self._program, "castoff", *words]
+        argv = on_host(where, command, terminal=False, environ=self._environ, verb="stacks")
+        code, output, errors = self._run(argv)
+        answer = read_answer(host, mark, output.splitlines())
+        if answer.complete or answer.ranks:
+            return answer
+        if code is None:
+            return Unanswered(host, f"not within {_PATIENCE:.0f} s")
+        last = errors.strip().rpartition("\n")[2]
+        return Unanswered(host, f"{argv[0]} exited with code {code}{last and f': {last}'}")
+
+    def _run(self, argv: Sequence[str]) -> tuple[int | None, str, str]:
+        """Run a command for a limited time; return its exit code, None if it was ended, and its output.
+
+        Raises:
+            CastoffError: the command cannot be started.
+        """
+        # Files, since what a command leaves behind on this host would hold a pipe open.
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            try:
+                process = subprocess.Popen(
+                    argv,
+                    env=command_environment(self._environ),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=errors,
+                    start_new_session=True,  # without a terminal, ssh asks for no password
+                )
+            except OSError as error:
+                raise CastoffError(f"{argv[0]}: cannot be started: {error.strerror}") from error
+            self._processes.append(process)
+            code = _code(process)
+            texts = []
+            for file in (output, errors):
+                file.seek(0)
+                texts.append(file.read().decode(errors="replace"))
+        return code, texts[0], texts[1]
 
 
-def _run(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[int | None, str, str]:
-    """Run a command, for a limited time; return its exit code, None if it had to be ended, and its output.
-
-    Raises:
-        CastoffError: the command cannot be started.
-    """
+def _code(process: subprocess.Popen[bytes]) -> int | None:
+    """Wait for a process, and end it if it takes too long; return its exit code, None if it was ended."""
     try:
-        process = subprocess.Popen(
-            argv,
-            env=command_environment(environ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-        )
-    except OSError as error:
-        raise CastoffError(f"{argv[0]}: cannot be started: {error.strerror}") from error
-    with process:
-        try:
-            output, errors = process.communicate(timeout=_PATIENCE)
-            return process.returncode, output, errors
-        except subprocess.TimeoutExpired:
-            process.terminate()
-        try:
-            output, errors = process.communicate(timeout=_GRACE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            output, errors = process.communicate()
-        return None, output, errors
+        return process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        _send(process, signal.SIGTERM)
+    try:
+        process.wait(_GRACE)
+    except subprocess.TimeoutExpired:
+        _send(process, signal.SIGKILL)
+        process.wait()
+    return None
+
+
+def _send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal to a process that has not been waited for, and to its group."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
 
 
 def _expected(where: Place, answered: set[int], ranks: Sequence[int], answers: Sequence[Answer]) -> set[int]:
