@@ -74,10 +74,15 @@ def _heading(group: Group) -> str:
     """The ranks of a group, where they are, and what all of them wait for."""
     ranks = [rank.rank for rank in group.ranks if rank.rank is not None]
     hosts = [*dict.fromkeys(rank.host for rank in group.ranks)]
-    words = _ranks(ranks) if ranks else counted(len(group.ranks), "process", "processes")
-    words += f" on {listed(hosts, _HOSTS)}"
-    if len(group.ranks) == 1:
-        words += f", process {group.first.pid}"
+    where = listed(hosts, _HOSTS)
+    if not ranks:
+        number = len(group.ranks)
+        words = f"process {group.first.pid}" if number == 1 else f"{number:,} processes"
+        words += f" on {where}"
+    else:
+        words = f"{_ranks(ranks)} on {where}" + (
+            f", process {group.first.pid}" if len(group.ranks) == 1 else ""
+        )
     conditions = {rank.condition for rank in group.ranks}
     condition = conditions.pop() if len(conditions) == 1 else ""
     return f"{words}, {condition}" if condition else words

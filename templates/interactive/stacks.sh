@@ -19,6 +19,8 @@ castoff_facts() { # all processes at once, since a command for each would take s
   find /proc/[0-9]*/fd -lname '*stacks*/rank-[0-9]*.txt' 2>/dev/null |
     LC_ALL=C sed -n 's|^/proc/\([0-9]*\)/fd/|file \1 |p'
   grep -sHE '^SigCgt:.*[4567cdef]$' /proc/[0-9]*/status | LC_ALL=C sed -n 's|^/proc/\([0-9]*\)/.*|catches \1|p'
+  timeout -k 1 5 grep -slE 'multiprocessing.(resource_tracker|forkserver)|compile_worker' /proc/[0-9]*/cmdline |
+    LC_ALL=C sed -n 's|^/proc/\([0-9]*\)/.*|helps \1|p'
   grep -sH '' /proc/[0-9]*/wchan | LC_ALL=C sed -n 's|^/proc/\([0-9]*\)/wchan:|wchan \1 |p'
 }
 castoff_choose() { # print for each rank: RANK WORLD_SIZE PID STATE WCHAN FILE_NUMBER IS_PYTHON NAME
@@ -37,53 +39,58 @@ castoff_choose() { # print for each rank: RANK WORLD_SIZE PID STATE WCHAN FILE_N
     $1 == "file" { keeps[$2] = $3 }
     $1 == "catches" { catches[$2] = 1 }
     $1 == "wchan" { waits[$2] = $3 }
+    $1 == "helps" { helps[$2] = 1 }
     END {
+      for (pid in helps) delete python[pid]
       for (pid in elsewhere) delete ours[pid]
       for (pid in rank) if (pid in ours && starts(pid)) begins[pid] = 1
       for (pid in begins) {
-        program = program_of(pid)
-        if (program == "" || (chosen != "  " && !index(chosen, " " rank[pid] " "))) continue
-        print rank[pid], size[pid] + 0, program, state[program], word(waits[program]), \
-          (program in keeps && program in catches ? keeps[program] : "-"), (program in python) + 0, word(name[program])
+        any = 1
+        if (chosen == "  " || index(chosen, " " rank[pid] " ")) choose(pid)
       }
-      if (chosen == "  ") for (pid in python) if (pid in ours && !(pid in rank) && !inside(pid)) {
-        others++
-        other = other " " pid
-      }
-      if (!length_of(begins)) { # a program that starts its own workers, and sets no RANK before they begin
-        number = split(other, loose, " ")
-        for (at = 1; at <= number; at++) {
-          pid = loose[at]
-          print "-", 0, pid, state[pid], word(waits[pid]), (pid in keeps && pid in catches ? keeps[pid] : "-"), 1, \
-            word(name[pid])
-        }
-      }
+      # A program that starts its own workers sets no RANK before they begin.
+      if (!any && chosen == "  ") for (pid in python) if (pid in ours) show("-", pid, pid)
     }
-    function length_of(all, one, count) { for (one in all) count++; return count + 0 }
     function word(text) { return text == "" || text == "0" ? "-" : text }
+    function writes(pid) { return pid in keeps && pid in catches }
+    function show(number, top, pid) {
+      print number, size[top] + 0, pid, state[pid], word(waits[pid]), (writes(pid) ? keeps[pid] : "-"), \
+        (pid in python) + 0, word(name[pid])
+    }
     function starts(pid, above) { # whether a rank begins with this process
       above = parent[pid]
       return !(above in rank) || !(above in ours) || rank[above] != rank[pid] || ((pid in elastic) && !(above in elastic))
     }
-    function inside(pid) { while ((pid = parent[pid]) > 1) if (pid in rank && pid in ours) return 1; return 0 }
-    function program_of(top, queue, count, at, pid, seen, number, children, child, first, launches, waiting) {
-      # Its program: what keeps a file for stacks, else the first Python, from the outermost process on. None, if it
-      # only starts other ranks.
+    function choose(top, all, count, at, pid, found, number) { # show the program of the rank that begins with this process
+      launches = 0
+      count = family(top, all)
+      if (launches) return # its children are ranks
+      for (at = 1; at <= count; at++) if (writes(all[at])) { show(rank[top], top, all[at]); return }
+      for (at = count; at >= 1; at--) if (all[at] in python) pid = all[at]
+      if (pid == "") pid = top
+      # A Python that waits for its only child, as conda run does, is a wrapper; several children are its workers.
+      while (waits[pid] ~ /^(do_wait|wait4|kernel_wait)/ && (number = directly_below(pid, all, count, found)) == 1)
+        pid = found[1]
+      show(rank[top], top, pid)
+      if (waits[pid] ~ /^(do_wait|wait4|kernel_wait)/) for (at = 1; at <= number; at++) show("-", top, found[at])
+    }
+    function family(top, all, queue, count, at, number, pid, seen, children, child) { # it and its descendants, in order
       queue[count = 1] = top
       for (at = 1; at <= count; at++) {
         pid = queue[at]
         if (seen[pid]++) continue
         if (pid != top && (pid in begins)) { launches = 1; continue }
-        if (!(pid in copy)) {
-          if (pid in keeps && pid in catches) return pid
-          # A Python that waits for its child, as conda run does, is no more than a wrapper.
-          if (pid in python && (first == "" || waiting)) { first = pid; waiting = waits[pid] ~ /^(do_wait|wait4|kernel_wait)/ }
-        }
-        number = split(copy[pid] below[pid], children, " ")
-        for (child = 1; child <= number; child++) queue[++count] = children[child]
+        if (!(pid in copy)) all[++number] = pid
+        for (child = split(copy[pid] below[pid], children, " "); child >= 1; child--) queue[++count] = children[child]
       }
-      if (launches) return ""
-      return first != "" ? first : top
+      return number
+    }
+    function directly_below(top, all, count, found, at, above, number) { # the Pythons with no other in between
+      for (at = 1; at <= count; at++) if (all[at] in python && all[at] != top) {
+        for (above = parent[all[at]]; above > 1 && above != top && !(above in python); ) above = parent[above]
+        if (above == top) found[++number] = all[at]
+      }
+      return number + 0
     }
   '
 }

@@ -172,6 +172,21 @@ def test_the_program_below_its_wrappers(host: Host) -> None:
     assert functions(rank) == ["stuck", "<module>"]
 
 
+def test_the_workers_for_which_a_rank_waits(host: Host) -> None:
+    """As with torch's spawn: where they are matters, but not the process that cleans up after them."""
+    words = "[sys.executable, '-S', '-c', {what!r}, *{more}]"
+    start = f"subprocess.Popen({words}, env={{{{**os.environ, 'ME': '{{name}}'}}}})\n"
+    helper = "['multiprocessing' + '.resource_tracker']"
+    code = "import os, subprocess, sys\n" + start.format(what=WAITS, name=0, more=helper)
+    code += "".join(f"p = {start.format(what=WAITS, name=name, more=[])}" for name in (1, 2)) + "p.wait()"
+    parent = host.start([sys.executable, "-S", "-c", code], "2", RANK="0", WORLD_SIZE="1")
+    host.until_read("1")
+    until(lambda: by_rank(host.answer())[0].waits_in == "do_wait")
+    ranks = host.answer().ranks
+    assert sorted(rank.rank is None for rank in ranks) == [False, True, True]
+    assert by_rank(host.answer())[0].pid == parent.pid
+
+
 def test_the_workers_of_a_program_that_starts_ranks(host: Host) -> None:
     """As torchrun in a rank does: they are the ranks; and those that have no number."""
     starts = "import os, subprocess, sys\n" + "".join(

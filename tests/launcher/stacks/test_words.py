@@ -57,7 +57,7 @@ ranks 0-2, 4-7 on n1, n2:
 
 def test_other_threads_and_processes_without_a_number() -> None:
     shown = text([at(None, READ)], all_threads=True)
-    assert shown.startswith("1 process on n1, process 1000:\n")
+    assert shown.startswith("process 1000 on n1:\n")
     assert (
         "  another thread:\n    all_reduce (" in shown and "  thread loader:\n    no Python call\n" in shown
     )
