@@ -151,13 +151,17 @@ class Use(msgspec.Struct, frozen=True):
 
 
 def parse(data: bytes) -> NodeSamples | None:
-    """The samples in a file's text, without lines that are no samples; None if the first line is missing."""
-    lines = data.split(b"\n")
-    node = _decoded(lines[0], Node)
-    if node is None:
-        return None
-    samples = (_decoded(line, Sample) for line in lines[1:] if line)
-    return NodeSamples(node, [sample for sample in samples if sample is not None])
+    """The samples in a file's text, without lines that are no samples; None if nothing is said of the node.
+
+    The facts of a node come again with more devices, at the end of the list, once other ranks are shown them.
+    """
+    node, samples = None, []
+    for line in data.split(b"\n"):
+        if sample := _decoded(line, Sample):
+            samples.append(sample)
+        elif facts := _decoded(line, Node):
+            node = facts
+    return None if node is None else NodeSamples(node, samples)
 
 
 _Line = TypeVar("_Line", bound=msgspec.Struct)

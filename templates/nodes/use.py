@@ -31,6 +31,9 @@ REST = 1000
 
 GENTLE = 19
 
+MASKS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
+"""Variables that name the devices which a process may use."""
+
 _PDEATHSIG = 1  # prctl(2)
 
 
@@ -129,6 +132,10 @@ class Processes:
         self.proc = proc
         self.ours: set[str] = set()
         self.others: set[str] = set()
+        self.doubtful: set[str] = set()
+        """Those seen once without the mark: a process has other variables once it runs a program."""
+        self.shown: dict[str, list[str]] = {name: [] for name in MASKS}
+        """The devices that any of ours has been shown, by variable."""
         self.tick = os.sysconf("SC_CLK_TCK")
         self.page = os.sysconf("SC_PAGE_SIZE")
 
@@ -161,6 +168,7 @@ class Processes:
         now = {name for name in os.listdir(self.proc) if name.isdigit()}
         self.ours &= now
         self.others &= now
+        doubtful, self.doubtful = self.doubtful, set()
         for pid in now - self.ours - self.others:
             try:
                 with open(f"{self.proc}/{pid}/environ", "rb") as file:
@@ -170,9 +178,17 @@ class Processes:
                 continue
             if self.mark in b"\0" + variables:
                 self.ours.add(pid)
-            elif variables:  # a process that just begins has none yet
-                self.others.add(pid)
+                self._add_masks(variables)
+            else:
+                (self.others if pid in doubtful else self.doubtful).add(pid)
         return self.ours
+
+    def _add_masks(self, variables: bytes) -> None:
+        for variable in variables.split(b"\0"):
+            name, _, mask = variable.decode(errors="replace").partition("=")
+            if name in self.shown:
+                known = self.shown[name]
+                known.extend(word for word in chosen(mask, 0) if word not in known)
 
 
 def network(proc: str = "/proc", sys_folder: str = "/sys") -> "tuple[int, int]":
@@ -201,15 +217,15 @@ def names(folder: str) -> "list[str]":
         return []
 
 
-# Devices: each kind has `name`, `total` bytes, and `look()`, which returns the fraction of the time in which
-# the device computed, or None if that is not known, and the bytes in use.
+# Devices: each kind has `key`, `name`, `total` bytes, and `look()`, which returns the fraction of the time in
+# which the device computed, or None if that is not known, and the bytes in use.
 
 
 class Nvidia:
     """A device of NVIDIA's management library, or a part of one (MIG), whose use is not known."""
 
     def __init__(self, library: "Any", handle: "Any"):
-        self.library, self.handle = library, handle
+        self.library, self.handle, self.key = library, handle, handle.value
         text = ctypes.create_string_buffer(96)
         self.name = text.value.decode() if not library.nvmlDeviceGetName(handle, text, 96) else "NVIDIA"
         self.total = self._memory()[0]
@@ -248,7 +264,7 @@ class Amd:
     """A device of the driver amdgpu, by its files."""
 
     def __init__(self, folder: str):
-        self.folder = folder
+        self.folder = self.key = folder
         self.name = read(folder + "/product_name").strip() or "AMD"
         self.total = number(folder + "/mem_info_vram_total") or 0
 
@@ -301,7 +317,7 @@ class Intel:
     name = "Intel"
 
     def __init__(self, library: "Any", device: "Any"):
-        self.library = library
+        self.library, self.key = library, device.value
         self.modules = _handles(library.zesDeviceEnumMemoryModules, device)
         self.engines = [
             engine
@@ -340,16 +356,18 @@ class Intel:
 
     @classmethod
     def all(cls, mask: "str | None") -> "Iterator[Intel]":
-        """The devices of which `mask` (ZE_AFFINITY_MASK) shows at least a tile."""
+        """The devices of which `mask` (ZE_AFFINITY_MASK) shows a tile; without dots, it may count tiles."""
         library = ctypes.CDLL("libze_loader.so.1")
         if library.zesInit(0):
             return
         drivers = _handles(lambda *words: library.zesDriverGet(*words[1:]), None)
-        devices = [one for driver in drivers for one in _handles(library.zesDeviceGet, driver)]
-        shown = [word.partition(".")[0] for word in chosen(mask, len(devices))]
-        for word in sorted(set(shown), key=shown.index):
-            if word.isdigit() and int(word) < len(devices):
-                yield cls(library, devices[int(word)])
+        found = [cls(library, one) for driver in drivers for one in _handles(library.zesDeviceGet, driver)]
+        by_device = "." in (mask or "") or os.environ.get("ZE_FLAT_DEVICE_HIERARCHY") == "COMPOSITE"
+        if mask is not None and not by_device:
+            found = [one for one in found for _ in range(max(len(one.engines), 1))]
+        shown = [word.partition(".")[0] for word in chosen(mask, len(found))]
+        ours = [found[int(word)] for word in shown if word.isdigit() and int(word) < len(found)]
+        yield from sorted(set(ours), key=ours.index)
 
 
 def _handles(function: "Any", owner: "Any") -> "list[ctypes.c_void_p]":
@@ -373,16 +391,13 @@ def chosen(mask: "str | None", count: int) -> "list[str]":
     return words
 
 
-def devices() -> "list[Any]":
+def devices(masks: "dict[str, str]") -> "list[Any]":
     """The devices of this job, of the first kind of which there are any."""
-    rocm = next(
-        (os.environ[name] for name in ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES") if name in os.environ),
-        None,
-    )
+    rocm = masks.get("ROCR_VISIBLE_DEVICES", masks.get("HIP_VISIBLE_DEVICES"))
     kinds: tuple[Any, ...] = (
-        lambda: Nvidia.all(os.environ.get("CUDA_VISIBLE_DEVICES")),
+        lambda: Nvidia.all(masks.get("CUDA_VISIBLE_DEVICES")),
         lambda: Amd.all(rocm),
-        lambda: Intel.all(os.environ.get("ZE_AFFINITY_MASK")),
+        lambda: Intel.all(masks.get("ZE_AFFINITY_MASK")),
     )
     for kind in kinds:
         try:
@@ -400,12 +415,33 @@ class Sampler:
     def __init__(self, attempt: str, job: str):
         self.group = Group(job, read("/proc/self/cgroup"), "/sys/fs/cgroup")
         self.processes = Processes(attempt)
-        self.devices = devices()
+        self.devices: list[Any] = []
+        self.masks: dict[str, str] = {}
         self.before = self._counts(self.processes.look())
         self._begin()
+        self.add_devices(first=True)
+
+    def add_devices(self, first: bool = False) -> bool:
+        """Whether there are more devices than before: the launcher may show each rank its own."""
+        given = {name: os.environ[name] for name in MASKS if name in os.environ}
+        masks = {
+            name: ",".join(
+                chosen(mask, 0) + [word for word in self.processes.shown[name] if word not in mask.split(",")]
+            )
+            for name, mask in given.items()
+        }
+        if masks == self.masks and not first:
+            return False
+        self.masks = masks
+        known = {one.key for one in self.devices}
+        more = [one for one in devices(masks) if one.key not in known]
+        self.devices += more
+        self.busy += [[] for _ in more]
+        self.held += [None for _ in more]
+        return bool(more)
 
     def facts(self) -> "dict[str, Any]":
-        """The file's first line."""
+        """The file's first line, which follows again when there are more devices."""
         gpus = [{"name": one.name, "mem": one.total} for one in self.devices]
         total = table(read("/proc/meminfo").replace(" kB", "")).get("MemTotal", 0) * 1024
         by = "processes" if self.group.seconds() is None else "cgroup"
@@ -547,6 +583,8 @@ def main(attempt: str, node: int, nodes: int, parent: int, shared: bool) -> None
             left = due - time.monotonic()
             if left <= 0:
                 lines.write(sampler.line(seen))
+                if sampler.add_devices():
+                    lines.write(sampler.facts())
             rest = (time.process_time() - began) * REST
 
 

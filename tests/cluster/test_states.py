@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from castoff.launcher.history.attempts import hosts
+from castoff.launcher.history.use import samples_of
 from castoff.launcher.runs.run import RunDirectory
 from tests.launcher.conftest import processes_of
 from tests.patience import until
@@ -177,7 +179,13 @@ class TestEnded:
         assert shown.index("ValueError: invalid literal") < 300
 
     def test_what_its_processes_used(self, desk: Watched) -> None:
-        burns = "import time\nwhile time.process_time() < 0.5: pass\nheld = b'1' * (90 << 20); time.sleep(2)"
+        burns = (
+            "import json, os, time\nheld = b'1' * (90 << 20)\n"
+            "while time.process_time() < 0.5: pass\ntime.sleep(2)\n"
+            "use = '{CASTOFF_ATTEMPT_DIR}/use/node-0000{NODE_RANK}.jsonl'.format(**os.environ)\n"
+            "lines = lambda: open(use) if os.path.exists(use) else ['{}']\n"
+            "while max(json.loads(line).get('mem', 0) for line in lines()) < 90 << 20: time.sleep(0.2)"
+        )
         ask = (
             "from castoff import Run; from castoff.launcher.history.usage import usages; "
             "run = Run.find('burns'); "
@@ -188,6 +196,10 @@ class TestEnded:
         run = desk.submit(*words, command=[sys.executable, "-c", burns])
         desk.until(run, state="ended", ending="done")
         until(lambda: desk.run(sys.executable, "-c", ask).output == "True True 600 2\n", "Slurm's accounting")
+        nodes = samples_of(run, 0, 0)
+        assert [one.node.host for one in nodes] == [one.host for one in hosts(run, 0, 0)]
+        assert all(max(sample.mem for sample in one.samples) > 90 << 20 for one in nodes)
+        assert "CPUs, memory " in desk.castoff("status", "burns").output
 
 
 class TestLost:

@@ -62,6 +62,20 @@ def test_means_are_weighted_by_time_and_memory_is_the_most() -> None:
     ]
 
 
+def test_facts_with_more_gpus_count_from_the_beginning() -> None:
+    more = {**FACTS, "gpus": GPUS}
+    found = parse(
+        text(
+            {**FACTS, "gpus": GPUS[:1]},
+            line(5, gpu=[0.5], gpu_mem=[1]),
+            more,
+            line(10, gpu=[0.7, 0.2], gpu_mem=[1, 2]),
+        )
+    )
+    assert found is not None
+    assert [round(one.use or 0, 2) for one in summarised(found).devices] == [0.6, 0.2]
+
+
 LINES = [line(float(at)) for at in range(1, 6)]
 
 

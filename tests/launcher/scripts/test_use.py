@@ -118,6 +118,44 @@ def test_processes_are_those_of_the_attempt(sampler: Any, tmp_path: Path) -> Non
     assert processes.look()["cpu"] == 100 / tick
 
 
+def test_a_process_that_is_about_to_run_a_program_is_looked_at_again(sampler: Any, tmp_path: Path) -> None:
+    """Until then it has the variables of the script, which have no attempt yet."""
+    process = tmp_path / "101"
+    files = {"stat": "101 (sh) S 1 1 1 0 0 0 0 0 0 0 5 0 0 0 0", "statm": "9 9 9 0", "environ": "A=1"}
+    written(process, files)
+    processes = sampler.Processes("/run/0.0", str(tmp_path))
+    assert processes.look()["cpu"] == 0
+    written(process, {"environ": "CASTOFF_ATTEMPT_DIR=/run/0.0\0ROCR_VISIBLE_DEVICES=1,3\0"})
+    assert processes.look()["cpu"] > 0
+    assert processes.shown["ROCR_VISIBLE_DEVICES"] == ["1", "3"]
+
+
+def test_devices_that_the_launcher_shows_to_other_ranks_are_added(
+    sampler: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Device:
+        name, total = "A", 1000
+
+        def __init__(self, key: str):
+            self.key = key
+
+        def look(self) -> tuple[float, int]:
+            return 0.5, int(self.key)
+
+    monkeypatch.setattr(
+        sampler, "devices", lambda masks: [*map(Device, masks["CUDA_VISIBLE_DEVICES"].split(","))]
+    )
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
+    one = sampler.Sampler(str(tmp_path), "")
+    assert len(one.facts()["gpus"]) == 1
+    assert not one.add_devices()
+    one.processes.shown["CUDA_VISIBLE_DEVICES"] += ["2", "5"]
+    assert one.add_devices()
+    assert len(one.facts()["gpus"]) == 2
+    line = one.line(one.look())
+    assert (line["gpu"], line["gpu_mem"]) == ([0.5, 0.5], [2, 5])
+
+
 def test_the_network_of_a_node(sampler: Any, tmp_path: Path) -> None:
     line = "{}: {} 0 0 0 0 0 0 0 {} 0 0 0 0 0 0 0"
     shown = "\n".join(["Inter-|", " face |", line.format("lo", 9, 9), line.format(" eth0", 100, 50)])
@@ -225,11 +263,11 @@ int zesMemoryGetState(void *memory, memory_t *found) {
 """
 
 ASK = """
-import importlib.util, json, sys
+import importlib.util, json, os, sys
 spec = importlib.util.spec_from_file_location("use", sys.argv[1])
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
-print(json.dumps([[one.name, one.total, *one.look()] for one in module.devices()]))
+print(json.dumps([[one.name, one.total, *one.look()] for one in module.devices(dict(os.environ))]))
 """
 
 
@@ -243,6 +281,7 @@ print(json.dumps([[one.name, one.total, *one.look()] for one in module.devices()
         ("libnvidia-ml.so.1", "int nvmlOther(void) { return 0; }", {}, []),
         ("libze_loader.so.1", LEVEL_ZERO, {}, [["Intel", 1000, 0.75, 100], ["Intel", 1000, 0.75, 900]]),
         ("libze_loader.so.1", LEVEL_ZERO, {"ZE_AFFINITY_MASK": "1.0,1.1"}, [["Intel", 1000, 0.75, 900]]),
+        ("libze_loader.so.1", LEVEL_ZERO, {"ZE_AFFINITY_MASK": "2"}, [["Intel", 1000, 0.75, 900]]),
     ],
 )
 def test_libraries_of_vendors(
@@ -318,10 +357,13 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
 
 
 BUSY = """
-import os, pathlib, sys, time
+import json, os, pathlib, sys, time
 file = pathlib.Path(os.environ["CASTOFF_ATTEMPT_DIR"], "use", "node-00000.jsonl")
-held = bytearray(50_000_000)
-while not file.exists() or file.read_bytes().count(b"\\n") < 2:
+held = bytearray(b"1") * 50_000_000
+def most():
+    lines = file.read_text().split("\\n")[:-1] if file.exists() else []
+    return max((json.loads(line).get("mem", 0) for line in lines), default=0)
+while most() < int(os.environ["WORLD_SIZE"]) * 50_000_000:
     if sys.argv[1] == "sleeps":
         time.sleep(0.05)
 """
@@ -340,8 +382,8 @@ def test_a_job_of_any_program(
     found = parse((run / "attempts/0.0/use/node-00000.jsonl").read_bytes())
     assert found is not None
     assert found.node.by == "processes"
-    assert found.samples[0].mem >= ranks * 50_000_000
-    assert found.samples[0].cpu > 0
+    assert found.samples[-1].mem >= ranks * 50_000_000
+    assert found.samples[-1].cpu > 0
     assert "CPUs, memory " in castoff("status", run).stdout
     shown = json.loads(castoff("status", run, "--json").stdout)["use"]
     assert (shown["of"], shown["advice"]) == (1, "")
