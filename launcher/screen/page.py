@@ -184,7 +184,9 @@ def _progress(detail: Detail, now: float, width: int) -> Iterator[Line]:
         curve = sparkline(progress.curve, max(min(width - _NAME - 24, 60), 8))
         name = "" if progress.loss.name == "loss" else f"({progress.loss.name})"
         yield from _fields("loss", [number(progress.loss.value), curve, name], width, "  ")
-    yield from _fields("speed", _speed(progress), width, "; ")
+    waits = progress.data_wait if detail.use is None else None  # _use shows it, too
+    of_data = [] if waits is None else [f"waiting for data {waits:.0%}"]
+    yield from _fields("speed", [*_speed(progress), *of_data], width, "; ")
     yield from _fields("devices", _devices(progress), width, ", ")
     others = [f"{metric.name} {number(metric.value)}" for metric in progress.others[:_METRICS]]
     yield from _fields("metrics", others, width, " · ")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from castoff.launcher.history.attempt_use import with_advice
 from castoff.launcher.history.attempts import HostRanks, Phase
 from castoff.launcher.history.progress import Metric, Progress
-from castoff.launcher.runs.records import Failure
+from castoff.launcher.history.use import NodeUse, Use
+from castoff.launcher.runs.records import Facts, Failure
 from castoff.launcher.runs.states import MemberStatus
 from castoff.launcher.screen.detail import Detail, Excerpt, chosen_member
 from castoff.launcher.screen.page import lines
@@ -59,6 +61,18 @@ def test_a_run_at_80_columns() -> None:
         *(f"line {number}" for number in range(30, 40)),
     ]
     assert len(found) == 24
+
+
+def test_what_it_uses_and_advice() -> None:
+    node = NodeUse("n1", 600.0, 7.9, 8, 64, 2 << 30, 64 << 30, 256 << 30, 0.0, 0.0, 0.0, 0.0)
+    use = with_advice(Use([node], 1), Facts(), 0.41)
+    detail = running()._replace(use=use, progress=PROGRESS._replace(data_wait=0.41))
+    found = texts(lines(detail, NOW, 80, 24))
+    at = found.index("use       waiting for data 41%, 7.9 of 8 CPUs, memory 2.0 GiB of 64.0 GiB")
+    assert found[at + 1].startswith("          it waits for data 41% of the time")
+    assert sum("waiting for data" in line for line in found) == 1
+    without = texts(lines(detail._replace(use=None), NOW, 80, 24))
+    assert sum("waiting for data" in line for line in without) == 1
 
 
 def test_a_walltime_that_comes_first_is_said() -> None:
