@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +146,7 @@ def _facts(run: RunStatus) -> dict[str, Any]:
             {"event": event, "to": receiver, **msgspec.structs.asdict(tries.last)}
             for (event, receiver), tries in found.items()
         ]
-    if use := _use(run, _metrics(run)):
+    if use := _use(run, lambda: _metrics(run)):
         result["use"] = use.facts
     parameters = parameters_of(directory)
     for member, facts in zip(run.members, result["members"], strict=True):
@@ -169,10 +171,10 @@ def _print_run(run: RunStatus, now: float) -> None:
     _line("", run.reason if run.reason != shown_below else None)
     if start := run.expected_start:
         _line("starts", start_words(start, now))
-    metrics = _metrics(run)
-    if metrics and {run.state, run.members[0].state} == {"running"}:
+    read = functools.cache(lambda: _metrics(run))
+    if {run.state, *(one.state for one in run.members)} == {"running"} and (metrics := read()):
         _line("progress", words_of_status(run, [metrics], now).progress)
-    if use := _use(run, metrics):
+    if use := _use(run, read):
         _line("use", f"{use.words}\n{use.advice}")
     _line("messages", _messages(run))
     for number, host in enumerate(run.set_aside):
@@ -206,14 +208,14 @@ def _metrics(run: RunStatus) -> Metrics | None:
     return None if reader.behind else metrics
 
 
-def _use(run: RunStatus, metrics: Metrics | None) -> AttemptUse | None:
+def _use(run: RunStatus, read: Callable[[], Metrics | None]) -> AttemptUse | None:
     """What the newest attempt of a run's only member uses; None for an array."""
     member = run.members[0]
     if len(run.members) > 1 or not member.attempts:
         return None
     try:
         directory = RunDirectory(Path(run.directory))
-        return attempt_use(directory, member.member, member.attempts[-1], metrics)
+        return attempt_use(directory, member.member, member.attempts[-1], read)
     except CastoffError:  # as above
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -37,9 +38,9 @@ class AttemptUse(msgspec.Struct, frozen=True):
 
 
 def attempt_use(
-    run: RunDirectory, member: int, attempt: AttemptStatus, metrics: Metrics | None
+    run: RunDirectory, member: int, attempt: AttemptStatus, read: Callable[[], Metrics | None]
 ) -> AttemptUse | None:
-    """What an attempt of a member uses; None if it recorded nothing. `metrics`: the member's, if known.
+    """What an attempt of a member uses; None if it recorded nothing. `read`: reads the member's metrics.
 
     Raises:
         CastoffError: a record cannot be read.
@@ -47,6 +48,7 @@ def attempt_use(
     use = use_of(run, member, attempt.attempt)
     if use is None:
         return None
+    metrics = read()
     waits = data_wait(metrics, attempt.started or 0.0, attempt.ended) if metrics else None
     return with_advice(use, run.facts(), waits)
 

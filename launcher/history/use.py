@@ -27,7 +27,7 @@ NODES = 16
 """The maximum number of nodes that are read, evenly spaced."""
 
 _LARGEST = 4 << 20
-"""Bytes to read of a file; a week's samples with eight devices take a tenth of it."""
+"""Bytes to read of a file; a week's samples with eight devices take a seventh of it."""
 
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]

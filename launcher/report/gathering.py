@@ -126,7 +126,7 @@ def gather(run: RunDirectory, wish: Wish, poller: Poller | None = None) -> RunFa
 def _use(run: RunDirectory, member: MemberStatus, metrics: Metrics) -> tuple[AttemptUse | None, list[Plot]]:
     """What a member's newest attempt used that recorded something, and its curves."""
     for attempt in reversed(member.attempts):
-        if found := attempt_use(run, member.member, attempt, metrics):
+        if found := attempt_use(run, member.member, attempt, lambda: metrics):
             samples = samples_of(run, member.member, attempt.attempt, DRAWN_NODES)
             return found, use_plots(samples, attempt.started or samples[0].samples[0].t)
     return None, []
