@@ -119,9 +119,7 @@ def test_an_optimizer_that_has_its_turn_may_be_frozen_in_part(tmp_path: Path) ->
 
 
 def test_what_cannot_be_frozen_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"freeze\.0\.modules: 'encoder' is neither .* has \* \(2 of"
-    ):
+    with pytest.raises(ConfigError, match=r"freeze\.0\.modules: 'encoder' is neither .* has \* \(2 of"):
         trained(tmp_path, Toy(), "encoder")
     with pytest.raises(ConfigError, match=r"training\.freeze: freezes all that an optimizer trains"):
         trained(tmp_path, Toy(), "Linear")
