@@ -27,9 +27,11 @@ __all__ = [
     "begun_collectives",
     "default_store",
     "die_with_parent",
+    "dump_memory",
     "end_workers",
     "hide_worker",
     "import_compiler",
+    "in_backward",
     "in_bad_fork",
     "is_view",
     "lerp_all",
@@ -92,6 +94,20 @@ def rebuild_buckets(wrapped: DistributedDataParallel) -> None:
 def mark_as_stepped(optimizer: torch.optim.Optimizer) -> None:
     """Keep a scheduler from warning that it was stepped before the optimizer."""
     vars(optimizer)["_opt_called"] = True
+
+
+def in_backward() -> bool:
+    """Whether this thread runs a backward pass."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def dump_memory(device_module: Any, path: str) -> None:
+    """Write a snapshot of an accelerator's memory, with stacks if torch records them.
+
+    Raises:
+        AttributeError: torch has none for this device.
+    """
+    device_module.memory._dump_snapshot(path)
 
 
 # --- Ranks --------------------------------------------------------------------------------------

@@ -171,6 +171,7 @@ _NAME_FIELDS = (
     "castoff.trainers.checkpointing.manager",
     "castoff.trainers.optimization.engine",
     "castoff.trainers.checkpointing.run_folder",
+    "castoff.trainers.reporting.out_of_memory",
 )
 
 

@@ -20,6 +20,7 @@ from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.evaluation.metrics import Metrics
 from castoff.trainers.optimization.engine import Engine
 from castoff.trainers.reporting.monitoring import Norms
+from castoff.trainers.reporting.out_of_memory import explain
 from castoff.trainers.reporting.profiler import Profiler
 from castoff.trainers.reporting.progress import Progress
 from castoff.trainers.reporting.running import Running
@@ -44,6 +45,11 @@ class Reports:
         self._folder = folder
         self._precision = config.training.precision
         self._member = config.member
+        self._config = config
+        self._engine: Engine | None = None
+        self._group: Group | None = None
+        """The last group, whose size is reported if memory runs out."""
+        self._step = 0
         self._notes = without_effect(config, limits_memory=limiter(context.device) is not None)
         self._norms = Norms(config.monitoring)
         self._resolved: dict[str, Any] = dict(plain(config))
@@ -52,15 +58,27 @@ class Reports:
         if context.is_main:
             self._sinks = Sinks(folder, config.logging, _name(config), self._resolved)
 
+    def follow(self, engine: Engine) -> None:
+        """Set the engine of the training that is reported on."""
+        self._engine = engine
+
     @contextmanager
     def opened(self) -> Iterator[None]:
         """A context for the training; the sinks stay open for the test, unless training ends in an error."""
         try:
             yield
-        except BaseException:
+        except BaseException as error:
+            self._explain(error)
             self.close()
             raise
+        self._group = None
         self._flush()
+
+    def _explain(self, error: BaseException) -> None:
+        """Log what fills the memory if it is used up."""
+        if self._engine is not None:
+            batch = None if self._group is None else self._group.micros
+            explain(error, self._step, self._engine, batch, self._config, self._context, self._folder)
 
     @contextmanager
     def training(self, state: TrainingState, total: int | None, epochs: int | None) -> Iterator[None]:
@@ -120,7 +138,9 @@ class Reports:
 
     def waits(self, groups: Iterable[Group]) -> Iterator[Group]:
         """Yield the groups, and measure the time to get each."""
-        return self._throughput.waits(self._profiler.waits(groups))
+        for group in self._throughput.waits(self._profiler.waits(groups)):
+            self._group = group
+            yield group
 
     def add(self, loss: Loss, samples: int) -> None:
         """Add the loss of a micro-batch of `samples` samples."""
@@ -135,6 +155,7 @@ class Reports:
         """Record an optimizer step; returns its seconds, including the wait for its data."""
         took = self._throughput.step(self._samples)
         self._samples = 0
+        self._step = state.step
         if self._progress is not None:
             self._progress.step(state.step, state.epoch)
         if self._profiler.is_due(state.step):

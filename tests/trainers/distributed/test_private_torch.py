@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import select
 import signal
@@ -28,7 +29,7 @@ TESTED = {
     *("multiply_all", "lerp_all", "norms", "version_of", "after_backward", "rebuild_buckets"),
     *("mark_as_stepped", "Store", "TCPStore", "default_store", "set_group_timeout", "begun_collectives"),
     *("import_compiler", "die_with_parent", "end_workers", "hide_worker", "in_bad_fork", "ExceptionWrapper"),
-    *("tree_map_only", "is_view"),
+    *("tree_map_only", "is_view", "in_backward", "dump_memory"),
 }
 
 
@@ -221,6 +222,19 @@ def test_the_error_of_a_worker_is_raised_here() -> None:
         wrapped = private_torch.ExceptionWrapper(where="in a worker")
     with pytest.raises(KeyError, match="in a worker"):
         wrapped.reraise()
+
+
+def test_whether_a_backward_pass_runs() -> None:
+    seen = []
+    numbers = torch.ones(1, requires_grad=True)
+    numbers.register_hook(lambda _: seen.append(private_torch.in_backward()))
+    seen.append(private_torch.in_backward())
+    numbers.sum().backward()
+    assert seen == [False, True]
+
+
+def test_a_snapshot_of_memory() -> None:
+    assert inspect.signature(torch.cuda.memory._dump_snapshot).parameters, "private_torch.dump_memory"
 
 
 def test_whether_a_fork_is_bad() -> None:
