@@ -104,7 +104,7 @@ class Assembly:
         """The run's folder: checkpoints, metrics.jsonl and config.yaml."""
         self.reports = reports(self.folder, config, context)
         self.losses = Losses(self.task, self.reports.add)
-        self.reports.follow(self.engine)
+        self.reports.follow(self.engine, self.task)
         self.manager = CheckpointManager(
             config=config,
             given=task,

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from castoff.trainers.checks.common_numbers import CommonNumbers
-from castoff.trainers.checks.untouched import untouched
 from castoff.trainers.configuration.fields import ConfigError, few
 from castoff.trainers.data.batches import Pair
 from castoff.trainers.distributed.process_group import RankContext
@@ -27,6 +26,7 @@ from castoff.trainers.evaluation.metrics import evaluating, totals
 from castoff.trainers.optimization.engine import Engine
 from castoff.trainers.task import Evaluated, Sum, Task, move, whole_loss
 from castoff.trainers.task.training_state import TrainingState
+from castoff.trainers.task.untouched import untouched
 
 logger = logging.getLogger(__name__)
 

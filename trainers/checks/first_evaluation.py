@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from castoff.trainers.checks.additivity import EVALUATE, Additivity
-from castoff.trainers.checks.untouched import untouched
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.data.batches import FirstBatch
 from castoff.trainers.data.loaders import Batch, EvaluationLoader
@@ -27,6 +26,7 @@ from castoff.trainers.optimization.engine import Engine
 from castoff.trainers.task import Evaluated, Task, move
 from castoff.trainers.task.contract import metrics, validate_first_sums
 from castoff.trainers.task.training_state import TrainingState
+from castoff.trainers.task.untouched import untouched
 
 logger = logging.getLogger(__name__)
 

@@ -285,6 +285,9 @@ class Monitoring(Section, frozen=True, kw_only=True):
     """The norm of each part's gradient, `gradients/PART`, after clipping."""
     log_weights: bool = False
     """The norm of each part's weights, `weights/PART`."""
+    log_flops: bool = False
+    """The operations per second of the model, `train/flops`, and their fraction of the devices' peak,
+    `train/mfu`. They are counted once at each start, which takes as long as a step."""
 
 
 class Profile(Section, frozen=True, kw_only=True):

@@ -15,16 +15,19 @@ from torch._utils import ExceptionWrapper
 from torch.distributed.distributed_c10d import _get_default_store, _set_pg_timeout
 from torch.multiprocessing import _prctl_pr_set_pdeathsig  # type: ignore[attr-defined]
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode as DispatchMode
 from torch.utils._pytree import tree_map_only
 from torch.utils.data import DataLoader
 from torch.utils.data._utils import worker as _worker
 
 __all__ = [
+    "DispatchMode",
     "ExceptionWrapper",
     "Store",
     "TCPStore",
     "after_backward",
     "begun_collectives",
+    "cpu_attention",
     "default_store",
     "die_with_parent",
     "dump_memory",
@@ -94,6 +97,15 @@ def rebuild_buckets(wrapped: DistributedDataParallel) -> None:
 def mark_as_stepped(optimizer: torch.optim.Optimizer) -> None:
     """Keep a scheduler from warning that it was stepped before the optimizer."""
     vars(optimizer)["_opt_called"] = True
+
+
+def cpu_attention() -> tuple[Any, Any]:
+    """The operations that compute attention on a CPU, forward and backward."""
+    operations = torch.ops.aten
+    return (
+        operations._scaled_dot_product_flash_attention_for_cpu,
+        operations._scaled_dot_product_flash_attention_for_cpu_backward,
+    )
 
 
 def in_backward() -> bool:

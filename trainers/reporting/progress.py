@@ -153,8 +153,9 @@ def _own(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _noteworthy(values: Mapping[str, float]) -> list[str]:
-    """Delays worth reporting: waiting for data, and a slow rank."""
-    words = []
+    """How well the devices are used, if asked, and delays worth reporting: for data, and by a slow rank."""
+    used = values.get("train/mfu")
+    words = [] if used is None else [f"MFU {used:.1%}"]
     waited = values.get("train/data_wait", 0.0)
     if waited > _NOTEWORTHY:
         words.append(f"waiting for data {waited:.0%} of the time")

@@ -19,6 +19,7 @@ from castoff.trainers.distributed.devices import device_name, limiter
 from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.evaluation.metrics import Metrics
 from castoff.trainers.optimization.engine import Engine
+from castoff.trainers.reporting.flops import Flops
 from castoff.trainers.reporting.monitoring import Norms
 from castoff.trainers.reporting.out_of_memory import explain
 from castoff.trainers.reporting.profiler import Profiler
@@ -26,7 +27,7 @@ from castoff.trainers.reporting.progress import Progress
 from castoff.trainers.reporting.running import Running
 from castoff.trainers.reporting.sinks import Sinks
 from castoff.trainers.reporting.throughput import Throughput, report
-from castoff.trainers.task import Loss, Splits
+from castoff.trainers.task import Loss, Splits, Task
 from castoff.trainers.task.training_state import TrainingState
 
 
@@ -47,20 +48,22 @@ class Reports:
         self._member = config.member
         self._config = config
         self._engine: Engine | None = None
+        self._task: Task | None = None
         self._group: Group | None = None
         """The last group, whose size is reported if memory runs out."""
         self._step = 0
         self._notes = without_effect(config, limits_memory=limiter(context.device) is not None)
         self._norms = Norms(config.monitoring)
+        self._flops = Flops(config, context)
         self._resolved: dict[str, Any] = dict(plain(config))
         """The configuration and values resolved from it, which the sinks read when they are opened."""
         self._sinks: Sinks | None = None
         if context.is_main:
             self._sinks = Sinks(folder, config.logging, _name(config), self._resolved)
 
-    def follow(self, engine: Engine) -> None:
-        """Set the engine of the training that is reported on."""
-        self._engine = engine
+    def follow(self, engine: Engine, task: Task) -> None:
+        """Set the engine and the task of the training that is reported on."""
+        self._engine, self._task = engine, task
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -140,6 +143,9 @@ class Reports:
         """Yield the groups, and measure the time to get each."""
         for group in self._throughput.waits(self._profiler.waits(groups)):
             self._group = group
+            if self._flops.wanted and self._engine is not None and self._task is not None:
+                with self._throughput.paused():
+                    self._flops.count(group, self._task, self._engine)
             yield group
 
     def add(self, loss: Loss, samples: int) -> None:
@@ -182,7 +188,7 @@ class Reports:
                 if self._context.is_main:
                     self.running.keep(name, norm)
         values = report(self.running, self._throughput, self._context)
-        values |= {"train/lr": rate, "checkpoint/stall": stall}
+        values |= {**self._flops.metrics(values), "train/lr": rate, "checkpoint/stall": stall}
         if engine.skipped:
             values["train/skipped_steps"] = engine.skipped
         self._write(state, values)

@@ -42,6 +42,9 @@ METRICS = {
     "train/utilization": "Fraction of the time in which accelerators computed, as their driver reports it: "
     "the mean over ranks. Only where torch can ask (NVIDIA: with the package nvidia-ml-py).",
     "train/utilization_min": "The lowest of the ranks' utilizations.",
+    "train/flops": "Floating-point operations of the model per second, of all ranks together, with "
+    "`monitoring.log_flops`.",
+    "train/mfu": "The same as a fraction of the devices' peak, if that is known: model FLOPs utilization.",
     "train/skipped_steps": "Steps that left the weights unchanged because the gradient was not finite; only "
     "if there are any.",
     "ranks/loss_min": "The lowest mean loss of a rank since the last line. Several ranks only.",

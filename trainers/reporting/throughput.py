@@ -37,6 +37,8 @@ TIMED = (
     "utilization_min",
     "slowest_rank",
     "slowest_rank_lag",
+    "flops",
+    "mfu",
 )
 """Metrics that differ between two runs even if their training is identical."""
 

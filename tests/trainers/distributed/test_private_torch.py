@@ -29,7 +29,7 @@ TESTED = {
     *("multiply_all", "lerp_all", "norms", "version_of", "after_backward", "rebuild_buckets"),
     *("mark_as_stepped", "Store", "TCPStore", "default_store", "set_group_timeout", "begun_collectives"),
     *("import_compiler", "die_with_parent", "end_workers", "hide_worker", "in_bad_fork", "ExceptionWrapper"),
-    *("tree_map_only", "is_view", "in_backward", "dump_memory"),
+    *("tree_map_only", "is_view", "in_backward", "dump_memory", "DispatchMode", "cpu_attention"),
 }
 
 
@@ -231,6 +231,20 @@ def test_whether_a_backward_pass_runs() -> None:
     seen.append(private_torch.in_backward())
     numbers.sum().backward()
     assert seen == [False, True]
+
+
+def test_attention_on_a_cpu_is_seen() -> None:
+    seen = set()
+
+    class Sees(private_torch.DispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.add(function.overloadpacket)
+            return function(*args, **(kwargs or {}))
+
+    query = torch.ones(1, 1, 2, 4, requires_grad=True)
+    with Sees():
+        nn.functional.scaled_dot_product_attention(query, query, query).sum().backward()
+    assert {*private_torch.cpu_attention()} <= seen
 
 
 def test_a_snapshot_of_memory() -> None:

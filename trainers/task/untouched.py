@@ -1,4 +1,4 @@
-"""Restores the model, the task and the random generators after a check."""
+"""Restores the model, the task and the random generators after a look at them."""
 
 from __future__ import annotations
 
