@@ -81,7 +81,8 @@ class Flops:
 def _operations(task: Task, engine: Engine, batch: Any) -> int:
     """The operations of a batch's loss and its gradients."""
     wanted = [each for each in engine.bare.parameters() if each.requires_grad]
-    with Counter() as counter:
+    counter = Counter()
+    with counter:
         with engine.autocast():
             loss = task.loss(engine.bare, batch).total
         # Not backward(): DistributedDataParallel would take the gradients for those of a step.
@@ -96,8 +97,8 @@ class Counter(DispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        self.operations = 0
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operations: int = 0
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -143,12 +143,12 @@ def _device_times(
     """The time of the kernels that each operation starts, and its number of calls; of kernels that belong to
     none, by their own name.
     """
-    names = {one: each["name"] for each in ops if (one := _id(each)) is not None}
+    names: dict[Any, str] = {one: each["name"] for each in ops if (one := _id(each)) is not None}
     spent: dict[str, float] = {}
     calls: dict[str, set[Any]] = {}
     for number, each in enumerate(_within(on_device, inside)):
         one = _id(each)
-        name: str = names.get(one, each["name"])
+        name = str(names.get(one, each["name"]))
         spent[name] = spent.get(name, 0.0) + each["dur"]
         calls.setdefault(name, set()).add(one if one in names else -1 - number)
     return {name: (time, len(calls[name])) for name, time in spent.items()}

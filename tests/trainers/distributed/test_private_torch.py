@@ -242,7 +242,7 @@ def test_attention_on_a_cpu_is_seen() -> None:
             return function(*args, **(kwargs or {}))
 
     query = torch.ones(1, 1, 2, 4, requires_grad=True)
-    with Sees():
+    with Sees():  # type: ignore[no-untyped-call]
         nn.functional.scaled_dot_product_attention(query, query, query).sum().backward()
     assert {*private_torch.cpu_attention()} <= seen
 

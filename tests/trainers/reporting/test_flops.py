@@ -30,7 +30,8 @@ TOY = 2 * (8 * 16 + 16) + 2 * (8 * 16 + 2 * 16)
 
 
 def counted(compute: Callable[[], Tensor]) -> int:
-    with Counter() as counter:
+    counter = Counter()
+    with counter:
         compute().sum().backward()
     return counter.operations
 
