@@ -71,7 +71,10 @@ def explain(
 
 def held_by(engine: Engine, batch: Any) -> Held:
     """The sizes of what a training keeps. `batch`: the last batch."""
-    state = engine.optimizer.state
+    optimizer = engine.optimizer
+    states = optimizer.state_dict()["state"]
+    parameters = [each for group in optimizer.param_groups for each in group["params"]]
+    state = {parameter: states.get(number, {}) for number, parameter in enumerate(parameters)}
     kinds = dict.fromkeys(("weights", "gradients", "optimizer", "averaged weights", "batch"), 0)
     rows = []
     for name, parameter in engine.bare.named_parameters():
