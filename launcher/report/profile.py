@@ -106,7 +106,7 @@ def shown(facts: ProfileFacts | None) -> Shown | None:
             each.name,
             _milliseconds(each.seconds / profile.steps),
             f"{each.share:.1%}",
-            f"{each.calls / profile.steps:g}",
+            f"{each.calls / profile.steps:.4g}",
         )
         for each in profile.operations[:_ROWS]
     ]

@@ -96,16 +96,17 @@ def test_mistakes_are_named(fields: dict[str, Any], words: str, tmp_path: Path) 
         trained(tmp_path, fields)
 
 
-def on_a_rank(path: str) -> str:
-    fields = config(path, num_epochs=None, num_steps=5) | {
-        "profile": {"from": 2, "steps": 2, "ranks": [1, 2]}
-    }
+def on_a_rank(path: str, profile: dict[str, Any] | None) -> str:
+    fields = config(path, num_epochs=None, num_steps=5) | {"profile": profile}
     return digest(train(fields, Toy(60)).trainer.model)
 
 
-def test_chosen_ranks_record(tmp_path: Path) -> None:
-    weights = run(on_a_rank, str(tmp_path / "out"), folder=tmp_path / "ranks", world_size=3)
+def test_chosen_ranks_record_and_nothing_changes(tmp_path: Path) -> None:
+    asked = {"from": 2, "steps": 2, "ranks": [1, 2]}
+    weights = run(on_a_rank, str(tmp_path / "out"), asked, folder=tmp_path / "ranks", world_size=3)
     assert len(set(weights)) == 1
+    plain = run(on_a_rank, str(tmp_path / "plain"), None, folder=tmp_path / "plain-ranks", world_size=3)
+    assert plain == weights
     folder = tmp_path / "out" / "toy" / "profile"
     traces = {f"steps-2-3-rank-{rank}.json.gz" for rank in (1, 2)}
     assert {each.name for each in folder.iterdir()} == {*traces, "steps-2-3.json"}
