@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils import flop_counter
 
 from castoff.trainers.configuration.config import Config
@@ -50,8 +51,8 @@ class Flops:
         counted = 0
         micro = group.micros[0]
         try:
-            with untouched(engine.bare, task):
-                counted = _operations(task, engine, move(micro.data, self._context.device))
+            with engine.strategy.gathered(engine.bare) as model, untouched(model, task):
+                counted = _operations(task, model, engine, move(micro.data, self._context.device))
         except Exception as error:  # noqa: BLE001  # it must not end a training that can do without
             words = " ".join(str(error).split()) or type(error).__name__
             logger.warning("monitoring.log_flops: operations cannot be counted: %s", words)
@@ -78,13 +79,13 @@ class Flops:
         return metrics
 
 
-def _operations(task: Task, engine: Engine, batch: Any) -> int:
+def _operations(task: Task, model: nn.Module, engine: Engine, batch: Any) -> int:
     """The operations of a batch's loss and its gradients."""
-    wanted = [each for each in engine.bare.parameters() if each.requires_grad]
+    wanted = [each for each in model.parameters() if each.requires_grad]
     counter = Counter()
     with counter:
         with engine.autocast():
-            loss = task.loss(engine.bare, batch).total
+            loss = task.loss(model, batch).total
         # Not backward(): DistributedDataParallel would take the gradients for those of a step.
         torch.autograd.grad(loss, wanted, allow_unused=True)
     return counter.operations

@@ -23,6 +23,7 @@ from castoff.trainers.distributed.private_torch import dump_memory
 from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.files.durable import replace_file, replacing
 from castoff.trainers.optimization.engine import Engine
+from castoff.trainers.optimization.local import local
 
 logger = logging.getLogger(__name__)
 
@@ -118,32 +119,31 @@ def in_words(held: Held, peak: int, step: int, config: Config, context: RankCont
     return (
         f"Out of memory on rank {context.rank}, after step {step}: {known}; at most {whose} had "
         f"{_words(peak)}, of which {_words(rest)} for other things, such as {others}. "
-        + advice(held, peak, config)
+        + advice(held, peak, config, context.world_size)
     )
 
 
-def advice(held: Held, peak: int, config: Config) -> str:
+def advice(held: Held, peak: int, config: Config, world_size: int) -> str:
     """What to change, in a sentence without its full stop."""
     training = config.training
     lasting = sum(size for kind, size in held.kinds.items() if kind != "batch")
     size, micros = training.batch_size, training.gradient_accumulation_steps
     if lasting > peak / 2:
-        average = "leave out training.ema_decay, " if "averaged weights" in held.kinds else ""
-        return (
-            f"Most of it does not depend on the batch: {average}use an optimizer with less state, or a "
-            "smaller model"
-        )
+        ways = ["leave out training.ema_decay"] if "averaged weights" in held.kinds else []
+        if world_size > 1 and config.parallel.strategy == "ddp":
+            ways.append("shard it over the ranks with parallel.strategy: fsdp")
+        ways.append("use an optimizer with less state, or a smaller model")
+        return f"Most of it does not depend on the batch: {', '.join(ways)}"
+    ways = [] if training.activation_checkpointing else ["name modules in training.activation_checkpointing"]
     if size > 1:
         part = next(each for each in range(2, size + 1) if size % each == 0)
-        return (
-            f"Set training.batch_size: {size // part} (now {size}) and training.gradient_accumulation_steps: "
-            f"{micros * part} (now {micros}), which keeps the global batch, or recompute activations with "
-            "torch.utils.checkpoint in the model"
+        keeping = (
+            f"set training.batch_size: {size // part} (now {size}) and training.gradient_accumulation_steps: "
+            f"{micros * part} (now {micros}), which keeps the global batch"
         )
-    return (
-        "training.batch_size is 1 already: use smaller samples or a smaller model, or recompute activations "
-        "with torch.utils.checkpoint in the model"
-    )
+        return ", or ".join([f"{keeping[0].upper()}{keeping[1:]}", *ways])
+    ways += ["use smaller samples", "a smaller model"]
+    return f"training.batch_size is 1 already: {', or '.join(ways)}"
 
 
 def _written(folder: Path, held: Held, peak: int, error: BaseException, context: RankContext) -> Path | None:
@@ -191,8 +191,8 @@ def _summary(device: torch.device) -> str:
 
 def _size(tensor: Tensor) -> int:
     """Bytes of a tensor on this rank."""
-    local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return local.numel() * local.element_size()
+    part = local(tensor)
+    return part.numel() * part.element_size()
 
 
 def _words(size: int) -> str:

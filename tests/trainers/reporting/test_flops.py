@@ -60,19 +60,21 @@ def test_recomputed_operations_do_not_count(reentrant: bool) -> None:
     assert again == counted(lambda: layers(numbers)) > 0
 
 
-def on_a_rank(path: str, asked: bool) -> tuple[Any, ...]:
-    fields = with_checkpoints(Path(path), num_epochs=1) | (ASKED if asked else {})
+def on_a_rank(path: str, strategy: str, asked: bool) -> tuple[Any, ...]:
+    fields = with_checkpoints(Path(path), num_epochs=1, ema_decay=0.9) | (ASKED if asked else {})
+    fields["parallel"] = {"strategy": strategy}
     return tuple(toys.train(Sensitive(), fields)._replace(lines=[], optimizer=[]))
 
 
-@pytest.mark.parametrize("world_size", [1, 3])
-def test_counting_changes_nothing(world_size: int, tmp_path: Path) -> None:
-    answers = [
-        run(on_a_rank, str(tmp_path / name), asked, folder=tmp_path / f"{name}-ranks", world_size=world_size)
-        for name, asked in (("plain", False), ("counted", True))
-    ]
+@pytest.mark.parametrize(("strategy", "world_size"), [("ddp", 1), ("ddp", 3), ("fsdp", 2)])
+def test_counting_changes_nothing(strategy: str, world_size: int, tmp_path: Path) -> None:
+    answers = []
+    for asked in (False, True):
+        folder = tmp_path / f"ranks-{asked}"
+        arguments = (str(tmp_path / str(asked)), strategy, asked)
+        answers.append(run(on_a_rank, *arguments, folder=folder, world_size=world_size))
     assert answers[0] == answers[1]
-    assert "train/flops" in (tmp_path / "counted" / "toy" / "metrics.jsonl").read_text()
+    assert "train/flops" in (tmp_path / "True" / "toy" / "metrics.jsonl").read_text()
 
 
 def test_each_line_has_the_speed(tmp_path: Path) -> None:

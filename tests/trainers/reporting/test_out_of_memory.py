@@ -17,8 +17,8 @@ from castoff.trainers.reporting.out_of_memory import Held, advice, in_words, is_
 from castoff.trainers.task import Loss
 from tests.trainers.toys import Toy, config
 
-ALONE = RankContext(0, 1, torch.device("cpu"))
 MIB = 1 << 20
+HALVED = "Set training.batch_size: 4 (now 8) and training.gradient_accumulation_steps: 2 (now 1)"
 
 
 class Greedy(Toy):
@@ -69,34 +69,56 @@ def test_which_errors_mean_memory() -> None:
     assert not is_out_of_memory(RuntimeError("shapes differ"))
 
 
+SMALL, LARGE = {"weights": 1}, {"weights": 3, "optimizer": 6}
+
+
 @pytest.mark.parametrize(
-    ("training", "kinds", "words"),
+    ("training", "kinds", "ranks", "words"),
     [
         (
             {"batch_size": 32},
-            {"weights": 1},
-            "batch_size: 16 (now 32) and training.gradient_accumulation_steps: 2 ",
+            SMALL,
+            1,
+            "Set training.batch_size: 16 (now 32) and training.gradient_accumulation_steps: 2 (now 1), which "
+            "keeps the global batch, or name modules in training.activation_checkpointing",
         ),
         (
-            {"batch_size": 15, "gradient_accumulation_steps": 2},
-            {"weights": 1},
-            "batch_size: 5 (now 15) and training.gradient_accumulation_steps: 6 (now 2)",
+            {"batch_size": 15, "gradient_accumulation_steps": 2, "activation_checkpointing": ["0"]},
+            SMALL,
+            1,
+            "Set training.batch_size: 5 (now 15) and training.gradient_accumulation_steps: 6 (now 2), which "
+            "keeps the global batch",
         ),
-        ({"batch_size": 1}, {"weights": 1}, "training.batch_size is 1 already"),
-        ({"batch_size": 8}, {"weights": 3, "optimizer": 6}, "less state, or a smaller model"),
         (
-            {"batch_size": 8},
-            {"weights": 3, "averaged weights": 6},
-            "leave out training.ema_decay, use an optimizer with",
+            {"batch_size": 1},
+            SMALL,
+            1,
+            "training.batch_size is 1 already: name modules in training.activation_checkpointing, or use "
+            "smaller samples, or a smaller model",
         ),
-        ({"batch_size": 8}, {"batch": 9}, "batch_size: 4 (now 8)"),
+        (
+            {},
+            LARGE,
+            1,
+            "Most of it does not depend on the batch: use an optimizer with less state, or a smaller model",
+        ),
+        (
+            {},
+            LARGE | {"averaged weights": 3},
+            2,
+            "Most of it does not depend on the batch: leave out training.ema_decay, shard it over the ranks "
+            "with parallel.strategy: fsdp, use an optimizer with less state, or a smaller model",
+        ),
+        ({"activation_checkpointing": ["0"]}, {"batch": 9}, 1, f"{HALVED}, which keeps the global batch"),
     ],
 )
-def test_advice(training: dict[str, Any], kinds: dict[str, int], words: str, tmp_path: Path) -> None:
+def test_advice(
+    training: dict[str, Any], kinds: dict[str, int], ranks: int, words: str, tmp_path: Path
+) -> None:
     asked = Config.of(config(tmp_path, **training))
     held = Held({kind: size * MIB for kind, size in kinds.items()}, [])
-    assert words in advice(held, 10 * MIB, asked)
-    assert f"{words}" in in_words(held, 10 * MIB, 3, asked, ALONE)
+    assert advice(held, 10 * MIB, asked, ranks) == words
+    assert words in in_words(held, 10 * MIB, 3, asked, RankContext(0, ranks, torch.device("cpu"), alone=True))
 
 
 class Graph:
