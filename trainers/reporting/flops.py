@@ -23,7 +23,7 @@ from castoff.trainers.distributed.private_torch import DispatchMode, cpu_attenti
 from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.optimization.engine import Engine
 from castoff.trainers.reporting.device_peaks import peak_of
-from castoff.trainers.task import Task, move
+from castoff.trainers.task import Task, move, whole_loss
 from castoff.trainers.task.untouched import untouched
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ def _operations(task: Task, model: nn.Module, engine: Engine, batch: Any) -> int
     counter = Counter()
     with counter:
         with engine.autocast():
-            loss = task.loss(model, batch).total
+            loss = whole_loss(task, model, batch).total
         # Not backward(): DistributedDataParallel would take the gradients for those of a step.
         torch.autograd.grad(loss, wanted, allow_unused=True)
     return counter.operations
