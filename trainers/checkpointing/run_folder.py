@@ -104,7 +104,7 @@ class RunFolder:
         why = "early stopping ended the training" if stopped else "the training is complete"
         more = "" if stopped else "; to train longer, set a larger training.num_epochs or num_steps"
         logger.info(
-            "Nothing is left to train in %s: %sat step %d; to start over, set training.fresh: true "
+            "Nothing is left to train in %s: %s at step %d; to start over, set training.fresh: true "
             "(castoff train --fresh)%s",
             self.path,
             why,
