@@ -66,6 +66,14 @@ def test_given_fields_override_defaults_one_by_one() -> None:
     assert training.schedule is not None and training.schedule.type == "linear"
 
 
+def test_modules_that_are_sharded_on_their_own() -> None:
+    """The network's layers would need their parameters outside of their forward passes."""
+    parallel = read({**CHAINS, "parallel": {"strategy": "fsdp", "fsdp": {"within": "node"}}}).parallel
+    assert parallel.fsdp is not None
+    assert (parallel.fsdp.modules, parallel.fsdp.within) == (["FeedForward"], "node")
+    assert read(CHAINS).parallel.fsdp is None
+
+
 def test_a_scheduler_of_torchs_takes_the_place_of_the_schedule() -> None:
     given = {"path": "out", "lr_scheduler_type": PyObject("torch.optim.lr_scheduler.ConstantLR")}
     assert read({**CHAINS, "training": given}).training.schedule is None

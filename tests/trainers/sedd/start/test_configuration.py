@@ -127,6 +127,15 @@ def test_a_field_that_belongs_elsewhere(text: str, where: str) -> None:
             "training.n_iters: is 5, and training.epochs is 2; only one of",
         ),
         ("model: {length: 64}\ndata: {max_length: 65}", "model.length: is 64, and data.max_length is 65;"),
+        (
+            "parallel: {strategy: fsdp}\nddp: {static_graph: true}\ntraining: {accum: 1}",
+            "ddp.static_graph: is true, an argument of DistributedDataParallel, but parallel.strategy is fsdp",
+        ),
+        (
+            "parallel: {strategy: fsdp}\nmemory: {mixed_precision: fp16}",
+            "memory.mixed_precision: is fp16, for which the loss is scaled",
+        ),
+        ("parallel: {fsdp: {}}", "parallel.fsdp: is given, but parallel.strategy is ddp"),
         ("ddp: {static_graph: true}", "ddp.static_graph: is true, but torch cannot accumulate gradients"),
     ],
 )
