@@ -78,6 +78,10 @@ class Sharded:
         whole = Whole(self.bare)
         whole.register_forward_hook(_without_views)
         fully_shard(whole, **settings)
+        # Else ranks whose losses depend on different parameters would add up gradients of different ones.
+        with_unused = getattr(whole, "set_reduce_scatter_unused_params", None)  # since torch 2.13
+        if with_unused is not None:
+            with_unused(True)
         return whole
 
     # --- A step -----------------------------------------------------------------------------------

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 
 from castoff.trainers.configuration.config import Config
 from castoff.trainers.configuration.fields import ConfigError
@@ -258,6 +260,35 @@ def test_mistakes_of_a_loss(compute: Any, expected: str, tmp_path: Path) -> None
     for said in run(say, compute, folder=tmp_path, world_size=2):
         assert said.startswith(expected)
     assert "find_unused_parameters" not in said
+
+
+def uneven(model: nn.Module, rank: int) -> Loss:
+    """Each rank's loss depends on another parameter; both parameters have the same size."""
+    weight, numbers = model.get_parameter(f"{rank}.weight"), batch(rank)[0]
+    return Loss((numbers @ weight).square().sum() + sum(0.0 * each.bias.sum() for each in model.children()))
+
+
+def step_unevenly() -> list[list[Tensor]]:
+    place = joined()
+    found = []
+    for parallel in ({"find_unused_parameters": True}, {**FSDP, "fsdp": {"modules": []}}):
+        engine = made(place, parallel, lambda: nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)))
+        with engine.wrapped():
+            engine.begin(0)
+            engine.backward(engine.loss(partial(uneven, rank=place.rank)), BATCH, 1, last=True)
+            engine.apply()
+        found.append([each.detach() for each in engine.bare.parameters()])
+    cleanup_ddp()
+    return found
+
+
+@pytest.mark.usefixtures("for_real")
+@pytest.mark.skipif(
+    not hasattr(FSDPModule, "set_reduce_scatter_unused_params"), reason="torch before 2.13 cannot"
+)
+def test_ranks_may_use_different_parameters(tmp_path: Path) -> None:
+    for whole, parts in run(step_unevenly, folder=tmp_path, world_size=2):
+        same(parts, whole)
 
 
 # --- Which modules --------------------------------------------------------------------------------

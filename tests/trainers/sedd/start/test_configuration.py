@@ -129,7 +129,7 @@ def test_a_field_that_belongs_elsewhere(text: str, where: str) -> None:
         ("model: {length: 64}\ndata: {max_length: 65}", "model.length: is 64, and data.max_length is 65;"),
         (
             "parallel: {strategy: fsdp}\nddp: {static_graph: true}\ntraining: {accum: 1}",
-            "ddp.static_graph: is true, an argument of DistributedDataParallel, but parallel.strategy is fsdp",
+            "ddp.static_graph: is true, an argument of DistributedDataParallel, but parallel.strategy",
         ),
         (
             "parallel: {strategy: fsdp}\nmemory: {mixed_precision: fp16}",
