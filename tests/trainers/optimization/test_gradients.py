@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from castoff.launcher.ranks import RankEnv
 from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+from castoff.trainers.optimization.engine import Engine
 from castoff.trainers.optimization.gradients import GradientNorm
 from tests.trainers.optimization.test_engine import batch, engine, squared
 from tests.trainers.toys import run
@@ -62,6 +63,12 @@ def test_buckets_of_two_types() -> None:
     assert not GradientNorm([], in_buckets=True)([])
 
 
+def buckets(made: Engine) -> list[Tensor]:
+    norm = made.strategy.norm
+    assert isinstance(norm, GradientNorm)
+    return norm._buckets
+
+
 def train() -> tuple[int, int]:
     me = RankEnv.detect()
     made = engine(initialize_ddp(me.rank, me.world_size, device="cpu"))
@@ -74,8 +81,8 @@ def train() -> tuple[int, int]:
             made.apply()
             gradients = [each.grad for each in made.bare.parameters() if each.grad is not None]
             torch.testing.assert_close(made.norm, nn.utils.get_total_norm(gradients))
-        reduced = sum(each.numel() for each in made.strategy.norm._buckets)
-    assert not made.strategy.norm._buckets, "it would keep DDP's memory"
+        reduced = sum(each.numel() for each in buckets(made))
+    assert not buckets(made), "it would keep DDP's memory"
     cleanup_ddp()
     return reduced, sum(each.numel() for each in made.bare.parameters())
 

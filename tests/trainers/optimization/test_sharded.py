@@ -264,8 +264,9 @@ def test_mistakes_of_a_loss(compute: Any, expected: str, tmp_path: Path) -> None
 
 def uneven(model: nn.Module, rank: int) -> Loss:
     """Each rank's loss depends on another parameter; both parameters have the same size."""
-    weight, numbers = model.get_parameter(f"{rank}.weight"), batch(rank)[0]
-    return Loss((numbers @ weight).square().sum() + sum(0.0 * each.bias.sum() for each in model.children()))
+    outputs = batch(rank)[0] @ model.get_parameter(f"{rank}.weight")
+    biases = torch.cat([model.get_parameter("0.bias"), model.get_parameter("1.bias")])
+    return Loss(outputs.square().sum() + biases.sum())
 
 
 def step_unevenly() -> list[list[Tensor]]:
