@@ -347,3 +347,17 @@ class Unlike(Adversaries):
 def test_turns_have_the_same_items(how: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=says):
         trained(tmp_path, Unlike(how))
+
+
+class Mistaken(Adversaries):
+    """Gives each turn the other's loss."""
+
+    def loss(self, model: Any, batch: Any) -> Loss:
+        made = model["maker"](batch[0])
+        return Loss(made.sum() if self.state.turn == "critic" else model["critic"](made).sum())
+
+
+def test_a_loss_of_other_parameters_is_reported_with_its_turn(tmp_path: Path) -> None:
+    says = r"Mistaken\.loss returned a tensor that needs no gradient for total in the turn of critic; make it"
+    with pytest.raises(ConfigError, match=says):
+        trained(tmp_path, Mistaken())
