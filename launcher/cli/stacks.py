@@ -54,13 +54,13 @@ def command(
     directory = Index.of(os.environ).find(run)
     if selectors and member is None:
         member = only_member(directory, selectors)
-    found = collect(directory, member, ranks, host, os.environ)
+    found = collect(directory, member, ranks, host, os.environ, all_threads=all_threads)
     if as_json:
         print_json({"id": directory.id, **msgspec.to_builtins(found)})
     else:
         click.echo(summary(directory.id, found))
         click.echo()
-        for line in lines_of(grouped(found.ranks), str(Path.cwd()), all_threads=all_threads):
+        for line in lines_of(grouped(found.ranks), str(Path.cwd())):
             click.echo(printable(line))
     for note in notes_on(directory.id, found):
         report(note)

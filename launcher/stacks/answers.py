@@ -103,7 +103,7 @@ def _rank(host: str, fields: Sequence[str], outputs: dict[str, list[str]], scope
 
     threads, source = of_faulthandler(lines("handler")), "handler"
     if not threads:
-        threads, source = of_py_spy("\n".join(lines("py-spy")), int(pid)), "py-spy"
+        threads, source = of_py_spy(lines("py-spy"), int(pid)), "py-spy"
     threads = [without_launcher(thread) for thread in threads]
     reason, lacks = (None, None) if threads else _reason(state, is_python == "1", name, lines, scope)
     return RankStack(

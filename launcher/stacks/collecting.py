@@ -65,47 +65,64 @@ def collect(
     ranks: Sequence[int],
     host: str | None,
     environ: Mapping[str, str],
+    *,
+    all_threads: bool,
 ) -> Collected:
-    """Collect the stacks of a job's ranks; empty `ranks`: of all. `host`: only of this one.
+    """Collect the stacks of a job's ranks; empty `ranks`: of all.
+
+    `host`: only of this one. `all_threads`: of all threads, not only of main threads.
 
     Raises:
         CastoffError: the run is not running, has no such member, rank or host, or cannot be reached.
     """
+    places = _places(run, member, ranks, host)
+    begun = time.time()
+    replies = _replies(places, ranks, environ, all_threads=all_threads)
+    answers = [reply for reply in replies if isinstance(reply, Answer)]
+    answered = {one.number for one, reply in zip(places, replies, strict=True) if isinstance(reply, Answer)}
+    found = [rank for answer in answers for rank in answer.ranks]
+    absent = _expected(places[0], answered, ranks, answers) - {rank.rank for rank in found}
+    over = ended_well(places[0].attempt)
+    number, _, attempt = places[0].attempt.name.partition(".")
+    return Collected(
+        member=int(number),
+        is_array=(run.facts().array_count or 1) > 1,
+        attempt=int(attempt),
+        time=begun,
+        ranks=found,
+        unanswered=[reply for reply in replies if isinstance(reply, Unanswered)],
+        over=sorted(absent & over),
+        missing=sorted(absent - over),
+    )
+
+
+def _places(run: RunDirectory, member: int | None, ranks: Sequence[int], host: str | None) -> list[Place]:
+    """The hosts that are asked, each once."""
     chosen: Sequence[int | None] = ranks or [None]
     named = [place(run, member, rank, host, needs="stacks need") for rank in chosen]
     if not ranks and host is None:
         named = [named[0]._replace(number=number) for number in range(len(named[0].hosts))]
-    places = [*{one.number: one for one in named}.values()]
-    begun = time.time()
-    with ThreadPoolExecutor(min(_AT_ONCE, len(places))) as pool, _Hosts(ranks, environ) as hosts:
+    return [*{one.number: one for one in named}.values()]
+
+
+def _replies(
+    places: Sequence[Place], ranks: Sequence[int], environ: Mapping[str, str], *, all_threads: bool
+) -> list[Answer | Unanswered]:
+    """What the hosts reply, in their order."""
+    hosts = _Hosts(ranks, environ, all_threads=all_threads)
+    with ThreadPoolExecutor(min(_AT_ONCE, len(places))) as pool, hosts:
         futures = [pool.submit(hosts.ask, one) for one in places]
         for future in as_completed(futures):
             future.result()  # the first error ends all
-    replies = [future.result() for future in futures]
-    answers = [reply for reply in replies if isinstance(reply, Answer)]
-    answered = {one.number for one, reply in zip(places, replies, strict=True) if isinstance(reply, Answer)}
-    over = ended_well(places[0].attempt)
-    expected = _expected(places[0], answered, ranks, answers)
-    found = [rank for answer in answers for rank in answer.ranks]
-    absent = expected - {rank.rank for rank in found}
-    number, _, attempt = places[0].attempt.name.partition(".")
-    return Collected(
-        int(number),
-        (run.facts().array_count or 1) > 1,
-        int(attempt),
-        begun,
-        found,
-        [reply for reply in replies if isinstance(reply, Unanswered)],
-        sorted(absent & over),
-        sorted(absent - over),
-    )
+    return [future.result() for future in futures]
 
 
 class _Hosts:
     """The commands that run on hosts, which end with this context."""
 
-    def __init__(self, ranks: Sequence[int], environ: Mapping[str, str]):
+    def __init__(self, ranks: Sequence[int], environ: Mapping[str, str], *, all_threads: bool):
         self._ranks, self._environ = ranks, environ
+        self._threads = "all" if all_threads else "main"
         self._program = (template_folder() / "interactive" / "stacks.sh").read_text(encoding="utf-8")
         self._processes: list[subprocess.Popen[bytes]] = []
         self._over = False
@@ -127,7 +144,7 @@ class _Hosts:
         also = str(
             Path(sys.executable).with_name("py-spy")
         )  # castoff's own, if the host has the same folders
-        words = [str(where.attempt), str(where.number), mark, also, *map(str, self._ranks)]
+        words = [str(where.attempt), str(where.number), mark, self._threads, also, *map(str, self._ranks)]
         command = ["timeout", "-k", "2", str(_ON_HOST), "/bin/bash", "-c", self._program, "castoff", *words]
         argv = on_host(where, command, terminal=False, environ=self._environ, verb="stacks")
         code, output, errors = self._run(argv)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -59,32 +59,22 @@ def without_launcher(thread: Thread) -> Thread:
     return msgspec.structs.replace(thread, frames=frames)
 
 
-class _SpyFrame(msgspec.Struct):
-    name: str
-    filename: str
-    line: int
+_SPY_HEADING = re.compile(r'^Thread (?P<id>\w+)(?: \([^()]*\))?(?:: "(?P<name>.*)")?$')
+_SPY_CALL = re.compile(r"^ +(?P<function>.+) \((?P<file>.*):(?P<line>\d+)\)$")
 
 
-class _SpyThread(msgspec.Struct):
-    frames: list[_SpyFrame]
-    os_thread_id: int | None = None
-    thread_name: str | None = None
-
-
-def of_py_spy(text: str, pid: int) -> list[Thread]:
-    """The threads in the JSON of `py-spy dump`, the main thread first; none if it is damaged."""
-    try:
-        read = msgspec.json.decode(text, type=list[_SpyThread])
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return []
-    threads = list(_threads(read, pid))
-    return sorted(threads, key=lambda thread: not thread.main)
-
-
-def _threads(read: list[_SpyThread], pid: int) -> Iterator[Thread]:
+def of_py_spy(lines: Sequence[str], pid: int) -> list[Thread]:
+    """The threads in the text of `py-spy dump --full-filenames`, the main thread first."""
+    found: list[tuple[str, str, list[Frame]]] = []
+    for line in lines:
+        if heading := _SPY_HEADING.match(line):
+            found.append((heading["id"], heading["name"] or "", []))
+        elif found and (call := _SPY_CALL.match(line)):
+            found[-1][2].append(Frame(call["function"], call["file"], int(call["line"])))
     # In a container, the ids of threads are not those of this host, but the main thread has its name.
-    by_id = any(thread.os_thread_id == pid for thread in read)
-    for thread in read:
-        main = thread.os_thread_id == pid if by_id else thread.thread_name == "MainThread"
-        frames = [Frame(frame.name, frame.filename, frame.line) for frame in thread.frames]
-        yield Thread(thread.thread_name or "", main, frames)
+    by_id = any(thread == str(pid) for thread, _, _ in found)
+    threads = [
+        Thread(name, thread == str(pid) if by_id else name == "MainThread", frames)
+        for thread, name, frames in found
+    ]
+    return sorted(threads, key=lambda thread: not thread.main)

@@ -58,7 +58,7 @@ def notes_on(run: str, found: Collected) -> Iterator[str]:
         yield f"this host lets no process read another's memory; {_HANDLER}"
 
 
-def lines_of(groups: Sequence[Group], folder: str, *, all_threads: bool) -> Iterator[str]:
+def lines_of(groups: Sequence[Group], folder: str) -> Iterator[str]:
     """The lines that show groups. `folder`: its files are shown by their paths below it."""
     shown = groups if len(groups) <= _MOST_GROUPS else [*groups[: _MOST_GROUPS - 1], groups[-1]]
     for number, group in enumerate(shown):
@@ -66,7 +66,7 @@ def lines_of(groups: Sequence[Group], folder: str, *, all_threads: bool) -> Iter
             yield f"… {counted(len(groups) - len(shown), 'more group')}: --rank N and --json show them"
             yield ""
         yield f"{_heading(group)}:"
-        yield from _stack(group.first, folder, all_threads=all_threads)
+        yield from _stack(group.first, folder)
         yield ""
 
 
@@ -92,11 +92,11 @@ def _ranks(ranks: Sequence[int]) -> str:
     return f"rank{'s' * (len(ranks) > 1)} {numbers(ranks)}"
 
 
-def _stack(rank: RankStack, folder: str, *, all_threads: bool) -> Iterator[str]:
+def _stack(rank: RankStack, folder: str) -> Iterator[str]:
     if not rank.threads:
         yield f"    no stack: {rank.reason}"
         yield from (f"    {function}" for function in rank.kernel)
-    for number, thread in enumerate(rank.threads if all_threads else rank.threads[:1]):
+    for number, thread in enumerate(rank.threads):
         if number:
             yield f"  {_title(thread)}:"
         yield from (f"    {_place(frame, folder)}" for frame in thread.frames)

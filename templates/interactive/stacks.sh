@@ -1,13 +1,20 @@
 # Prints where the ranks on this host are in their programs, without disturbing them.
-# bash -c THIS castoff ATTEMPT_DIR NODE_RANK MARK ALSO_PY_SPY [RANK...]; no RANK: all ranks on this host
+# bash -c THIS castoff ATTEMPT_DIR NODE_RANK MARK THREADS ALSO_PY_SPY [RANK...]; THREADS: main or all; no RANK: all ranks
 # A line of output is MARK, its kind and its fields, between spaces; other lines are not of this script.
 set -u
-castoff_attempt=$1 castoff_node=$2 castoff_mark=$3 castoff_also=$4
-shift 4
+castoff_attempt=$1 castoff_node=$2 castoff_mark=$3 castoff_threads=$4 castoff_also=$5
+shift 5
 castoff_chosen=" $* "
 castoff_say() { printf '%s %s\n' "$castoff_mark" "$*"; }
 castoff_lines() { # RANK PID KIND: print each line of the input with these before it, at once, since ranks share a pipe
   LC_ALL=C awk -v "before=$castoff_mark $3 $1 $2 " '{ print before substr($0, 1, 2000); fflush() }'
+}
+castoff_wanted() { # PID: only the main thread's part of a stack, unless all are wanted, of which torch may have dozens
+  LC_ALL=C awk -v "all=$castoff_threads" -v "pid=$1" '
+    /^Current thread / { left_out = 0 }
+    /^Thread / { left_out = all != "all" && $2 != pid && !/: "MainThread"$/ }
+    !left_out
+  '
 }
 castoff_facts() { # all processes at once, since a command for each would take seconds on a large node
   cat /proc/[0-9]*/stat 2>/dev/null | LC_ALL=C sed -n 's/^\([0-9]*\) (\(.*\)) \(.\) \([0-9]*\) .*/stat \1 \4 \3 \2/p'
@@ -102,7 +109,7 @@ castoff_by_handler() { # RANK PID FILE_NUMBER: have it write its stacks, which i
     sleep 0.1
     castoff_now=$(stat -Lc %s -- "$castoff_file") || return 1
     if ((castoff_now > castoff_size)) && [[ $castoff_now == "$castoff_last" ]]; then
-      tail -c "+$((castoff_size + 1))" -- "$castoff_file" | castoff_lines "$1" "$2" handler
+      tail -c "+$((castoff_size + 1))" -- "$castoff_file" | castoff_wanted - | castoff_lines "$1" "$2" handler
       return 0
     fi
     castoff_last=$castoff_now
@@ -127,8 +134,8 @@ castoff_by_py_spy() { # RANK PID: read its memory; --nonblocking, since a pause 
     return 1
   fi
   for castoff_try in 1 2 3; do # it may meet a stack that is just changing
-    if castoff_text=$(timeout -k 1 10 "$castoff_spy" dump --nonblocking --json --pid "$2" 2>&1); then
-      castoff_lines "$1" "$2" py-spy <<<"$castoff_text"
+    if castoff_text=$(timeout -k 1 10 "$castoff_spy" dump --nonblocking --full-filenames --pid "$2" 2>&1); then
+      castoff_wanted "$2" <<<"$castoff_text" | castoff_lines "$1" "$2" py-spy
       return 0
     fi
     [[ $castoff_text != *ermission* && $castoff_text != *ermitted* ]] || break

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from castoff.launcher.stacks.answers import Answer, RankStack, read_answer
@@ -20,10 +18,7 @@ def only(*lines: str, process: str = "rank 3 8 70 S futex_wait_queue - 1 python"
 
 
 def test_a_stack_of_each_kind() -> None:
-    spied = json.dumps(
-        [{"os_thread_id": 70, "frames": [{"name": "f", "filename": "/a.py", "line": 3}]}], indent=1
-    )
-    rank = only(*(f"py-spy 3 70 {line}" for line in spied.splitlines()))
+    rank = only('py-spy 3 70 Thread 70 (idle): "MainThread"', "py-spy 3 70     f (/a.py:3)")
     assert (rank.rank, rank.host, rank.pid, rank.source, rank.reason) == (3, "n1", 70, "py-spy", None)
     assert rank.threads[0].frames[0].function == "f"
     rank = only("missing 3 70 py-spy", *(f"handler 3 70 {line}" for line in FAULTHANDLER))

@@ -55,16 +55,16 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 def test_all_hosts_answer(cluster: Cluster) -> None:
-    found = collect(cluster.run, None, [], None, {})
+    found = collect(cluster.run, None, [], None, {}, all_threads=False)
     assert [(rank.rank, rank.host) for rank in found.ranks] == [*zip(range(6), "aabbcc", strict=True)]
     assert (found.member, found.attempt, found.unanswered, found.over, found.missing) == (0, 0, [], [], [])
 
 
 def test_only_the_hosts_of_what_is_asked_for(cluster: Cluster) -> None:
     cluster.lines["a"] = cluster.lines["b"] = "echo asked >&2; exit 3"
-    found = collect(cluster.run, None, [], "c", {})
+    found = collect(cluster.run, None, [], "c", {}, all_threads=False)
     assert [rank.rank for rank in found.ranks] == [4, 5] and found.unanswered == []
-    found = collect(cluster.run, None, [4, 5], None, {})
+    found = collect(cluster.run, None, [4, 5], None, {}, all_threads=False)
     assert [rank.rank for rank in found.ranks] == [4, 5] and found.unanswered == []
 
 
@@ -73,7 +73,7 @@ def test_hosts_and_ranks_that_are_missing(cluster: Cluster) -> None:
     cluster.lines["a"] = "echo one >&2; echo two >&2; exit 9"
     cluster.lines["b"] = f"RANKS=; {ANSWERS}"
     (cluster.attempt / "ended" / "3").touch()
-    found = collect(cluster.run, None, [], None, {})
+    found = collect(cluster.run, None, [], None, {}, all_threads=False)
     assert [(one.host, one.reason) for one in found.unanswered] == [("a", "sh exited with code 9: two")]
     assert (found.over, found.missing) == ([3], [2])
 
@@ -81,7 +81,7 @@ def test_hosts_and_ranks_that_are_missing(cluster: Cluster) -> None:
 def test_a_program_that_started_ranks_of_its_own(cluster: Cluster) -> None:
     """castoff's ranks are then no measure of what is missing."""
     cluster.lines |= {host: f"RANKS=0; {ANSWERS}".replace(" 6 1", " 16 1") for host in "abc"}
-    assert collect(cluster.run, None, [], None, {}).missing == []
+    assert collect(cluster.run, None, [], None, {}, all_threads=False).missing == []
 
 
 def test_a_host_that_hangs(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_a_host_that_hangs(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(collecting, "_PATIENCE", 0.0)
     monkeypatch.setattr(collecting, "_GRACE", 0.0)
     cluster.lines = dict.fromkeys("abc", "trap '' TERM; while :; do sleep 60; done")
-    found = collect(cluster.run, None, [], None, {})
+    found = collect(cluster.run, None, [], None, {}, all_threads=False)
     assert [(one.host, one.reason) for one in found.unanswered] == [
         (host, "not within 0 s") for host in "abc"
     ]
@@ -112,5 +112,5 @@ def test_what_is_interrupted_leaves_nothing(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(collecting._Hosts, "ask", fails)
     with pytest.raises(CastoffError, match="no way"):
-        collect(cluster.run, None, [], None, {"PATH": "/usr/bin:/bin"})
+        collect(cluster.run, None, [], None, {"PATH": "/usr/bin:/bin"}, all_threads=False)
     assert psutil.Process().children() == []

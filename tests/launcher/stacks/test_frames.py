@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from typing import Any
 
 from castoff.launcher.stacks.frames import Frame, Thread, of_faulthandler, of_py_spy, without_launcher
 from tests import patience
@@ -56,21 +54,24 @@ Current thread 0x00007f2a5d5c0740 [python] (most recent call first):
     assert of_faulthandler(["  File", "Thread of another kind"]) == []
 
 
-def spied(name: str | None, thread: int | None, *functions: str) -> dict[str, Any]:
-    frames = [{"name": function, "filename": "/a.py", "line": 3, "locals": None} for function in functions]
-    return {"pid": 7, "os_thread_id": thread, "thread_name": name, "frames": frames}
-
-
 def test_py_spy() -> None:
     """The main thread is the first, by its id or, in another namespace, by its name."""
     for own in (7, 1):
-        text = json.dumps([spied("loader", 9), spied("MainThread", own, "inner", "<module>")])
-        main, other = of_py_spy(text, 7)
-        assert main == Thread("MainThread", True, [Frame("inner", "/a.py", 3), Frame("<module>", "/a.py", 3)])
-        assert other == Thread("loader", False, [])
-    assert [thread.main for thread in of_py_spy(json.dumps([spied(None, 7)]), 7)] == [True]
-    for damaged in ("", "[", "{}", "Error: no such process"):
-        assert of_py_spy(damaged, 7) == []
+        text = f"""\
+Process 7: python train.py
+Python v3.11.7 (/usr/bin/python3.11)
+
+Thread 9 (active+gil): "loader (a)"
+Thread {own} (idle): "MainThread"
+    Loader.read (/a b/(1).py:3)
+    <module> (/a.py:4)
+"""
+        main, other = of_py_spy(text.splitlines(), 7)
+        frames = [Frame("Loader.read", "/a b/(1).py", 3), Frame("<module>", "/a.py", 4)]
+        assert main == Thread("MainThread", True, frames)
+        assert other == Thread("loader (a)", False, [])
+    assert of_py_spy(["Thread 0x7F2A5D5C0740"], 7) == [Thread("", False, [])]
+    assert of_py_spy(["", "Error: no such process", "    f (/a.py:3)"], 7) == []
 
 
 def test_castoffs_own_calls_are_left_out() -> None:

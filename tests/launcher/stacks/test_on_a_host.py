@@ -6,7 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -68,12 +68,12 @@ class Host:
         python = [sys.executable, "-S", "-c", code]
         return self.start(python, str(number), RANK=str(number), WORLD_SIZE="3", **environ)
 
-    def answer(self, *ranks: int, spy: Path | str = "", env: Mapping[str, str] = NO_SPY) -> Answer:
+    def answer(self, *ranks: int, spy: Path | str = "", threads: str = "main") -> Answer:
         program = (template_folder() / "interactive" / "stacks.sh").read_text()
-        words = [str(self.attempt), "0", "mark", str(spy), *map(str, ranks)]
+        words = [str(self.attempt), "0", "mark", threads, str(spy), *map(str, ranks)]
         done = subprocess.run(
             ["bash", "-c", program, "castoff", *words],
-            env=env,
+            env=NO_SPY,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -147,6 +147,16 @@ def test_by_py_spy_which_is_asked_first(host: Host) -> None:
     ranks = by_rank(host.answer(1, spy=found))
     assert [*ranks] == [1] and functions(ranks[1])[0] == "stuck"
     assert not (host.folder / "quit").exists()
+
+
+def test_only_the_main_thread_unless_all_are_wanted(host: Host) -> None:
+    beside = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    host.rank(0, HANDLES + beside + WAITS)
+    host.rank(1, beside + WAITS)
+    for spy in ("", Path(sys.executable).with_name("py-spy")):
+        for threads, number in (("main", 1), ("all", 2)):
+            rank = host.answer(1 if spy else 0, spy=spy, threads=threads).ranks[0]
+            assert (len(rank.threads), functions(rank)[0]) == (number, "stuck")
 
 
 def test_a_py_spy_that_may_not(host: Host) -> None:

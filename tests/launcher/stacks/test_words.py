@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from castoff.launcher.stacks.answers import RankStack
 from castoff.launcher.stacks.collecting import Collected, Unanswered
 from castoff.launcher.stacks.frames import Frame, Thread
@@ -12,8 +14,14 @@ REDUCE = [Frame("all_reduce", "/env/lib/python3.12/site-packages/torch/distribut
 READ = [Frame("read", "/home/me/data.py", 88), Frame("<module>", "/home/me/train.py", 3)]
 
 
-def at(rank: int | None, frames: list[Frame], host: str = "n1", waits_in: str | None = None) -> RankStack:
-    threads = [Thread("MainThread", True, frames), Thread("", False, REDUCE), Thread("loader", False, [])]
+def at(
+    rank: int | None,
+    frames: list[Frame],
+    host: str = "n1",
+    waits_in: str | None = None,
+    more: Sequence[Thread] = (),
+) -> RankStack:
+    threads = [Thread("MainThread", True, frames), *more]
     return RankStack(
         rank=rank,
         host=host,
@@ -36,8 +44,8 @@ def found(ranks: list[RankStack], **others: object) -> Collected:
     return Collected(0, False, 0, 0.0, ranks, **fields)  # type: ignore[arg-type]
 
 
-def text(ranks: list[RankStack], *, all_threads: bool = False) -> str:
-    return "\n".join(lines_of(grouped(ranks), "/home/me", all_threads=all_threads))
+def text(ranks: list[RankStack]) -> str:
+    return "\n".join(lines_of(grouped(ranks), "/home/me"))
 
 
 def test_the_odd_one_is_first_and_paths_are_short() -> None:
@@ -56,7 +64,7 @@ ranks 0-2, 4-7 on n1, n2:
 
 
 def test_other_threads_and_processes_without_a_number() -> None:
-    shown = text([at(None, READ)], all_threads=True)
+    shown = text([at(None, READ, more=[Thread("", False, REDUCE), Thread("loader", False, [])])])
     assert shown.startswith("process 1000 on n1:\n")
     assert (
         "  another thread:\n    all_reduce (" in shown and "  thread loader:\n    no Python call\n" in shown
