@@ -231,8 +231,8 @@ class Run:
             path = self._context.on_main(self._checkpoints.newest)
         except CheckpointError as error:
             _, _, each = str(error).partition("\n")
-            told = f"every checkpoint is damaged; restore a copy of one, or remove {self.folder}:\n{each}"
-            raise CheckpointError(told) from None
+            problem = f"every checkpoint is damaged; restore a copy of one, or remove {self.folder}:\n{each}"
+            raise CheckpointError(problem) from None
         if path is None:
             return
         saved = load_part(path, _ALL)

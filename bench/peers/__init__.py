@@ -1,0 +1,1 @@
+"""What castoff and others do where a training stops, dies or validates: run, not quoted."""
