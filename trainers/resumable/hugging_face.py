@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from transformers import TrainerCallback
-
 from castoff.trainers.resumable.others import Watched
 from castoff.trainers.resumable.ranks import joined
 from castoff.trainers.resumable.sealed import newest, seal
 
 
-class _Callback(TrainerCallback):
+class _Callback:
     """Saves and stops on request, and completes every checkpoint that the Trainer writes."""
 
     def __init__(self) -> None:
@@ -59,10 +57,12 @@ class _Callback(TrainerCallback):
         self._watched.done()
 
 
-def trainer_callback() -> _Callback:
+def trainer_callback() -> Any:
     """A callback for Hugging Face's Trainer, which saves and stops on request.
 
     The Trainer writes checkpoints into its `output_dir`, as its `save_steps` say; the callback flushes each
     to disk, with checksums. Its `newest()` is for `resume_from_checkpoint` of `train`.
     """
-    return _Callback()
+    from transformers import TrainerCallback
+
+    return type("Resumable", (_Callback, TrainerCallback), {})()
