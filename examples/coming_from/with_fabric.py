@@ -26,7 +26,7 @@ def main() -> None:
             optimizer.step()
             total += loss.detach()
         mean = fabric.all_reduce(total / len(loader))
-        fabric.print(f"loss {float(mean):.5f}")
+        fabric.print(f"loss {mean:.5f}")
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def test_two_ranks_stop_and_resume_bit_for_bit(
     for folder, code in (("whole", 0), ("parts", 75), ("parts", 0)):
         (tmp_path / folder).mkdir(exist_ok=True)
         monkeypatch.setenv("CASTOFF_STOP_FILE", str(stop if code else tmp_path / "never"))
-        words = ["launch", "-n", "2", "--", "python", EXAMPLES / name]
+        words: list[str | Path] = ["launch", "-n", "2", "--", "python", EXAMPLES / name]
         answer = castoff_command(*words, cwd=tmp_path / folder)
         assert answer.returncode == code, answer.stderr
         assert ("Stopped early at step" in answer.stdout) == bool(code)

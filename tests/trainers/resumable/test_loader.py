@@ -78,4 +78,4 @@ def test_errors_name_the_arguments_of_the_loader() -> None:
     with pytest.raises(ConfigError, match=r"^drop_last: the training set has 50 samples, fewer than one"):
         len(resumable.Loader(DATA, 60, drop_last=True))
     with pytest.raises(ConfigError, match=r"^data: generator has no length and cannot be indexed"):
-        len(resumable.Loader((each for each in ()), 2))
+        len(resumable.Loader((each for each in range(3)), 2))

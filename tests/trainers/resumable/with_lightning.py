@@ -22,7 +22,8 @@ class Module(pytorch_lightning.LightningModule):
 
     def training_step(self, batch: dict[str, torch.Tensor], number: int) -> torch.Tensor:
         interrupt(self.global_step, **self.when)
-        return ((self.network(batch["x"]) - batch["labels"]) ** 2).mean()
+        loss: torch.Tensor = ((self.network(batch["x"]) - batch["labels"]) ** 2).mean()
+        return loss
 
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.AdamW(self.parameters(), lr=0.01)
