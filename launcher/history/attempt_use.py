@@ -9,7 +9,7 @@ import msgspec
 
 from castoff.launcher.history.metrics import Metrics
 from castoff.launcher.history.progress import data_wait
-from castoff.launcher.history.use import Use, use_of, use_words
+from castoff.launcher.history.use import NodeUse, Use, use_of, use_words
 from castoff.launcher.history.use_advice import advice
 from castoff.launcher.runs.records import Facts
 from castoff.launcher.runs.run import RunDirectory
@@ -54,7 +54,19 @@ def attempt_use(
 
 
 def with_advice(use: Use, planned: Facts, waits: float | None) -> AttemptUse:
-    """Add advice to a use, and leave out GPUs that the job neither asked for nor used."""
-    if not planned.devices_per_rank and not use.device_use:
-        use = msgspec.structs.replace(use, nodes=[node.without_devices for node in use.nodes])
+    """Add advice to a use, without the GPUs of the nodes that are not the job's."""
+    asked = planned.devices_per_rank * max((ranks for ranks, _ in planned.layout), default=1)
+    nodes = [_with_own_devices(node, asked) for node in use.nodes]
+    use = msgspec.structs.replace(use, nodes=nodes)
     return AttemptUse(use, waits, advice(use, planned, waits))
+
+
+def _with_own_devices(node: NodeUse, asked: int) -> NodeUse:
+    """Where nothing tells a process which GPUs of a node are its own, all were measured: those that computed
+    most are the job's, as many as it asked for; if it asked for none, those that computed.
+    """
+    if len(node.devices) <= asked:
+        return node
+    by_use = sorted(range(len(node.devices)), key=lambda index: -(node.devices[index].use or 0.0))
+    own = by_use[:asked] if asked else [index for index in by_use if node.devices[index].use]
+    return msgspec.structs.replace(node, devices=[node.devices[index] for index in sorted(own)])

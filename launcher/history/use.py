@@ -120,11 +120,6 @@ class NodeUse(msgspec.Struct, frozen=True):
     sent: float
     devices: Sequence[DeviceUse] = ()
 
-    @property
-    def without_devices(self) -> NodeUse:
-        """The same without the GPUs."""
-        return msgspec.structs.replace(self, devices=())
-
 
 class Use(msgspec.Struct, frozen=True):
     """What an attempt used on its nodes."""

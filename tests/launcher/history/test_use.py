@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from castoff.launcher.history.attempt_use import with_advice
 from castoff.launcher.history.use import (
     NODES,
     DeviceUse,
@@ -222,3 +223,24 @@ def test_advice(nodes: list[NodeUse], planned: Facts, data_wait: float | None, w
     found = advice(Use(nodes, len(nodes)), planned, data_wait)
     assert found.startswith(wanted)
     assert bool(found) == bool(wanted)
+
+
+@pytest.mark.parametrize(
+    ("asked", "ranks", "uses", "wanted"),
+    [
+        (0, 1, (0.0, None), []),
+        (0, 1, (0.3, 0.0), [0.3]),
+        (1, 1, (0.0, 0.8, 0.0), [0.8]),
+        (1, 2, (0.1, 0.0, 0.8), [0.1, 0.8]),
+        (1, 2, (0.0, 0.0, 0.0), [0.0, 0.0]),
+        (1, 2, (0.0, 0.0, 0.8), [0.0, 0.8]),
+        (1, 4, (0.0, 0.8), [0.0, 0.8]),
+    ],
+)
+def test_gpus_of_a_node_that_are_not_the_jobs_are_left_out(
+    asked: int, ranks: int, uses: tuple[float, ...], wanted: list[float]
+) -> None:
+    """Nothing told the sampler which are."""
+    planned = Facts(devices_per_rank=asked, layout=[(ranks, 1)])
+    found = with_advice(Use([node(devices=gpus(*uses))], 1), planned, None)
+    assert [device.use for device in found.use.devices] == wanted

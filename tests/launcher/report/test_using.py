@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-import pytest
-
 from castoff.launcher.history.attempt_use import with_advice
 from castoff.launcher.history.use import Device, Node, NodeSamples, Sample, Use, summarised
 from castoff.launcher.report.page import page
@@ -75,16 +72,6 @@ def test_a_page_shows_them_with_advice() -> None:
     assert 'data-axis="minute"' in text
     assert "&lt;n1&gt;" in text and "<n1>" not in text
     assert 'id="use"' not in page(facts())
-
-
-@pytest.mark.parametrize(("planned", "use", "shown"), [(0, 0.0, False), (1, 0.0, True), (0, 0.3, True)])
-def test_gpus_that_a_job_neither_asked_for_nor_used_are_left_out(
-    planned: int, use: float, shown: bool
-) -> None:
-    one = summarised(node("n1"))
-    devices = [msgspec.structs.replace(device, use=use) for device in one.devices]
-    used = Use([msgspec.structs.replace(one, devices=devices)], 1)
-    assert ("GPU" in with_advice(used, Facts(devices_per_rank=planned), None).words) == shown
 
 
 def test_the_page_of_a_run(castoff: Castoff, tmp_path: Path) -> None:
