@@ -53,7 +53,7 @@ class TestRunDirectory:
         assert mode(run.script) == 0o700
         assert json.loads((run.path / "plan.json").read_text())["command"] == ["echo", "hello"]
         assert {path.name for path in run.path.iterdir()} == {
-            *("job.yaml", "plan.json", "job.sh", "code.json", "submission.json", "local.json"),
+            *("job.yaml", "plan.json", "job.sh", "code.json", "submission.json", "local.json", "use.py"),
             *("attempts", "logs", "local.lock", ".gitignore"),
         }
         assert {path.name for path in (run.path / "attempts" / "0.0").iterdir()} == {

@@ -36,7 +36,7 @@ _STAGED = re.compile(
 """What a job that copies something says of it."""
 
 _IN_A_RUN_DIRECTORY = {
-    *("job.sh", "attempts", "logs", "secrets.sh", "job.yaml", "plan.json", "submission.json"),
+    *("job.sh", "attempts", "logs", "secrets.sh", "job.yaml", "plan.json", "submission.json", "use.py"),
     *("local.lock", "code.json", "code.diff", ".gitignore", "notify"),
 }
 
