@@ -56,7 +56,9 @@ class TestRunDirectory:
             *("job.yaml", "plan.json", "job.sh", "code.json", "submission.json", "local.json", "use.py"),
             *("attempts", "logs", "local.lock", ".gitignore"),
         }
-        assert {path.name for path in (run.path / "attempts" / "0.0").iterdir()} == {
+        assert {path.name for path in (run.path / "attempts" / "0.0").iterdir()} - {
+            "use"
+        } == {  # it may be too quick
             *("start.json", "launched", "ended", "ending.json", "usage.json", "settled"),
         }
 
