@@ -15,12 +15,11 @@ from torch import Tensor, nn
 
 from castoff.trainers.configuration.config import Config
 from castoff.trainers.configuration.fields import ConfigError, UserError
-from castoff.trainers.distributed.private_torch import multiply_all
 from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.optimization import unreached
 from castoff.trainers.optimization.averaging import AveragedWeights
 from castoff.trainers.optimization.freezing import Freezing
-from castoff.trainers.optimization.gradients import UnreadNorm, clip
+from castoff.trainers.optimization.gradients import UnreadNorm, clipping, multiply
 from castoff.trainers.optimization.non_finite import found_not_finite
 from castoff.trainers.optimization.optimizer import load_optimizer
 from castoff.trainers.optimization.strategy import Strategy
@@ -232,12 +231,16 @@ class Engine:
             self._scaler.unscale_(self.optimizer)
         gradients = self.strategy.gradients(self._parameters)
         self._check_all_used()
-        self._correct(gradients)
+        factor = self._correction()
         has_norm = (self._step + 1) % self._norm_every == 0
         if has_norm:
             self.norm = self.strategy.norm(gradients)
+            self.norm = self.norm if factor is None else self.norm * factor.to(self.norm.dtype)
         if self._clip is not None:
-            clip(gradients, self._clip, self.norm)
+            clipped = clipping(self._clip, self.norm)
+            factor = clipped if factor is None else factor * clipped
+        if factor is not None:
+            multiply(gradients, factor)
         if not self._finite(gradients, has_norm=has_norm):
             self._restore_buffers()
             return False
@@ -250,10 +253,10 @@ class Engine:
             self.average.update(self.bare)
         return True
 
-    def _correct(self, gradients: list[Tensor]) -> None:
-        """Correct the gradients from the expected to the actual number of items."""
+    def _correction(self) -> Tensor | None:
+        """The factor that corrects the gradients from the expected to the actual number of items."""
         if self._items is None or self._expected is None:
-            return
+            return None
         if self._reduction is not None:
             self._reduction.wait()
             self._reduction = None
@@ -266,11 +269,9 @@ class Engine:
                 )
                 logger.warning(words, self._empty)
         factor = torch.where(none, 0.0, self._expected / torch.where(none, 1.0, self._items))
-        double = any(gradient.dtype in (torch.float64, torch.complex128) for gradient in gradients)
-        if gradients:  # without gradients `Weights.check_reached` raises an error
-            multiply_all(gradients, factor.to(torch.float64 if double else torch.float32))
         fine = self._items.isfinite() & ~none  # do not divide the next step's loss by NaN
         self._expected = torch.where(fine, self._items, self._expected)
+        return factor
 
     def _check_all_used(self) -> None:
         """Check that the last backward pass reached every parameter that ranks wait for.

@@ -76,10 +76,17 @@ class ShardedNorm:
         return self._context.everywhere(all(cmath.isfinite(each.sum().item()) for each in gradients))
 
 
-def clip(gradients: list[Tensor], limit: float, norm: Tensor) -> None:
-    """Scale gradients down, if their `norm` is larger than `limit`, without waiting for the device."""
-    if gradients:
-        multiply_all(gradients, (limit / (norm + 1e-6)).clamp(max=1.0))
+def clipping(limit: float, norm: Tensor) -> Tensor:
+    """The factor, at most 1, that scales gradients of this norm down to `limit`."""
+    return (limit / (norm + 1e-6)).clamp(max=1.0)
+
+
+def multiply(gradients: list[Tensor], factor: Tensor) -> None:
+    """Multiply gradients in one pass over them; on a CPU in none if the factor is 1."""
+    if not gradients or (factor.device.type == "cpu" and factor.item() == 1.0):
+        return  # without gradients `Weights.check_reached` raises an error
+    double = any(gradient.dtype in (torch.float64, torch.complex128) for gradient in gradients)
+    multiply_all(gradients, factor.to(torch.float64 if double else torch.float32))
 
 
 def _wide(device: torch.device) -> torch.dtype:

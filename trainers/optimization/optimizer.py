@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -26,6 +27,9 @@ from castoff.trainers.task.contract import wrong_arguments
 
 CONFIGURED = "configured"
 """Key in a parameter group: its hyperparameters as they were configured."""
+
+IMPLEMENTATIONS = ("fused", "foreach", "capturable", "differentiable")
+"""Arguments that select one of torch's implementations of an optimizer."""
 
 
 def make_optimizer(config: Config, task: Task, model: nn.Module) -> Optimizer:
@@ -67,6 +71,8 @@ def _configured(config: Config, task: Task, model: nn.Module) -> Optimizer:
     _check_names(make, "training.optimizer", training.optimizer_args, training.optimizer_kwargs)
     args = resolved(training.optimizer_args, "training.optimizer_args")
     kwargs = resolved(training.optimizer_kwargs, "training.optimizer_kwargs")
+    if _can_fuse(make, parameters, kwargs):
+        kwargs = {**kwargs, "fused": True}
     try:
         made = make(parameters, *args, **kwargs)
     except (TypeError, ValueError) as error:
@@ -172,6 +178,11 @@ def load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> list[str]:
                 "keep them, or start over with training.fresh: true"
             ]
         )
+    if len(now) == len(state["param_groups"]):
+        # torch decides by these where and as what to load the counts of steps.
+        ours = [{name: new[name] for name in IMPLEMENTATIONS if name in new} for new in now]
+        groups = [{**old, **new} for old, new in zip(state["param_groups"], ours, strict=True)]
+        state = {**state, "param_groups": groups}
     try:
         optimizer.load_state_dict(state)
     except (ValueError, KeyError) as error:
@@ -197,6 +208,21 @@ def load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> list[str]:
         line if len(numbers) == len(now) else f"{line} (parameter groups {', '.join(map(str, numbers))})"
         for line, numbers in changes.items()
     ]
+
+
+def _can_fuse(make: Any, parameters: list[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether to choose torch's fused Adam or AdamW, which on a CPU takes a third of the default's time.
+
+    On accelerators, torch's own default is kept. The choice depends on the configuration and the parameters
+    alone, so a resumed run makes the same one.
+    """
+    if make not in (torch.optim.Adam, torch.optim.AdamW) or any(name in kwargs for name in IMPLEMENTATIONS):
+        return False
+    groups = [each for each in parameters if isinstance(each, dict)]
+    if any(name in group for group in groups for name in IMPLEMENTATIONS):
+        return False
+    tensors = [tensor for group in groups for tensor in group["params"]] if groups else parameters
+    return all(tensor.device.type == "cpu" and tensor.is_floating_point() for tensor in tensors)
 
 
 def _check_names(make: Any, fields: str, arguments: list[Any], by_name: Mapping[str, Any]) -> None:

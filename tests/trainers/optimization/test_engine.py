@@ -19,6 +19,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from castoff.launcher.ranks import RankEnv
 from castoff.trainers.configuration.config import Config
 from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.private_torch import version_of
 from castoff.trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from castoff.trainers.optimization.engine import MOST_SKIPPED, Engine, NonFiniteError
 from castoff.trainers.optimization.gradients import GradientNorm
@@ -524,6 +525,23 @@ def test_clipping_is_after_unscaling() -> None:
     torch.testing.assert_close(scaled.norm, plain.norm, rtol=2e-2, atol=0)
     for one, other in zip(weights(scaled), weights(plain), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("clip", [None, 0.5])
+def test_correction_and_clipping_multiply_the_gradients_once(clip: float | None) -> None:
+    """And not at all if there is nothing to correct; the reported norm is that of the corrected ones."""
+    made = engine(RankContext(0, 1, CPU), clip_grad_norm=clip, log_every=1)
+    for items, writes in ((4, 0 if clip is None else 1), (8, 1), (8, 0 if clip is None else 1)):
+        made.begin(0)
+        made.backward(Loss((made.model(batch(0)[0]) ** 2).sum() * 10, items), BATCH, 1, last=True)
+        norm = sum(each.grad.square().sum() for each in made.bare.parameters()).sqrt()
+        before = [version_of(each.grad) for each in made.bare.parameters()]
+        corrected = norm / 2 if writes and items == 8 and made._expected == 4 else norm
+        made.apply()
+        assert [version_of(each.grad) for each in made.bare.parameters()] == [one + writes for one in before]
+        torch.testing.assert_close(made.norm, corrected)
+        left = sum(each.grad.square().sum() for each in made.bare.parameters()).sqrt()
+        torch.testing.assert_close(left, corrected if clip is None else corrected.clamp(max=clip))
 
 
 def test_a_scale_that_is_too_large_costs_a_step_and_no_more() -> None:
