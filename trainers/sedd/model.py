@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention, silu
+from torch.nn.functional import layer_norm, scaled_dot_product_attention, silu
 from torch.utils.checkpoint import checkpoint
 
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.sedd.alphabet import KINDS, MASK, PADDING
+from castoff.trainers.sedd.kernels import dropout, gelu
 from castoff.trainers.sedd.noise import log_expm1
 from castoff.trainers.sedd.settings import Model
 
@@ -126,24 +127,24 @@ class Block(nn.Module):
         """
         parts = self.modulation(noise).unsqueeze(1).chunk(6, dim=-1)
         shift, scale, gate = parts[:3]
-        attended = self._attended(self.attention_norm(x) * (1 + scale) + shift, turns, seen)
-        x = x + gate * self._dropped(attended)
+        attended = self._attended(torch.addcmul(shift, self.attention_norm(x), 1 + scale), turns, seen)
+        x = torch.addcmul(x, gate, self._dropped(attended))
         shift, scale, gate = parts[3:]
-        inner = self.wide(self.feed_forward_norm(x) * (1 + scale) + shift)
-        out: Tensor = x + gate * self._dropped(self.narrow(gelu(inner, approximate="tanh")))
-        return out
+        inner = self.wide(torch.addcmul(shift, self.feed_forward_norm(x), 1 + scale))
+        return torch.addcmul(x, gate, self._dropped(self.narrow(gelu(inner))))
 
     def _attended(self, x: Tensor, turns: Tensor, seen: Tensor | None) -> Tensor:
         batch, length, width = x.shape
         heads = self.query_key_value(x).view(batch, length, 3, self.n_heads, self.head_size)
-        query, key, value = heads.permute(2, 0, 3, 1, 4)
-        query, key = turned(query, turns), turned(key, turns)
+        queries_and_keys, value = heads.split((2, 1), dim=2)  # whose gradients are put together in one pass
+        query, key = turned(queries_and_keys, turns[:, :, None, None]).unbind(2)
+        query, key, value = (each.transpose(1, 2) for each in (query, key, value.squeeze(2)))
         out = scaled_dot_product_attention(query, key, value, attn_mask=seen)
         gathered: Tensor = self.attention_out(out.transpose(1, 2).reshape(batch, length, width))
         return gathered
 
     def _dropped(self, x: Tensor) -> Tensor:
-        return nn.functional.dropout(x, self.dropout, self.training)
+        return dropout(x, self.dropout, self.training)
 
 
 class Norm(nn.Module):
@@ -186,10 +187,13 @@ def rotations(length: int, head_size: int, device: torch.device) -> Tensor:
 
 
 def turned(x: Tensor, turns: Tensor) -> Tensor:
-    """Queries or keys (…, length, head_size), with each pair of numbers rotated according to its position."""
+    """Queries or keys (…, head_size), with each pair of numbers rotated by the angle of its position; `turns`
+    (2, …, head_size / 2): the angles' cosines and sines.
+    """
     cosine, sine = turns.to(x.dtype)
     first, second = x.chunk(2, dim=-1)
-    return torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=-1)
+    turned_first = torch.addcmul(first * cosine, second, sine, value=-1)
+    return torch.cat([turned_first, torch.addcmul(second * cosine, first, sine)], dim=-1)
 
 
 def _zero(layer: nn.Linear) -> nn.Linear:
