@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from castoff.trainers.sedd.kernels import dropout, gelu
@@ -9,8 +12,9 @@ from castoff.trainers.sedd.kernels import dropout, gelu
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_gelu_and_its_gradient_are_torchs(dtype: torch.dtype) -> None:
-    found, wanted = [], []
-    for function, into in ((gelu, found), (lambda x: functional.gelu(x, approximate="tanh"), wanted)):
+    found: list[Tensor] = []
+    wanted: list[Tensor] = []
+    for function, into in ((gelu, found), (partial(functional.gelu, approximate="tanh"), wanted)):
         x = torch.linspace(-12, 12, 4001, dtype=dtype, requires_grad=True)
         made = function(x)
         (gradient,) = torch.autograd.grad(made, x, torch.linspace(-1, 2, 4001, dtype=dtype))
