@@ -390,7 +390,7 @@ class Looking(Toy):
 
 
 def test_the_device_is_not_waited_for_between_reports(tmp_path: Path) -> None:
-    """Q18. On the CPU the gradient's norm is read in each step, which costs nothing there.
+    """Q18. On the CPU the gradient's norm and its factor are read in each step, which costs nothing there.
 
     With SGD: AdamW reads its own counts, which lie on the CPU in any case.
     """
@@ -399,7 +399,7 @@ def test_the_device_is_not_waited_for_between_reports(tmp_path: Path) -> None:
     trainer = TrainerDDP(0, fields, task)
     trainer.run_training(*trainer.prepare_dataloaders()[:2])
     of_samples = "tolist"  # their indices, on the host
-    assert [each for each in task.read if each != of_samples] == ["aten._local_scalar_dense.default"] * 2
+    assert [each for each in task.read if each != of_samples] == ["aten._local_scalar_dense.default"] * 4
 
 
 class DrawsInCollate(Toy):
