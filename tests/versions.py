@@ -40,7 +40,7 @@ TOOLS = (
 """What the tests need, no newer than in constraints.txt; some have older versions for Python 3.10."""
 OTHER_TOOLS = ("tomli", "pyparsing<3.3")
 """For Python 3.10; matplotlib's oldest makes newer ones warn."""
-EXTRAS = ("gnn", "sedd", "dpo", "tune", "tensorboard", "wandb")
+EXTRAS = ("gnn", "sedd", "dpo", "tune", "tensorboard", "wandb", "mlflow")
 OF_THE_LAUNCHER, OF_THE_TRAINERS = ["tests/launcher"], ["tests/trainers"]
 FAST = ("-m", "not real and not long and not costly", "-p", "no:cacheprovider")
 
