@@ -37,10 +37,11 @@ DOES = {
     "mcp": "import castoff.launcher.agents.server",
     "tensorboard": "from tensorboard.compat.proto.event_pb2 import Event",
     "wandb": "import wandb",
+    "mlflow": "import mlflow",
     "docs": "import sphinx, furo, myst_parser, sphinx_click, sphinx_copybutton, sphinx_design",
 }
-"""What works with an extra and nothing else; tune, tensorboard and wandb are for those who have torch."""
-BESIDE = {"tune": "torch", "tensorboard": "torch", "wandb": "torch"}
+"""What works with an extra and nothing else, or with one of `BESIDE`."""
+BESIDE = {"tune": "torch", "tensorboard": "torch", "wandb": "torch", "mlflow": "torch"}
 
 HIDE = """
 import importlib.machinery as machinery

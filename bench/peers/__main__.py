@@ -217,7 +217,7 @@ def main(names: list[str]) -> None:
 def table(found: dict[str, dict[str, str]]) -> list[str]:
     """Markdown: a row for each question, a column for each library."""
     questions = list(dict.fromkeys(question for each in found.values() for question in each))
-    head = [f"| | {' | '.join(found)} |", "|---" * (len(found) + 1) + "|"]
+    head = [f"| library | {' | '.join(found)} |", "|---" * (len(found) + 1) + "|"]
     rows = [f"| {one} | {' | '.join(each.get(one, '–') for each in found.values())} |" for one in questions]
     return [*head, *rows]
 

@@ -57,6 +57,8 @@ PARTS = {
     "torchrun's ranks",
     "program": "in both of these: starts the program by `castoff_exec`, passes signals on, leaves its exit "
     "code in `castoff_code`; `castoff_record_failure`",
+    "use": "in `rank.sh` and around batch scripts: `castoff_record_use` starts `use.py`, which records "
+    "[what the job uses](../how-to/use.md)",
     "device": "in `rank.sh`: CASTOFF_DEVICE, counted among the devices that the rank sees",
     "ending": "`castoff_end` reads how the job ended, requeues it or continues a chain if necessary, and "
     "sets the exit code",

@@ -232,6 +232,7 @@ EXEMPT: dict[str, str] = dict.fromkeys(
     "they enter no script; test_snapshot copies hostile names",
 ) | {
     "script": "it excludes most of the others; test_batch_script has its own",
+    "sample_use": "it only decides whether use.py is added to a run directory",
     "shell": "it enters a script as a site's shell does",
     "options": "names of what a site has; it enters a script as the site's own fields of these names do",
     "device_type": "it takes letters, digits, - _ and . alone",
