@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -222,7 +222,23 @@ def _can_fuse(make: Any, parameters: list[Any], kwargs: Mapping[str, Any]) -> bo
     if any(name in group for group in groups for name in IMPLEMENTATIONS):
         return False
     tensors = [tensor for group in groups for tensor in group["params"]] if groups else parameters
-    return all(tensor.device.type == "cpu" and tensor.is_floating_point() for tensor in tensors)
+    return all(
+        tensor.device.type == "cpu" and tensor.is_floating_point() and _is_dense(tensor) for tensor in tensors
+    )
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    """Whether the elements fill a block of memory, in any order of dimensions, without gaps or overlap.
+
+    The fused implementation reads a parameter as such a block whatever its strides.
+    """
+    filled = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1:
+            if stride != filled:
+                return False
+            filled *= size
+    return True
 
 
 def _check_names(make: Any, fields: str, arguments: list[Any], by_name: Mapping[str, Any]) -> None:

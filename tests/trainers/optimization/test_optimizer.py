@@ -99,6 +99,43 @@ def values(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [*(each.detach() for each in parameters), *states]
 
 
+class Views(nn.Module):
+    """A parameter with `weights`, which may be a view."""
+
+    def __init__(self, weights: Tensor):
+        super().__init__()
+        self.weights = nn.Parameter(weights)
+
+
+NUMBERS = torch.arange(48.0).reshape(2, 4, 6) / 7
+
+
+@pytest.mark.parametrize(
+    ("view", "is_dense"),
+    [
+        (NUMBERS[..., ::2], False),
+        (NUMBERS[..., 1:4], False),
+        (NUMBERS[:, 1], False),
+        (NUMBERS.transpose(0, 2), True),
+        (NUMBERS[:1, :, :].transpose(1, 2), True),
+        (NUMBERS[..., 2][:1, :0], True),
+    ],
+)
+def test_views_train_as_copies_do(view: Tensor, is_dense: bool) -> None:
+    """Torch's fused Adam would change elements of memory that are not the view's."""
+    memory = view.clone() if is_dense else NUMBERS.clone()
+    model = Views(memory if is_dense else memory.as_strided(view.shape, view.stride(), view.storage_offset()))
+    plain = Views(view.clone(memory_format=torch.contiguous_format))
+    optimizer, other = made(model=model), made(model=plain, fused=False)
+    assert fused(optimizer) == ({True} if is_dense else {None})
+    for number in range(3):
+        torch.manual_seed(number)
+        plain.weights.grad = torch.randn(view.shape)
+        model.weights.grad = torch.empty_like(model.weights).copy_(plain.weights.grad)
+        optimizer.step(), other.step()
+    torch.testing.assert_close(model.weights, plain.weights)
+
+
 def test_threads_do_not_change_its_results() -> None:
     """Else ranks with different numbers of threads would end up with different weights."""
     threads, found = torch.get_num_threads(), []
