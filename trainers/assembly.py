@@ -40,6 +40,7 @@ from castoff.trainers.task import Task
 from castoff.trainers.task.configured_task import ConfiguredTask, task_of
 from castoff.trainers.task.contract import declared_generators, validate_data
 from castoff.trainers.task.hooks import Hooks
+from castoff.trainers.task.methods import check_methods
 from castoff.trainers.task.training_state import TrainingState
 from castoff.trainers.task.turns import Losses
 
@@ -75,6 +76,7 @@ class Assembly:
         seed = config.training.seed
         seed_all(derived(MODEL, seed, 2))
         self.task = task_of(config, task, type(self).describes)
+        check_methods(self.task, warn=context.is_main)
         runs = expanded(config.training.path, "training.path").absolute()
         generators = declared_generators(self.task, "task")
         self.state = TrainingState(seed, rank, context.device, generators, config.training.precision, runs)
