@@ -48,18 +48,20 @@ class _Held(NamedTuple):
 
 @contextmanager
 def changes_are_kept(
-    task: Task, model: nn.Module, context: RankContext, what: str = "A step"
+    task: Task, model: nn.Module, context: RankContext, hook: str | None = None
 ) -> Iterator[None]:
-    """A context for a step, or for `what`: rank 0 warns of changed attributes that are in neither the task's
+    """A context for a step, or for a hook: rank 0 warns of changed attributes that are in neither the task's
     nor the model's state.
+
+    A hook's changed whole numbers and flags count too: in a step they mostly count calls for a display.
     """
-    before, texts = _state(task, model), _kept(task).texts
+    before, texts = _state(task, model, hook), _kept(task).texts
     yield
     kept = _kept(task)
     if not context.is_main or kept.texts != texts:  # a text may encode any state
         return
     saved = kept.numbers | _held(model.state_dict()).numbers
-    after = _state(task, model)
+    after = _state(task, model, hook)
     new = {name: held.numbers - before[name].numbers for name, held in after.items() if name in before}
     lost = sorted(name for name, numbers in new.items() if not numbers <= saved)
     if lost:
@@ -69,7 +71,7 @@ def changes_are_kept(
             "from one that was not interrupted. Return it in %s.state_dict, restore it in "
             "load_state_dict; in a model make it a buffer (register_buffer); for random numbers use "
             "self.state.generator. Ignore this for values that are only displayed",
-            what,
+            hook or "A step",
             few(lost),
             kind,
         )
@@ -80,12 +82,12 @@ def _kept(task: Task) -> _Held:
         return _held(task.state_dict())
 
 
-def _state(task: Task, model: nn.Module) -> dict[str, _Held]:
+def _state(task: Task, model: nn.Module, hook: str | None) -> dict[str, _Held]:
     """The values of the attributes that may hold state, by name."""
     values: dict[str, _Held] = {}
     kind = type(task).__qualname__
     for name, value in vars(task).items():
-        if name not in _THE_TRAINERS and not isinstance(value, int):  # an int is only a counter
+        if name not in _THE_TRAINERS and (hook is not None or not isinstance(value, int)):
             values[f"{kind}.{name}"] = _held(value)
             for generator in own_generators(value):
                 values[f"{kind}.{name}{generator.name.removeprefix(type(value).__name__)}"] = _held(

@@ -137,6 +137,23 @@ def test_state_that_no_checkpoint_holds_is_warned_of(
     assert said.startswith("Forgetful.on_step changes Forgetful.scale, which no checkpoint holds")
 
 
+class Counts(Toy):
+    """Keeps a whole number where no checkpoint finds it."""
+
+    calls: int
+
+    def on_step(self, state: TrainingState, metrics: Mapping[str, float]) -> None:
+        self.calls += 1
+
+
+def test_also_of_a_hooks_whole_number(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    task = Counts(samples=60)
+    task.calls = 0
+    trained(tmp_path, task, log_every=1, num_epochs=1)
+    (said,) = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert said.startswith("Counts.on_step changes Counts.calls, which no checkpoint holds")
+
+
 class Together(Watching):
     """Communicates in the hooks of all ranks."""
 
