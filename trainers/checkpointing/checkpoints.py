@@ -355,13 +355,16 @@ def found_in(place: Path) -> Path | None:
     return None
 
 
-def load_part(path: Path, part: str) -> dict[str, Any]:
+def load_part(path: str | Path, part: str) -> dict[str, Any]:
     """Load a part of a checkpoint to the CPU, a sharded one as a whole; unpickles only tensors and plain
     containers.
 
     Raises:
-        CheckpointError: the checkpoint has no such part.
+        CheckpointError: there is no such checkpoint, or it has no such part.
     """
+    path = Path(path)
+    if not has_part(path, part):
+        raise _without(path, part)
     if not (path / SHARDS).is_dir():
         return load_file(path, part)
     from castoff.trainers.checkpointing.sharded_states import gathered
@@ -376,6 +379,19 @@ def has_part(path: Path, part: str) -> bool:
     from castoff.trainers.checkpointing.shard_files import Shards
 
     return bool(Shards(path).keys(part))
+
+
+def _without(path: Path, part: str) -> CheckpointError:
+    """The error for a checkpoint that lacks a part, or for a path that is none."""
+    parts = {file.stem for file in path.glob("*.pt")} | {name for name in _WEIGHTS if has_part(path, name)}
+    if parts:
+        return CheckpointError(
+            f"checkpoint {path} has no part {part!r}; it has {' and '.join(sorted(parts))}"
+        )
+    links = [folder / name for folder in (path / "checkpoints", path) for name in ("best", "latest")]
+    pass_one = " or ".join(str(link) for link in links if link.exists()) or "trained/NAME/checkpoints/best"
+    problem = "is not a checkpoint" if path.exists() else "does not exist"
+    return CheckpointError(f"{path} {problem}; pass a checkpoint's folder, such as {pass_one}")
 
 
 def _read_record(path: Path) -> dict[str, Any] | str | None:

@@ -102,6 +102,23 @@ def test_none_at_all(tmp_path: Path) -> None:
     assert Checkpoints(tmp_path / "none").best() is None
 
 
+def test_what_is_no_part_of_a_checkpoint(tmp_path: Path) -> None:
+    saved(Checkpoints(tmp_path / "run" / "checkpoints"), 1)
+    latest = tmp_path / "run" / "checkpoints" / "latest"
+    assert load_part(str(latest), "training") == {"step": 1}
+    with pytest.raises(CheckpointError, match=r"has no part 'modle'; it has model and training$"):
+        load_part(latest, "modle")
+    for place in ("run", "run/checkpoints"):
+        with pytest.raises(CheckpointError, match=rf"{place} is not a checkpoint; pass .* such as {latest}$"):
+            load_part(tmp_path / place, "model")
+    for place, problem in (
+        ("missing", "does not exist"),
+        ("run/checkpoints/latest/model.pt", "is not a checkpoint"),
+    ):
+        with pytest.raises(CheckpointError, match=rf"{place} {problem}; .*trained/NAME/checkpoints/best$"):
+            load_part(str(tmp_path / place), "model")
+
+
 def test_nothing_is_unpickled_but_tensors(tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> Any:
