@@ -33,6 +33,10 @@ _ALIGNED = 8
 """The header's length is a multiple of this, so that mapped tensors are aligned."""
 
 
+_OF_TORCH = (".pt", ".pth", ".bin", ".ckpt")
+"""Endings of files that programs read by torch.load."""
+
+
 class Exported(NamedTuple):
     """What was written."""
 
@@ -51,9 +55,11 @@ def export_safetensors(source: str | Path, target: str | Path, *, ema: bool = Fa
     other names are in the file's metadata.
 
     Raises:
-        CheckpointError: there is no intact checkpoint, or it has no averaged weights.
+        CheckpointError: there is no intact checkpoint, or it has no averaged weights; or `target` is named as
+            a file for torch.load, or its folder does not exist.
         OSError: the file cannot be written.
     """
+    _check(Path(target))
     checkpoint = _chosen(Path(source))
     part = "ema" if ema else "model"
     if not has_part(checkpoint, part):
@@ -78,6 +84,16 @@ def export_safetensors(source: str | Path, target: str | Path, *, ema: bool = Fa
             file.write(memoryview(_bytes_of(weights.read(name))))
         size = file.tell()
     return Exported(checkpoint, len(order), size)
+
+
+def _check(target: Path) -> None:
+    if target.suffix in _OF_TORCH:
+        raise CheckpointError(
+            f"{target}: a safetensors file is written, which torch.load cannot read; name it "
+            f"{target.with_suffix('.safetensors')}"
+        )
+    if not target.parent.exists():
+        raise CheckpointError(f"{target}: folder {target.parent} does not exist")
 
 
 class _Weights(NamedTuple):

@@ -84,7 +84,13 @@ def test_what_cannot_be_exported(tmp_path: Path, capsys: pytest.CaptureFixture[s
     saved(tmp_path / "odd", model={"w": torch.ones(2, dtype=torch.complex128)})
     with pytest.raises(CheckpointError, match=r"w is of type torch\.complex128, which a"):
         export_safetensors(tmp_path / "odd", tmp_path / "model.safetensors")
-    assert not list(tmp_path.glob("*safetensors*"))
+    with pytest.raises(
+        CheckpointError, match=r"model\.pt: .* torch\.load cannot read; name it .*l\.safetensors$"
+    ):
+        export_safetensors(tmp_path / "plain", tmp_path / "model.pt")
+    with pytest.raises(CheckpointError, match=r"folder .*/missing does not exist$"):
+        export_safetensors(tmp_path / "plain", tmp_path / "missing" / "model.safetensors")
+    assert not list(tmp_path.glob("*model*"))
     with pytest.raises(SystemExit) as ended:
         export.main([str(tmp_path), "model.safetensors"])
     assert str(ended.value).startswith("python -m castoff.trainers.export: ")
