@@ -330,7 +330,10 @@ def _find(reference: str, known: Callable[[], list[Entry]]) -> str:
     if "/" in reference or reference in (".", ".."):
         if is_run_directory(Path(reference)):
             return reference
-        raise CastoffError(f"{reference}: is not a run directory: it has no job.sh next to attempts/")
+        raise CastoffError(
+            f"{reference}: is not a run directory, as `castoff submit` makes: it has no job.sh next "
+            "to attempts/"
+        )
     newest = known()[::-1] if reference else []
     exact = _called(reference, newest)
     if path := next((entry.path for entry in exact if entry.is_there), None):

@@ -364,7 +364,7 @@ class TestDrafts:
             for reference in ("mine", draft.final.id):
                 with pytest.raises(CastoffError, match="it is being submitted now"):
                     index.find(reference)
-            with pytest.raises(CastoffError, match="is not a run directory"):
+            with pytest.raises(CastoffError, match="is not a run directory, as `castoff submit` makes:"):
                 index.find(str(draft.run.path))
         draft.run.path.mkdir()
         with pytest.raises(CastoffError, match="interrupted before it reached the scheduler"):
