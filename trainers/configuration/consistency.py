@@ -66,4 +66,7 @@ def of_strategy(parallel: Any, training: Mapping[str, Any]) -> list[tuple[FieldP
     if training.get("precision") == "fp16":
         half = "is fp16, for which the loss is scaled, which parallel.strategy: fsdp does not do; write bf16"
         problems.append((("training", "precision"), half))
+    if training.get("freeze"):
+        only = "works only with parallel.strategy: ddp; the strategy is fsdp"
+        problems.append((("training", "freeze"), only))
     return problems

@@ -87,9 +87,7 @@ class Engine:
         self.reducer: Reducer | None = None
         """Computes losses so that gradients are reduced over ranks, in the context `wrapped`."""
         self._gathered: nn.Module | None = None
-        self._freezing = Freezing(
-            self.bare, config, context, self._groups_to_train(), sharded=strategy.sharded
-        )
+        self._freezing = Freezing(self.bare, config, context, self._groups_to_train())
         self._wrapping = ExitStack()
 
     @property

@@ -24,8 +24,7 @@ class Freezing:
     does not apply. `groups`: parameters of which some must always be trained.
 
     Raises:
-        ConfigError: a pattern describes no module; all parameters of a group are frozen; or the model is
-            sharded.
+        ConfigError: a pattern describes no module, or all parameters of a group are frozen.
     """
 
     def __init__(
@@ -34,16 +33,12 @@ class Freezing:
         config: Config,
         context: RankContext,
         groups: Iterable[Collection[nn.Parameter]],
-        *,
-        sharded: bool,
     ):
-        asked = config.training.freeze
-        if asked and sharded:
-            raise ConfigError([f"{_FIELD}: works only with parallel.strategy: ddp; the strategy is fsdp"])
         self._context = context
         self._until: dict[nn.Parameter, int] = {}
-        for number, each in enumerate(asked):
-            for _, module in named(model, each.modules, f"{_FIELD}.{number}.modules"):
+        for number, each in enumerate(config.training.freeze):
+            field = f"{_FIELD}.{number}.modules"
+            for _, module in named(model, each.modules, field, need_forward=False):
                 for parameter in module.parameters():
                     if parameter.requires_grad:
                         self._until[parameter] = max(each.until, self._until.get(parameter, 0))

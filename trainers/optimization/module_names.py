@@ -21,14 +21,14 @@ _SHOWN = 12
 """The most names and classes that a message lists."""
 
 
-def named(model: nn.Module, patterns: Sequence[str], field: str) -> Named:
+def named(model: nn.Module, patterns: Sequence[str], field: str, *, need_forward: bool = True) -> Named:
     """The modules that a pattern describes, in the model's order.
 
     A pattern is a name, such as `encoder.layers.*`, in which `*` stands for anything but a dot, or a class,
     such as `Block`.
 
     Raises:
-        ConfigError: a pattern describes no module, or one without a forward pass.
+        ConfigError: a pattern describes no module, or one without the forward pass that they need.
     """
     chosen: Named = []
     unmatched = set(patterns)
@@ -48,7 +48,7 @@ def named(model: nn.Module, patterns: Sequence[str], field: str) -> Named:
             ]
         )
     silent = [name for name, module in chosen if isinstance(module, WITHOUT_FORWARD)]
-    if silent:
+    if silent and need_forward:
         raise ConfigError(
             [f"{field}: {few(silent)}: without a forward pass; name what is in it, such as {silent[0]}.*"]
         )

@@ -28,17 +28,20 @@ from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.optimization.bits import bit_sums, digest
 from castoff.trainers.optimization.gradients import ShardedNorm
 from castoff.trainers.optimization.local import local_gradients
+from castoff.trainers.optimization.module_names import Named
 from castoff.trainers.optimization.mould import Mould
-from castoff.trainers.optimization.sharded_modules import chosen
 from castoff.trainers.optimization.wrapping import Reducer, Whole
 
 
 class Sharded:
-    """A model whose parameters are sharded over the ranks; see `Strategy`."""
+    """A model whose parameters are sharded over the ranks; see `Strategy`.
+
+    `modules`: those that are sharded on their own, inner ones first.
+    """
 
     needs_norm = True
 
-    def __init__(self, model: nn.Module, config: Config, context: RankContext):
+    def __init__(self, model: nn.Module, modules: Named, config: Config, context: RankContext):
         self.sharded = True
         self.bare = model
         self._context = context
@@ -49,7 +52,7 @@ class Sharded:
         self._mould = Mould(model)
         self._left = [each for each in model.parameters() if not each.dim()]
         """Parameters that are single numbers, which torch cannot shard."""
-        self._root: nn.Module | None = self._shard(compile_blocks=config.training.compile)
+        self._root: nn.Module | None = self._shard(modules, compile_blocks=config.training.compile)
 
     def _start_alike(self) -> None:
         """Give all ranks the weights and buffers of rank 0, of which each keeps a part."""
@@ -62,13 +65,12 @@ class Sharded:
                 dist.broadcast(sent, src=0)
                 each.copy_(sent)
 
-    def _shard(self, *, compile_blocks: bool) -> nn.Module:
+    def _shard(self, modules: Named, *, compile_blocks: bool) -> nn.Module:
         """Shard the model, a module after the other, so that no device ever holds all of it."""
         device = self._context.device
         for each in self._left:
             each.data = each.data.to(device)
         settings: dict[str, Any] = {"mesh": self._mesh, "ignored_params": set(self._left)}
-        modules = chosen(self.bare, self._fields.modules)
         self._names = [name for name, _ in modules]
         for _, module in modules:
             if compile_blocks:

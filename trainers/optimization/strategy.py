@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -9,9 +10,14 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 
 from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import few
+from castoff.trainers.configuration.shared import Fsdp
 from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.optimization.replicated import Replicated
+from castoff.trainers.optimization.sharded_modules import check_parameters, chosen
 from castoff.trainers.optimization.wrapping import Reducer
+
+logger = logging.getLogger(__name__)
 
 
 class Norm(Protocol):
@@ -108,9 +114,24 @@ class Strategy(Protocol):
 
 
 def strategy_of(model: nn.Module, config: Config, context: RankContext) -> Strategy:
-    """Distribute a model as `parallel.strategy` says; a process without a group has it whole."""
-    if config.parallel.strategy == "fsdp" and context.distributed:
-        from castoff.trainers.optimization.sharded import Sharded  # imports DTensor, which takes time
+    """Distribute a model as `parallel.strategy` says; a process without a group has it whole.
 
-        return Sharded(model, config, context)
-    return Replicated(model, config, context)
+    Raises:
+        ConfigError: the model cannot be sharded as configured, also if there is only one rank.
+    """
+    if config.parallel.strategy == "ddp":
+        return Replicated(model, config, context)
+    fields = config.parallel.fsdp or Fsdp()
+    modules = chosen(model, fields.modules)
+    check_parameters(model, modules)
+    if not context.distributed:
+        logger.info("fsdp: one rank, so nothing is sharded")
+        return Replicated(model, config, context)
+    from castoff.trainers.optimization.sharded import Sharded  # imports DTensor, which takes time
+
+    made = Sharded(model, modules, config, context)
+    if context.is_main:
+        own = few([name for name, _ in modules])
+        what = f"{own} are sharded on their own," if own else "the model is sharded as one,"
+        logger.info("fsdp: %s over %d ranks", what, made.parts)
+    return made

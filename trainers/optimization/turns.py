@@ -32,7 +32,7 @@ def make_engine(strategy: Strategy, task: Task, config: Config, context: RankCon
     optimizer = make_optimizer(config, task, strategy.bare)
     if not task.turns:
         return Engine(strategy, optimizer, config, context)
-    if strategy.sharded:
+    if config.parallel.strategy == "fsdp":  # also on one rank, on which nothing is sharded
         raise ConfigError(
             [
                 "parallel.strategy: is fsdp, but optimizers can take turns (task.turns) only with ddp; write "

@@ -75,6 +75,27 @@ def test_frozen_weights_and_their_optimizer_stay_as_they_are(tmp_path: Path) -> 
     assert all(each.requires_grad for each in trainer.model.parameters())
 
 
+def test_a_container_can_be_frozen(tmp_path: Path) -> None:
+    class Listed(nn.Module):
+        def __init__(self, layers: nn.Module):
+            super().__init__()
+            self.layers = layers
+            self.held = nn.ModuleList([layers.get_submodule("0")])
+
+        def forward(self, numbers: Tensor) -> Any:
+            return self.layers(numbers)
+
+    class Contained(Watched):
+        def build_model(self) -> nn.Module:
+            self.model = Listed(super().build_model())
+            return self.model
+
+    task = Contained()
+    trained(tmp_path, task, "held")
+    first = [weights["held.0.weight"] for weights in task.after]
+    assert torch.equal(first[0], first[UNTIL - 1]) and not torch.equal(first[0], first[UNTIL])
+
+
 @pytest.mark.parametrize("dies_at", [UNTIL - 1, UNTIL, UNTIL + 1, UNTIL + 2])
 def test_a_killed_run_is_resumed_to_the_bit(dies_at: int, tmp_path: Path) -> None:
     whole = trained(tmp_path / "whole", Watched())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from functools import partial
@@ -19,6 +20,8 @@ from castoff.trainers.distributed.process_group import RankContext, cleanup_ddp
 from castoff.trainers.optimization.engine import Engine, NonFiniteError
 from castoff.trainers.optimization.local import local
 from castoff.trainers.optimization.sharded_modules import chosen
+from castoff.trainers.optimization.strategy import strategy_of
+from castoff.trainers.optimization.turns import make_engine
 from castoff.trainers.optimization.wrapping import prepared_model
 from castoff.trainers.task import Loss
 from tests.trainers.optimization.test_activation_checkpointing import Block
@@ -33,8 +36,10 @@ from tests.trainers.optimization.test_engine import (
     same,
     trained,
 )
+from tests.trainers.optimization.test_turns import Adversaries
 from tests.trainers.toys import Toy, config, run
 
+ALONE = RankContext(0, 1, torch.device("cpu"))
 FSDP: dict[str, Any] = {"strategy": "fsdp"}
 
 
@@ -269,6 +274,31 @@ def uneven(model: nn.Module, rank: int) -> Loss:
     return Loss(outputs.square().sum() + biases.sum())
 
 
+def logged_by_ranks() -> list[str]:
+    place = joined()
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger(strategy_of.__module__)
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    sharded(place)
+    sharded(place, {"modules": []})
+    cleanup_ddp()
+    return said
+
+
+@pytest.mark.usefixtures("for_real")
+def test_the_log_says_what_is_sharded(tmp_path: Path) -> None:
+    assert run(logged_by_ranks, folder=tmp_path, world_size=2) == [
+        [
+            "fsdp: 0, 2, 4 are sharded on their own, over 2 ranks",
+            "fsdp: the model is sharded as one, over 2 ranks",
+        ],
+        [],
+    ]
+
+
 def step_unevenly() -> list[list[Tensor]]:
     place = joined()
     found = []
@@ -363,6 +393,60 @@ def test_defaults_of_ddp_are_no_contradiction(tmp_path: Path) -> None:
     Config.of({**config(tmp_path), "parallel": {**FSDP, "gradient_as_bucket_view": True, "fsdp": None}})
 
 
-def test_a_single_process_has_the_whole_model(tmp_path: Path) -> None:
-    engine = sharded(RankContext(0, 1, torch.device("cpu")))
+def test_a_single_process_has_the_whole_model(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        engine = sharded(ALONE)
     assert not engine.strategy.sharded
+    assert caplog.messages == ["fsdp: one rank, so nothing is sharded"]
+
+
+# --- What cannot be sharded, also on one rank ------------------------------------------------------
+
+
+class Odd(nn.Module):
+    """Three blocks, one of which has an odd parameter."""
+
+    def __init__(self, odd: Tensor, inside: int = 1):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+        self.blocks[inside].odd = nn.Parameter(odd)
+
+
+@pytest.mark.parametrize(
+    ("odd", "expected"),
+    [
+        (torch.ones(0, 5), "model: blocks.1.odd: without elements, which parallel.strategy: fsdp cannot"),
+        (torch.ones(5, 10)[:, ::2], "model: blocks.1.odd: not contiguous, which parallel.strategy: fsdp"),
+        (
+            torch.ones(5).double(),
+            "model: blocks.1.odd: torch.float64, but gathered together with torch.float",
+        ),
+        (torch.ones(5, dtype=torch.complex64), "model: blocks.1.odd: torch.complex64, but gathered"),
+    ],
+)
+def test_parameters_that_torch_cannot_shard(odd: Tensor, expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        sharded(ALONE, build=partial(Odd, odd))
+    assert str(caught.value).startswith(expected)
+    made(ALONE, {}, partial(Odd, odd))
+
+
+def test_types_may_differ_between_modules() -> None:
+    def build() -> nn.Module:
+        return nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8).double(), nn.Linear(8, 1).bfloat16())
+
+    sharded(ALONE, build=build)
+    with pytest.raises(ConfigError, match=r"1\.weight, 1\.bias: torch\.float64, but gathered together with"):
+        sharded(ALONE, {"modules": ["2"]}, build=build)
+
+
+def test_mistakes_are_the_same_on_one_rank(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"parallel\.fsdp\.modules: 'Blok' is neither the name nor"):
+        sharded(ALONE, {"modules": ["Blok"]})
+    freeze: dict[str, Any] = {"freeze": [{"modules": ["0"], "until": 2}]}
+    with pytest.raises(ConfigError, match=r"training\.freeze: works only with parallel\.strategy: ddp; the"):
+        sharded(ALONE, **freeze)
+    fields = Config.of({**config(tmp_path, optimizer_type=None, optimizer_kwargs={}), "parallel": FSDP})
+    task = Adversaries()
+    with pytest.raises(ConfigError, match=r"parallel\.strategy: is fsdp, but optimizers can take turns"):
+        make_engine(strategy_of(task.build_model(), fields, ALONE), task, fields, ALONE)
