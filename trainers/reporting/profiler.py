@@ -65,6 +65,7 @@ class Profiler:
         self._begin_at(state.step)
         try:
             yield
+            self._end_early(state.step)
         except Exception:
             self._steps = range(0)
             raise
@@ -79,6 +80,23 @@ class Profiler:
                     self._wanted.steps,
                     _words(self._steps),
                 )
+
+    def _end_early(self, last: int) -> None:
+        """Write the steps that were recorded if training has ended before others; all ranks must call it."""
+        asked, done = self._steps, range(self._steps.start, min(last + 1, self._steps.stop))
+        if not done:
+            return
+        self._steps = done
+        recording, self._recording = self._recording, None
+        if recording is not None:
+            self._try(recording.stop)
+        self._report()
+        self._steps = range(0)
+        if self._context.is_main:
+            logger.warning(
+                "profile: training ended at step %d, so %d of the steps %s were recorded",
+                *(last, len(done), _words(asked)),
+            )
 
     def waits(self, batches: Iterable[Batch]) -> Iterable[Batch]:
         """Iterate over the batches; a trace shows the time in which each is waited for."""

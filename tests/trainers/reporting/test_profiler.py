@@ -63,7 +63,23 @@ def test_a_resumed_run_records_its_own_steps(tmp_path: Path) -> None:
     assert steps_of(folder / "steps-9-9-rank-0.json.gz") == {f"{STEP}9"}
 
 
-@pytest.mark.parametrize("first", [6, 8, 100])
+@pytest.mark.parametrize(("first", "steps"), [(3, 9), (5, 3), (6, 2)])
+def test_a_training_that_ends_between_leaves_what_was_recorded(
+    first: int, steps: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    weights = trained(tmp_path, {"from": first, "steps": steps})
+    folder = tmp_path / "toy" / "profile"
+    found = json.loads((folder / f"steps-{first}-6.json").read_text())
+    assert (found["first_step"], found["steps"]) == (first, 7 - first)
+    recorded = steps_of(folder / f"steps-{first}-6-rank-0.json.gz")
+    assert {f"{STEP}{step}" for step in range(first, 7)} <= recorded
+    assert (
+        f"ended at step 6, so {7 - first} of the steps {first} to {first + steps - 1} were rec" in caplog.text
+    )
+    assert weights == trained(tmp_path / "plain", None)
+
+
+@pytest.mark.parametrize("first", [7, 8, 100])
 def test_a_training_that_ends_before_says_so(
     first: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
