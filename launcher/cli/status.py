@@ -172,7 +172,7 @@ def _print_run(run: RunStatus, now: float) -> None:
     if start := run.expected_start:
         _line("starts", start_words(start, now))
     read = functools.cache(lambda: _metrics(run))
-    if {run.state, *(one.state for one in run.members)} == {"running"} and (metrics := read()):
+    if run.members[0].attempts and (metrics := read()):
         _line("progress", words_of_status(run, [metrics], now).progress)
     if use := _use(run, read):
         _line("use", f"{use.words}\n{use.advice}")

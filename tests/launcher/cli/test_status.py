@@ -57,6 +57,12 @@ class TestStatus:
             assert lines[6].endswith(" failed first: exit code 3")
             assert lines[7:] == [f"           logs in {run.path}/logs/0.0"]
 
+    def test_the_step_that_was_reached(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        line = '{"step": 7, "total_steps": 9, "train/loss": 0.5}'
+        run = jobs.submit(sh=f"echo '{line}' >> \"$CASTOFF_METRICS_FILE\"; exit 3")
+        jobs.wait(run)
+        assert "\nprogress   step 7/9, train/loss 0.5\n" in castoff("status", run.id).stdout
+
     def test_members_whose_script_is_elsewhere(self, castoff: Castoff, jobs: LocalJobs) -> None:
         """As in a job that they share. A member that was cancelled before it began is not shown as failed."""
         run = jobs.submit("--set", "array.count=3", sh="true")
