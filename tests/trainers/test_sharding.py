@@ -88,6 +88,9 @@ def test_a_training_is_that_of_ddp(tmp_path: Path) -> None:
     assert first["tested"] == last["alone"] == last["tested"]
     assert len(first["exported"]) == 2
     assert last["exported"] == []
+    for strategy, times in (("ddp", True), ("fsdp", False)):
+        (log,) = (tmp_path / strategy).rglob("metrics.jsonl")
+        assert ("train/communication" in log.read_text()) is times
 
 
 def _alike(mine: Any, theirs: Any) -> None:

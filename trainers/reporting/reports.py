@@ -187,7 +187,7 @@ class Reports:
             for name, norm in self._norms.of(engine):
                 if self._context.is_main:
                     self.running.keep(name, norm)
-        values = report(self.running, self._throughput, self._context)
+        values = report(self.running, self._throughput, self._context, sharded=engine.strategy.sharded)
         values |= {**self._flops.metrics(values), "train/lr": rate, "checkpoint/stall": stall}
         if engine.skipped:
             values["train/skipped_steps"] = engine.skipped

@@ -30,8 +30,8 @@ METRICS = {
     "train/step_time": "Seconds per step, without validations and checkpoints.",
     "train/data_wait": "Fraction of the step spent waiting for batches.",
     "train/communication": "Fraction of the step spent waiting for the sum of gradients and for slower "
-    "ranks, as far as computing does not hide it. Several ranks only.",
-    "train/slowest_rank": "The rank that computes longest. Several ranks only.",
+    "ranks, as far as computing does not hide it. Several ranks with `ddp` only.",
+    "train/slowest_rank": "The rank that computes longest. Several ranks with `ddp` only.",
     "train/slowest_rank_lag": "How much longer it computes than the median, as a fraction of the step.",
     "train/memory_gb": "Memory of the rank with most, in 10^9 bytes: an accelerator's peak, or what the "
     "process has now.",

@@ -137,7 +137,9 @@ class Throughput:
         return event
 
 
-def report(running: Running, throughput: Throughput, context: RankContext) -> dict[str, float]:
+def report(
+    running: Running, throughput: Throughput, context: RankContext, *, sharded: bool = False
+) -> dict[str, float]:
     """The interval's metrics over all ranks, most of them named train/…; all ranks must call it.
 
     It sends one small message, and begins a new interval.
@@ -149,17 +151,18 @@ def report(running: Running, throughput: Throughput, context: RankContext) -> di
     means, everything = running.report(context, [running.items, *summed, *mine])
     at = len(everything) - len(mine)
     computing_of_ranks, losses, *uses = gathered(everything[at:], size)
-    measured = metrics(everything[:at], computing_of_ranks)
+    measured = metrics(everything[:at], computing_of_ranks, sharded=sharded)
     if measured:
         measured |= devices_of_ranks([Use(*each) for each in zip(*uses, strict=True)])
     named = {f"train/{name}": value for name, value in {**means, **measured}.items()}
     return named | running.kept | losses_of_ranks(losses)
 
 
-def metrics(summed: Sequence[float], own: Sequence[float]) -> dict[str, float]:
+def metrics(summed: Sequence[float], own: Sequence[float], *, sharded: bool = False) -> dict[str, float]:
     """Metrics of an interval from `summed`: the loss's items and `interval()`'s numbers, summed over ranks.
 
-    `own`: seconds of computing of each rank.
+    `own`: seconds of computing of each rank. These are not known of a `sharded` model, whose ranks wait for
+    each other throughout a step.
     """
     items, steps, samples, time_taken, data_wait, exposed = summed
     world_size = len(own)
@@ -170,7 +173,7 @@ def metrics(summed: Sequence[float], own: Sequence[float]) -> dict[str, float]:
     if items != samples:
         rates["tokens_per_second"] = items / seconds
     rates |= {"step_time": time_taken / steps, "data_wait": data_wait / time_taken}
-    if world_size > 1:
+    if world_size > 1 and not sharded:
         slowest = max(own)
         rates["communication"] = exposed / time_taken
         rates["slowest_rank"] = list(own).index(slowest)

@@ -76,6 +76,11 @@ def test_the_slowest_rank_is_the_one_that_waits_least() -> None:
     assert set(given) < set(TIMED)
 
 
+def test_waiting_for_others_is_not_known_of_a_sharded_model() -> None:
+    given = metrics([80.0, 8.0, 80.0, 16.0, 1.6, 6.1], [2.0, 2.0, 3.9, 2.0], sharded=True)
+    assert set(given) == {"samples_per_second", "step_time", "data_wait"}
+
+
 class Heard(Clock):
     """Tells the other ranks when it is read in the backward of a step."""
 
