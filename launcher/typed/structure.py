@@ -338,6 +338,8 @@ def _as_list(original: Any, text: str, kind: Any, path: FieldPath) -> str:
     if not converts(words, kind, strict=is_text):  # the items are not valid either
         return "; a list is written [a, b]"
     items = ", ".join(map(yaml_word, words) if is_text else words)
+    if any(isinstance(step, int) for step in path):  # a list cannot be set by its items' numbers
+        return f"; write {'' if isinstance(path[-1], int) else f'{path[-1]}: '}[{items}]"
     return f"; use {setting(dotted(path), f'[{items}]')}"
 
 

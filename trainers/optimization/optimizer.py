@@ -41,6 +41,8 @@ def make_optimizer(config: Config, task: Task, model: nn.Module) -> Optimizer:
         ConfigError: there is no such optimizer, it refuses its arguments, or the parameters are not exactly
             the model's that require a gradient.
     """
+    if isinstance(task.turns, str):
+        raise ConfigError([f'task.turns: is {task.turns!r}; it takes a tuple of names, ("{task.turns}",)'])
     returned = task.optimizers(model)
     if returned is None and task.turns:
         raise ConfigError([f"task.turns: is {list(task.turns)!r}, but task.optimizers returns no optimizers"])

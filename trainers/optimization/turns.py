@@ -31,6 +31,8 @@ def make_engine(strategy: Strategy, task: Task, config: Config, context: RankCon
     """
     optimizer = make_optimizer(config, task, strategy.bare)
     if not task.turns:
+        if isinstance(optimizer, Optimizers) and len(optimizer.each) > 1:
+            task.state.without_turns = tuple(optimizer.each)
         return Engine(strategy, optimizer, config, context)
     if config.parallel.strategy == "fsdp":  # also on one rank, on which nothing is sharded
         raise ConfigError(

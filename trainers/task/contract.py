@@ -318,7 +318,7 @@ def _wrong(task: Task, method: str, given: Any, write: str, part: str | None = N
 
 
 def _reported(task: Task, method: str, given: str, write: str, part: str | None = None) -> ConfigError:
-    turn = task.state.turn if method == "loss" and hasattr(task, "state") else None
+    turn = task.state.turn if method == "loss" and task.turns and hasattr(task, "state") else None
     where = (f" for {part}" if part else "") + (f" in the turn of {turn}" if turn else "")
     return ConfigError([f"{type(task).__qualname__}.{method} returned {given}{where}; {write}"])
 

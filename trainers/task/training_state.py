@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.distributed.devices import computing
 from castoff.trainers.distributed.randomness import GENERATORS, STEP, TASK, Stream, derived, seed_all
 
@@ -32,8 +33,8 @@ class TrainingState:
     """Completed epochs."""
     consumed: int = 0
     """Completed steps of the current epoch."""
-    turn: str | None = None
-    """The optimizer whose loss is computed, in a task with `turns`."""
+    without_turns: tuple[str, ...] = ()
+    """The names of a task's optimizers, if there are several that take no turns."""
     validating: bool = False
     """Whether the current model still has to be validated."""
     judged: int | None = None
@@ -48,6 +49,7 @@ class TrainingState:
     """The metrics of each validation, over all ranks."""
     _generator: torch.Generator | None = field(default=None, repr=False)
     _drawn_from: int | None = 0
+    _turn: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self._steps = Stream(STEP, self.seed, self.rank)
@@ -64,6 +66,27 @@ class TrainingState:
             self._generator.manual_seed(derived(TASK, self._drawn_from))
             self._drawn_from = None
         return self._generator
+
+    @property
+    def turn(self) -> str | None:
+        """The optimizer whose loss is computed, in a task with `turns`.
+
+        Raises:
+            ConfigError: the task has several optimizers, and no `turns`.
+        """
+        if self.without_turns:
+            names = ", ".join(f'"{name}"' for name in self.without_turns)
+            raise ConfigError(
+                [
+                    "task.turns: is empty, but the task reads state.turn and has several optimizers; write "
+                    f"turns = ({names}) in its class, in the order of the turns"
+                ]
+            )
+        return self._turn
+
+    @turn.setter
+    def turn(self, name: str | None) -> None:
+        self._turn = name
 
     def autocast(self) -> AbstractContextManager[Any]:
         """A context that computes in training's precision, for a frozen reference model in `setup`, say."""

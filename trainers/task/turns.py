@@ -19,7 +19,7 @@ class Losses:
 
     def add(self, loss: Loss, samples: int, *, last: bool) -> None:
         """Add the loss of a micro-batch of `samples` samples; `last`: it is the step's or the turn's last."""
-        turn = self._task.state.turn
+        turn = self._task.state.turn if self._task.turns else None
         if turn is None:
             self._report(loss, samples)
             return

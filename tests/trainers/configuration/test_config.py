@@ -408,6 +408,10 @@ def test_numbers_and_texts_of_other_libraries_are_written_as_numbers_and_texts()
         ("parallel.timeout=.inf", "is inf, but takes a number above 0"),
         ("training.shuffle=1", "is 1, but takes true or false"),
         ("logging.wandb.tags=x", "is 'x', but takes a list of texts; use `logging: {wandb: {tags: [x]}}`"),
+        (
+            "training.freeze=[{modules: embed, until: 10}]",
+            "is 'embed', but takes a list of texts; write modules: [embed]",
+        ),
         ("logging.wandb.mode=ofline", "is 'ofline', but takes one of offline, online; did you mean offline?"),
         ("training.schedule.type=cosin", "takes one of constant, linear, cosine, noam; did you mean cosine?"),
         ("training.precision=BF16", "takes one of fp32, bf16, fp16; did you mean bf16?"),

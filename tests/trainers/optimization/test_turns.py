@@ -361,3 +361,21 @@ def test_a_loss_of_other_parameters_is_reported_with_its_turn(tmp_path: Path) ->
     says = r"Mistaken\.loss returned a tensor that needs no gradient for total in the turn of critic; make it"
     with pytest.raises(ConfigError, match=says):
         trained(tmp_path, Mistaken())
+
+
+def test_forgotten_turns(tmp_path: Path) -> None:
+    task = Adversaries()
+    task.turns = ()
+    with pytest.raises(
+        ConfigError, match=r'reads state\.turn .*; write turns = \("maker", "critic"\) in its'
+    ):
+        trained(tmp_path, task)
+
+
+def test_turns_are_no_text(tmp_path: Path) -> None:
+    task = Adversaries()
+    task.turns = "critic"
+    with pytest.raises(
+        ConfigError, match=r"task\.turns: is 'critic'; it takes a tuple of names, \(\"critic\",\)"
+    ):
+        trained(tmp_path, task)
