@@ -42,7 +42,7 @@ class TestStatus:
         assert json.loads(castoff("status", "--json").stdout)["id"] == run.id
 
     def test_in_words(self, castoff: Castoff, jobs: LocalJobs) -> None:
-        run = jobs.submit("--name", "mine", sh="exit 3")
+        run = jobs.submit("--name", "mine", "--set", "sample_use=false", sh="exit 3")
         jobs.wait(run)
         for reference in ("mine", run.id, run.id[:-2], run.job, run.path, f"{run.path}/"):
             assert reference is not None
