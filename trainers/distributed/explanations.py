@@ -85,7 +85,8 @@ def missing_ranks(error: BaseException, call: RankHealthCheck, waits_for: str | 
     """
     from castoff.trainers.distributed.errors import RanksLost
 
-    verdict = call.hold("waits", waits_for or place_of(error))
+    raised = error.__cause__ or error  # a hook's error is raised again by the trainer
+    verdict = call.hold("waits", waits_for or place_of(raised))
     if verdict.is_explained:
         return RanksLost(verdict, call.rank)
     call.show_threads()
