@@ -29,6 +29,7 @@ from castoff.trainers.evaluation.early_stopping import EarlyStopping
 from castoff.trainers.evaluation.metrics import Metrics, evaluating
 from castoff.trainers.evaluation.tuning import Search
 from castoff.trainers.evaluation.validation import tested
+from castoff.trainers.optimization.freezing import warn_of_the_end
 from castoff.trainers.optimization.learning_rate import LearningRate
 from castoff.trainers.optimization.strategy import strategy_of
 from castoff.trainers.optimization.turns import make_engine
@@ -169,6 +170,8 @@ class Assembly:
             least=2 if has_batchnorm(self.model) else 1,
         )
         train.pair = probes.pair
+        if self.context.is_main:
+            warn_of_the_end(self.config, train.total(self.config.training))
         return train, val, test
 
     def look(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from torch import nn
 
 from castoff.trainers.configuration.config import Config
-from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.fields import ConfigError, few
 from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.optimization.module_names import named
 
@@ -71,3 +71,17 @@ class Freezing:
         self._frozen = frozen
         for parameter in self._until:
             parameter.requires_grad_(parameter not in frozen)
+
+
+def warn_of_the_end(config: Config, total: int | None) -> None:
+    """Warn of modules that stay frozen to the end of a training of `total` steps; None: unknown."""
+    for number, each in enumerate(config.training.freeze):
+        if total is not None and each.until >= total:
+            logger.warning(
+                "%s.%d.until: is %d, but the training has only %d steps: %s stay frozen to its end",
+                _FIELD,
+                number,
+                each.until,
+                total,
+                few(each.modules),
+            )

@@ -144,3 +144,11 @@ def test_what_cannot_be_frozen_is_refused(tmp_path: Path) -> None:
         trained(tmp_path, Toy(), "encoder")
     with pytest.raises(ConfigError, match=r"training\.freeze: freezes all that an optimizer trains"):
         trained(tmp_path, Toy(), "Linear")
+
+
+def test_what_stays_frozen_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    trained(tmp_path / "at_last", Toy(samples=60), until=11)
+    says = "training.freeze.0.until: is 12, but the training has only 12 steps: 0 stay frozen to its end"
+    assert says not in caplog.messages
+    trained(tmp_path / "never", Toy(samples=60), until=12)
+    assert says in caplog.messages
