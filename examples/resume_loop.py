@@ -32,7 +32,7 @@ def main() -> None:
             optimizer.step()
         scheduler.step()
         if distributed.get_rank() == 0:
-            print(f"epoch {epoch + 1} of {EPOCHS}: loss {loss.item():.4f}", flush=True)
+            print(f"epoch {epoch + 1} of {EPOCHS} is done", flush=True)
     if distributed.get_rank() == 0:
         print("weights sum to", sum(each.double().sum().item() for each in network.parameters()))
     del model  # it keeps the group alive, whose threads could abort the program as it ends

@@ -23,6 +23,13 @@ def test_as_few_lines_as_the_guide_says(name: str) -> None:
     assert f"(../../examples/{name}) | {LINES[name]} |" in PAGE.read_text()
 
 
+def test_nothing_after_the_loop_needs_a_batch() -> None:
+    """An epoch that was stopped after its last batch has none when it resumes."""
+    code = (EXAMPLES / "resume_loop.py").read_text()
+    epoch = code.partition("for epoch in run.epochs")[2].partition("        scheduler.step()\n")[2]
+    assert epoch and "loss" not in epoch
+
+
 @pytest.mark.parametrize(
     "name",
     [
