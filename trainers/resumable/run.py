@@ -88,6 +88,8 @@ class Run:
         self._seed = seed
         self._order: dict[str, Any] = {}
         """What the position within this epoch depends on, once it has begun."""
+        self._trained = False
+        """Whether this process has come to the end of this epoch's batches."""
         self._last: float | None = None
         self._attempt = Attempt()
         self._held: Held | None = None  # on rank 0
@@ -118,7 +120,7 @@ class Run:
             return
         while self.epoch < number:
             yield self.epoch
-            self.epoch, self.consumed, self._order = self.epoch + 1, 0, {}
+            self.epoch, self.consumed, self._order, self._trained = self.epoch + 1, 0, {}, False
         self.finish()
 
     def finish(self) -> None:
@@ -134,11 +136,17 @@ class Run:
         Raises:
             TypeError: it is no `resumable.Loader`.
             ConfigError: the loader has changed in the middle of an epoch.
+            RuntimeError: this epoch's batches were used already.
         """
         if not isinstance(loader, Loader):
             raise TypeError(
                 f"run.batches takes a resumable.Loader, not a {type(loader).__name__}, which cannot begin "
                 "in the middle of an epoch: resumable.Loader(dataset, batch_size, shuffle=…) takes its place"
+            )
+        if self._trained:
+            raise RuntimeError(
+                f"run.batches: epoch {self.epoch} has no batches left; begin each epoch by "
+                "`for epoch in run.epochs(N):`, and iterate over a validation loader directly"
             )
         if self._order:
             loader.check({**self._order, "consumed": self.consumed})
@@ -152,6 +160,7 @@ class Run:
                 self.step, self.consumed = self.step + 1, self.consumed + 1
             if self.consumed % accumulate == 0:
                 self._after_step()
+        self._trained = True
         seed_all(derived(EVALUATION, self._seed, rank, self.epoch))
 
     def save(self) -> None:

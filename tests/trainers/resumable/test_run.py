@@ -70,6 +70,16 @@ def test_it_neither_saves_nor_stops_between_the_batches_of_a_step(tmp_path: Path
 # Mistakes
 
 
+def test_an_epoch_has_its_batches_once(tmp_path: Path) -> None:
+    """With `range` instead of `run.epochs`, the others would be empty; so would a validation."""
+    run = resumable.Run(tmp_path, model=network())
+    loader = resumable.Loader(Numbers(), 25)
+    assert len(list(run.batches(loader))) == 2
+    with pytest.raises(RuntimeError, match=r"no batches left; begin each epoch by `for epoch in run.epochs"):
+        next(run.batches(loader))
+    run.finish()
+
+
 def test_a_data_loader_of_torch_is_refused(tmp_path: Path) -> None:
     run = resumable.Run(tmp_path, model=network())
     with pytest.raises(TypeError, match=r"takes a resumable.Loader, not a DataLoader, which cannot begin in"):
