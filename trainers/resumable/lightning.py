@@ -6,6 +6,8 @@ import logging
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,10 +34,15 @@ class _Callback:
         self._keep = keep
         self._seed = seed
         self._stepped = -1
+        self._stops = False
+        self._late = False
+        """Whether to save or stop as soon as the next epoch begins."""
+        self._asked = False
         self._watched: Watched | None = None
 
     def newest(self) -> str | None:
         """The newest undamaged checkpoint, for `ckpt_path` of `fit`; None: there is none."""
+        self._asked = True
         found = newest(self.folder, r"step-(\d{10})")
         return None if found is None else str(found / _FILE)
 
@@ -48,12 +55,24 @@ class _Callback:
                 "resumable.Loader to fit",
                 type(loaders).__name__,
             )
+        forgotten = not (self._asked or trainer.ckpt_path or trainer.global_step)
+        if forgotten and trainer.global_rank == 0 and any(self.folder.glob("step-*")):
+            logger.warning(
+                "the training begins anew, although %s has checkpoints; to resume, write "
+                "trainer.fit(…, ckpt_path=callback.newest())",
+                self.folder,
+            )
         settle(trainer.strategy.model)
+        self._late = False
         self._stepped = trainer.global_step
         self._watched = Watched(self.folder, joined(), lambda: int(trainer.global_step))
 
     def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, index: int) -> None:
-        """Seed random numbers by rank and batch."""
+        """Seed random numbers by rank and batch; stop or save, if the last epoch ended with that."""
+        if self._late:
+            self._late = False
+            with _unbegun(trainer):
+                self._save_or_stop(trainer)
         seed_all(derived(STEP, self._seed, trainer.global_rank, trainer.fit_loop.total_batch_idx))
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int) -> None:
@@ -63,13 +82,12 @@ class _Callback:
         if step == self._stepped:  # gradients are being accumulated
             return
         self._stepped = step
-        stops = self._watched.asks_to_stop()
+        self._stops = self._watched.asks_to_stop()
         if trainer.is_last_batch and trainer.num_training_batches > 1:
-            return  # Lightning would skip what follows the epoch's last batch, such as a validation
-        if stops or step % self._save_every == 0:
-            self._save(trainer, step)
-        if stops:
-            self._watched.stop()
+            # Lightning would skip what follows the epoch's last batch, such as a validation
+            self._late = self._stops or step % self._save_every == 0
+        else:
+            self._save_or_stop(trainer)
 
     def on_train_end(self, trainer: Any, module: Any) -> None:
         """Record that the training is complete."""
@@ -80,6 +98,13 @@ class _Callback:
         """Restore the signal handlers."""
         if self._watched is not None:
             self._watched.close()
+
+    def _save_or_stop(self, trainer: Any) -> None:
+        assert self._watched is not None
+        if self._stops or trainer.global_step % self._save_every == 0:
+            self._save(trainer, trainer.global_step)
+        if self._stops:
+            self._watched.stop()
 
     def _save(self, trainer: Any, step: int) -> None:
         assert self._watched is not None
@@ -97,6 +122,19 @@ class _Callback:
         flush(self.folder)
         for old in sorted(self.folder.glob("step-*"))[: -self._keep]:
             shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def _unbegun(trainer: Any) -> Iterator[None]:
+    """Have checkpoints begin with the batch that Lightning has loaded, not after it."""
+    progress = trainer.fit_loop.epoch_loop.batch_progress
+    loaders = trainer.train_dataloader
+    with loaders.returning() if isinstance(loaders, Loader) else nullcontext():
+        for counts in (progress.total, progress.current):
+            counts.ready -= 1
+        yield
+        for counts in (progress.total, progress.current):
+            counts.ready += 1
 
 
 def lightning_callback(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -79,6 +80,13 @@ class Loader:
     def state_dict(self) -> dict[str, Any]:
         """The position, the same on every rank: batches that were returned count as consumed."""
         return {"epoch": self._epoch, "consumed": self._consumed, **self.fixed()}
+
+    @contextmanager
+    def returning(self) -> Iterator[None]:
+        """While this lasts, the last batch that was returned does not count as consumed."""
+        self._consumed -= 1
+        yield
+        self._consumed += 1
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a position, on any number of ranks with the same global batch.

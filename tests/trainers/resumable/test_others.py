@@ -27,6 +27,18 @@ def test_lightning_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.glob("step-*")) == ["step-0000000032", "step-0000000036"]
 
 
+@pytest.mark.costly
+def test_lightning_stops_and_saves_where_each_step_ends_an_epoch(tmp_path: Path) -> None:
+    from tests.trainers.resumable.with_lightning import by_lightning
+
+    whole = attempt(by_lightning, tmp_path / "whole", 1, {}, 0, 20)
+    folder = tmp_path / "parts"
+    assert "Stopped early at step 1" in attempt(by_lightning, folder, 1, {"stop_at": 0}, 0, 20)
+    said = attempt(by_lightning, folder, 1, {"die_at": 2}, 0, 20, 1)
+    assert (folder / "step-0000000002").is_dir(), said
+    assert attempt(by_lightning, folder, 1, {}, 0, 20) == whole
+
+
 @pytest.mark.long
 def test_lightning_on_three_ranks_that_accumulate_gradients(tmp_path: Path) -> None:
     from tests.trainers.resumable.with_lightning import by_lightning

@@ -30,10 +30,12 @@ class Module(pytorch_lightning.LightningModule):
         return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)]
 
 
-def by_lightning(folder: Path, when: dict[str, int], workers: int = 0, accumulate: int = 1) -> str:
+def by_lightning(
+    folder: Path, when: dict[str, int], workers: int = 0, accumulate: int = 1, save_every: int = 4
+) -> str:
     """The weights."""
     hear_at_once()
-    callback = resumable.lightning_callback(folder, save_every=4)
+    callback = resumable.lightning_callback(folder, save_every=save_every)
     ranks = RankEnv.detect().world_size
     trainer = pytorch_lightning.Trainer(
         accelerator="cpu",
