@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.resumable.others import Watched
 from castoff.trainers.resumable.ranks import joined
 from castoff.trainers.resumable.sealed import newest, seal
@@ -34,7 +35,18 @@ class _Callback:
         self._folder = Path(args.output_dir)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Lock the folder, and listen to requests."""
+        """Lock the folder, and listen to requests.
+
+        Raises:
+            ConfigError: the checkpoints would have no optimizer.
+        """
+        if args.save_only_model:
+            raise ConfigError(
+                [
+                    "TrainingArguments: save_only_model=True keeps no optimizer and no schedule, so that the "
+                    "training could not be resumed; leave it out, or leave out resumable.trainer_callback()"
+                ]
+            )
         self._watched = Watched(Path(args.output_dir), joined(), lambda: int(state.global_step))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from castoff.trainers import ConfigError
+from castoff.trainers.resumable.hugging_face import _Callback
 from tests.trainers.resumable.attempts import attempt
 
 # These libraries take seconds to import.
@@ -77,3 +80,8 @@ def test_hugging_faces_trainer_on_three_ranks(tmp_path: Path) -> None:
     attempt(by_hugging_face, folder, 3, {"stop_at": 2})
     attempt(by_hugging_face, folder, 3, {"die_at": 10})
     assert attempt(by_hugging_face, folder, 3, {}) == whole
+
+
+def test_checkpoints_without_an_optimizer_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"save_only_model=True keeps no optimizer .* leave it out"):
+        _Callback().on_train_begin(SimpleNamespace(save_only_model=True), None, None)
