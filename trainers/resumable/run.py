@@ -13,6 +13,7 @@ import pickle
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -287,6 +288,9 @@ def _checked(parts: Mapping[str, Stateful]) -> dict[str, Stateful]:
     """
     for name, part in parts.items():
         if not callable(getattr(part, "state_dict", None)):
+            meant = get_close_matches(name, ("folder", "save_every", "keep", "seed"), 1)
+            if meant:
+                raise TypeError(f"resumable.Run: there is no {name}; did you mean {meant[0]}?")
             raise TypeError(
                 f"resumable.Run: {name} is a {type(part).__name__} without state_dict and load_state_dict; "
                 "put plain values into run.state"

@@ -93,6 +93,8 @@ def test_other_parts_than_those_of_the_checkpoint_are_refused(tmp_path: Path) ->
         resumable.Run(tmp_path, model=network(), net=network())
     with pytest.raises(TypeError, match=r"best is a float without state_dict .* run.state"):
         resumable.Run(tmp_path, best=1.0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"there is no save_evry; did you mean save_every"):
+        resumable.Run(tmp_path, save_evry=3)  # type: ignore[arg-type]
 
 
 def test_another_batch_size_within_an_epoch_is_refused(tmp_path: Path) -> None:
