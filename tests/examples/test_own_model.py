@@ -21,6 +21,15 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 INSTALLED = {"castoff", "submitit", "torch", "yaml"}
 """By the README's `pip install '.[torch]'`: castoff, what it depends on, and torch."""
 
+OF_OTHERS = {
+    "with_accelerate.py": {"accelerate"},
+    "with_fabric.py": {"lightning_fabric"},
+    "with_lightning.py": {"pytorch_lightning"},
+    "resume_lightning.py": {"pytorch_lightning"},
+    "resume_trainer.py": {"transformers"},
+}
+"""What examples for those who have another library import of it."""
+
 PROGRAM = ["python", "examples/own_model.py"]
 
 WAYS = {
@@ -103,4 +112,5 @@ def test_examples_need_nothing_more(program: Path) -> None:
             imported |= {name.name.partition(".")[0] for name in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported.add((node.module or "").partition(".")[0])
-    assert imported - INSTALLED - sys.stdlib_module_names == set()
+    beside = {path.stem for path in program.parent.glob("*.py")}
+    assert imported - INSTALLED - beside - sys.stdlib_module_names == OF_OTHERS.get(program.name, set())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -35,6 +37,9 @@ def joined() -> RankContext:
                 "torch.distributed.init_process_group() first, or start one rank"
             ]
         )
+    if dist.is_available() and dist.is_initialized():
+        # DDP may be the last to let go of the group, under Python's GIL, for which gloo's thread may wait.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(dist.group.WORLD))
     return RankContext(rank, world_size, _device())
 
 

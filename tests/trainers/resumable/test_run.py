@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
+import weakref
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader
 
 from castoff.trainers import CheckpointError, ConfigError, resumable
+from castoff.trainers.resumable.ranks import joined
 from tests.trainers.resumable.attempts import attempt
 from tests.trainers.resumable.programs import Numbers, by_hand, network
 from tests.trainers.toys import Ranks
@@ -29,6 +33,16 @@ def test_a_loop_resumes_bit_for_bit(world_size: int, tmp_path: Path) -> None:
     attempt(by_hand, folder, world_size, {"die_at": per_epoch + 3})
     attempt(by_hand, folder, world_size, {"die_at": 3 * per_epoch - 1})
     assert attempt(by_hand, folder, world_size, {}, 1) == whole
+
+
+def test_the_process_group_outlives_a_model_that_holds_it(tmp_path: Path) -> None:
+    """A destructor of gloo's group joins a thread, which may wait for the GIL of who calls it."""
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    joined()
+    held = [weakref.ref(dist.group.WORLD)]
+    dist.destroy_process_group()
+    gc.collect()
+    assert held[0]() is not None
 
 
 def test_a_complete_training_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
