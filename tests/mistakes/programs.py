@@ -236,7 +236,7 @@ MISTAKES: dict[str, Mistake] = {
     ),
     "two missing fields": Mistake(
         _HEAD + "train({'name': 'mine', 'training': {'path': 'out'}}, Mine())\n",
-        "training.batch_size: is missing",
+        "training.num_epochs: is missing",
         1,
     ),
     # Around the training
