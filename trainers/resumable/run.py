@@ -89,6 +89,8 @@ class Run:
         self._seed = seed
         self._order: dict[str, Any] = {}
         """What the position within this epoch depends on, once it has begun."""
+        self._asked = False
+        """Whether the program has asked for this epoch's batches."""
         self._trained = False
         """Whether this process has come to the end of this epoch's batches."""
         self._last: float | None = None
@@ -113,6 +115,7 @@ class Run:
 
         Raises:
             StoppedEarly: a stop was requested, and everything is saved. It is a SystemExit.
+            RuntimeError: an epoch ended without `batches`.
         """
         if self.epoch >= number:
             words = "Nothing is left to train: %s has %d epochs; to start over, remove it"
@@ -121,7 +124,13 @@ class Run:
             return
         while self.epoch < number:
             yield self.epoch
-            self.epoch, self.consumed, self._order, self._trained = self.epoch + 1, 0, {}, False
+            if not self._asked:
+                raise RuntimeError(
+                    f"run.epochs: epoch {self.epoch} ended without run.batches, which saves, and stops on "
+                    "request; write `for batch in run.batches(loader):` in place of `for batch in loader:`"
+                )
+            self.epoch, self.consumed, self._order = self.epoch + 1, 0, {}
+            self._asked = self._trained = False
         self.finish()
 
     def finish(self) -> None:
@@ -149,6 +158,7 @@ class Run:
                 f"run.batches: epoch {self.epoch} has no batches left; begin each epoch by "
                 "`for epoch in run.epochs(N):`, and iterate over a validation loader directly"
             )
+        self._asked = True
         if self._order:
             loader.check({**self._order, "consumed": self.consumed})
         self._order = loader.fixed()

@@ -45,6 +45,14 @@ def test_the_process_group_outlives_a_model_that_holds_it(tmp_path: Path) -> Non
     assert held[0]() is not None
 
 
+def test_an_epoch_without_its_batches(tmp_path: Path) -> None:
+    run = resumable.Run(tmp_path / "run", model=network())
+    with pytest.raises(RuntimeError, match=r"epoch 0 ended without run\.batches.*for batch in run\.batches"):
+        for _ in run.epochs(2):
+            pass
+    assert not [*(tmp_path / "run").glob("step-*")]
+
+
 def test_a_complete_training_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     model = network()
     for _ in range(2):
