@@ -25,7 +25,7 @@ from castoff.trainers.checkpointing.checkpoints import Checkpoints, load_part
 from castoff.trainers.checkpointing.errors import CheckpointError
 from castoff.trainers.checkpointing.writer import Writer
 from castoff.trainers.ddp import TrainerDDP
-from castoff.trainers.distributed import stopping
+from castoff.trainers.distributed import requests, stopping
 from castoff.trainers.distributed.failures import end
 from castoff.trainers.program.logs import setup_logging
 from tests import patience
@@ -124,7 +124,7 @@ class NextDay:
 
 
 def let_a_day_pass() -> None:
-    vars(stopping)["time"] = NextDay  # until the process ends
+    vars(requests)["time"] = NextDay  # until the process ends
 
 
 def once_written(what: Callable[..., None], disk: Path) -> None:
