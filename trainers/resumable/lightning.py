@@ -55,6 +55,14 @@ class _Callback:
                 "resumable.Loader to fit",
                 type(loaders).__name__,
             )
+        self._warn_if_forgotten(trainer)
+        settle(trainer.strategy.model)
+        self._late = False
+        self._stepped = trainer.global_step
+        self._watched = Watched(self.folder, joined(), lambda: int(trainer.global_step))
+
+    def _warn_if_forgotten(self, trainer: Any) -> None:
+        """Warn if a training begins anew although it has checkpoints, and nobody asked for the newest."""
         forgotten = not (self._asked or trainer.ckpt_path or trainer.global_step)
         if forgotten and trainer.global_rank == 0 and any(self.folder.glob("step-*")):
             logger.warning(
@@ -62,10 +70,6 @@ class _Callback:
                 "trainer.fit(…, ckpt_path=callback.newest())",
                 self.folder,
             )
-        settle(trainer.strategy.model)
-        self._late = False
-        self._stepped = trainer.global_step
-        self._watched = Watched(self.folder, joined(), lambda: int(trainer.global_step))
 
     def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, index: int) -> None:
         """Seed random numbers by rank and batch; stop or save, if the last epoch ended with that."""

@@ -42,6 +42,24 @@ def test_lightning_stops_and_saves_where_each_step_ends_an_epoch(tmp_path: Path)
     assert attempt(by_lightning, folder, 1, {}, 0, 20) == whole
 
 
+@pytest.mark.costly
+def test_a_forgotten_ckpt_path(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from castoff.trainers.resumable import lightning_callback
+
+    begins = SimpleNamespace(ckpt_path=None, global_step=0, global_rank=0)
+    for has_checkpoint, asks in ((False, False), (True, True), (True, False)):
+        if has_checkpoint:
+            (tmp_path / "step-0000000002").mkdir(exist_ok=True)
+        callback = lightning_callback(tmp_path)
+        if asks:
+            callback.newest()
+        caplog.clear()
+        callback._warn_if_forgotten(begins)
+        assert ("write trainer.fit(…, ckpt_path=callback.newest())" in caplog.text) == (
+            has_checkpoint and not asks
+        )
+
+
 @pytest.mark.long
 def test_lightning_on_three_ranks_that_accumulate_gradients(tmp_path: Path) -> None:
     from tests.trainers.resumable.with_lightning import by_lightning
