@@ -123,7 +123,7 @@ def import_from(checkout: Path) -> None:
 def main(size: str, length: int, batch: int, rounds: int) -> None:
     """Let both take turns, and print the ratios of their times."""
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore")  # the public code asks for CUDA, and goes on without
+    warnings.simplefilter("ignore")  # the public code asks for CUDA, and continues without
     tokens = torch.randint(0, 21, (batch, length), generator=torch.Generator().manual_seed(0))
     tokens[0, 0] = 20
     runners = {each.__name__: Runner(partial(each, size, tokens)) for each in (ours, public)}

@@ -131,7 +131,7 @@ def _counted() -> dict[str, int]:
 
 
 def resumes(peer: Peer, folder: Path) -> dict[str, str]:
-    """Of a training that ends within an epoch, and one that goes on: the same batches, the same weights?"""
+    """Of a training that ends within an epoch, and one that resumes: the same batches, the same weights?"""
     whole = run(peer.train, Case(folder / "whole"))
     stopped = run(peer.train, Case(folder / "parts", stop_after=STOP))
     rest = run(peer.train, Case(folder / "parts", resumes=True))

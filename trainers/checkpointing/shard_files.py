@@ -228,7 +228,7 @@ class _LoadPlan(DefaultLoadPlanner):
         super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)
 
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
-        """Load a value that is no tensor, without running its pickle."""
+        """Load a value that is not a tensor, without running its pickle."""
         self.state_dict[read_item.dest_index.fqn] = torch.load(value, weights_only=True)
 
 

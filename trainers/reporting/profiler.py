@@ -117,7 +117,7 @@ class Profiler:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """A context for what is no part of a step; a trace shows it."""
+        """A context for what does not belong to a step; a trace shows it."""
         if self._recording is None:
             yield
             return

@@ -32,7 +32,7 @@ def check_methods(task: Task, *, warn: bool) -> None:
         kind = type(task).__qualname__
         for name, meant in _misspelt(type(task)):
             logger.warning(
-                "%s.%s is no method of a Task, so the trainer does not call it; did you mean %s? "
+                "%s.%s is not a method of Task, so the trainer does not call it; did you mean %s? "
                 "Ignore this if your own code calls it",
                 kind,
                 name,

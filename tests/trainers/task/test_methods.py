@@ -51,7 +51,7 @@ def test_a_misspelt_name(name: str, meant: str, caplog: pytest.LogCaptureFixture
     check_methods(kind(), warn=True)
     (said,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
     expected = (
-        f"Misspelt.{name} is no method of a Task, so the trainer does not call it; did you mean {meant}?"
+        f"Misspelt.{name} is not a method of Task, so the trainer does not call it; did you mean {meant}?"
     )
     assert said.startswith(expected)
 
