@@ -89,8 +89,8 @@ class Run:
         self._seed = seed
         self._order: dict[str, Any] = {}
         """What the position within this epoch depends on, once it has begun."""
-        self._asked = False
-        """Whether the program has asked for this epoch's batches."""
+        self._loader: Loader | None = None
+        """What the program takes this epoch's batches from, once it has begun."""
         self._trained = False
         """Whether this process has come to the end of this epoch's batches."""
         self._last: float | None = None
@@ -124,13 +124,13 @@ class Run:
             return
         while self.epoch < number:
             yield self.epoch
-            if not self._asked:
+            if self._loader is None:
                 raise RuntimeError(
                     f"run.epochs: epoch {self.epoch} ended without run.batches, which saves, and stops on "
                     "request; write `for batch in run.batches(loader):` in place of `for batch in loader:`"
                 )
             self.epoch, self.consumed, self._order = self.epoch + 1, 0, {}
-            self._asked = self._trained = False
+            self._loader, self._trained = None, False
         self.finish()
 
     def finish(self) -> None:
@@ -146,22 +146,26 @@ class Run:
         Raises:
             TypeError: it is no `resumable.Loader`.
             ConfigError: the loader has changed in the middle of an epoch.
-            RuntimeError: this epoch's batches were used already.
+            RuntimeError: this epoch's batches were used already, or come from another loader.
         """
         if not isinstance(loader, Loader):
             raise TypeError(
                 f"run.batches takes a resumable.Loader, not a {type(loader).__name__}, which cannot begin "
                 "in the middle of an epoch: resumable.Loader(dataset, batch_size, shuffle=…) takes its place"
             )
+        if self._loader not in (None, loader):
+            raise RuntimeError(
+                "run.batches: this epoch's batches come from another Loader; iterate over a validation "
+                "loader directly: `for batch in validation:`"
+            )
         if self._trained:
             raise RuntimeError(
                 f"run.batches: epoch {self.epoch} has no batches left; begin each epoch by "
                 "`for epoch in run.epochs(N):`, and iterate over a validation loader directly"
             )
-        self._asked = True
         if self._order:
             loader.check({**self._order, "consumed": self.consumed})
-        self._order = loader.fixed()
+        self._loader, self._order = loader, loader.fixed()
         rank = self._context.rank
         for batch in loader.batches(self.epoch, self.consumed):
             seed_all(derived(STEP, self._seed, rank, self.step))

@@ -53,6 +53,16 @@ def test_an_epoch_without_its_batches(tmp_path: Path) -> None:
     assert not [*(tmp_path / "run").glob("step-*")]
 
 
+def test_a_second_loader_in_an_epoch(tmp_path: Path) -> None:
+    run = resumable.Run(tmp_path / "run", model=network())
+    training, validation = resumable.Loader(Numbers(), 25), resumable.Loader(Numbers(), 10)
+    for _ in run.epochs(1):
+        next(run.batches(training))
+        with pytest.raises(RuntimeError, match="iterate over a validation loader directly"):
+            next(run.batches(validation))
+        break
+
+
 def test_a_complete_training_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     model = network()
     for _ in range(2):
