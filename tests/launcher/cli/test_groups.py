@@ -109,12 +109,11 @@ def test_all_jobs_are_followed(castoff: Castoff, jobs: LocalJobs) -> None:
     lines = answer.stdout.splitlines()
     assert "[bad:0] well" in lines and any(line.startswith("--- bad: rank 0 on ") for line in lines)
     ends = [line.split(": ", 3)[1:3] for line in answer.stderr.splitlines()]
-    assert [(run.partition("-")[0], words.partition(";")[0]) for run, words in ends] == [
-        ("good", "done"),
-        ("bad", "failed"),
-        ("last", "cancelled"),
-        ("pipe", "1 of 3 jobs done, 1 failed, 1 cancelled"),
-    ]
+    first, *others, all_of_them = [(run.partition("-")[0], words.partition(";")[0]) for run, words in ends]
+    assert first == ("good", "done")
+    # On a busy machine, the last job's end may be noticed before the one that led to it.
+    assert sorted(others) == [("bad", "failed"), ("last", "cancelled")]
+    assert all_of_them == ("pipe", "1 of 3 jobs done, 1 failed, 1 cancelled")
     again = castoff("logs", "-f", "pipe", "--json")
     assert again.returncode == 3
     events = [(one["event"], one["job"]) for one in objects(again.stdout)]

@@ -53,6 +53,8 @@ def seen_when(looker: Looker, holds: Callable[[Seen], object]) -> Seen:
     found: list[Seen] = []
 
     def look() -> bool:
+        if looker.failure:
+            raise looker.failure
         found[:] = [looker.seen]
         return bool(holds(found[0]))
 

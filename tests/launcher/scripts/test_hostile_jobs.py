@@ -279,7 +279,7 @@ ELSEWHERE = {
             f"castoff.launcher.cli.{verb}"
             for verb in (
                 *("elsewhere", "flags", "group", "import_", "on", "program", "sites", "sites_new"),
-                "submit_elsewhere",
+                *("submit_elsewhere", "translation"),
             )
         ),
         "tests/launcher/cli: words that a message shows",
