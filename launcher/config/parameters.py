@@ -115,11 +115,16 @@ def size_of(parameters: Values | Sequence[Values]) -> int:
 
 def json_scalar(value: str) -> str:
     """A value as JSON: a number as it is spelled, true, false, or a string."""
-    if value.lower() in ("true", "false") and value in (value.lower(), value.title(), value.upper()):
+    if is_boolean(value):
         return value.lower()
     if is_number(value):
         return value
     return json.dumps(value, ensure_ascii=False)
+
+
+def is_boolean(value: str) -> bool:
+    """Whether a value is true or false, as JSON, Python or a table spells it."""
+    return value.lower() in ("true", "false") and value in (value.lower(), value.title(), value.upper())
 
 
 def is_number(value: str) -> bool:

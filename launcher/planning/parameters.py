@@ -12,7 +12,7 @@ import msgspec
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.job_fields import LauncherName
 from castoff.launcher.config.parameter_files import BY_BASH
-from castoff.launcher.config.parameters import Table, json_scalar
+from castoff.launcher.config.parameters import Table, is_boolean, json_scalar
 from castoff.launcher.config.program_name import program_name
 from castoff.launcher.config.references import filled, references, replaced, texts, without_references
 from castoff.launcher.config.workdir import for_cd
@@ -168,9 +168,15 @@ def members(plan: Plan) -> Iterator[Member]:
 
 
 def script_rows(table: Table) -> Iterator[str]:
-    """The rows of a table as a script holds them: values in JSON, separated by tabs."""
-    rows = [["\t".join(map(json_scalar, row)) for row in block.rows] for block in table.blocks]
+    """The rows of a table as a script holds them: values in JSON, separated by tabs. True and False stay as
+    they are spelled, for commands.
+    """
+    rows = [["\t".join(map(_cell, row)) for row in block.rows] for block in table.blocks]
     return map("\t".join, itertools.product(*rows))
+
+
+def _cell(value: str) -> str:
+    return value if is_boolean(value) else json_scalar(value)
 
 
 def with_marks(plan: Plan) -> Plan:

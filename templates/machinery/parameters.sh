@@ -1,6 +1,6 @@
 # --- Parameters of the array's members ------------------------------------------------------------
-castoff_parameters() { # NAME...; standard input: a row for each member: values in JSON, separated by tabs
-  local castoff_row castoff_name castoff_value castoff_values castoff_number=0
+castoff_parameters() { # NAME...; standard input: rows of values in JSON, but True and False as spelled
+  local castoff_row castoff_name castoff_value castoff_values castoff_json castoff_number=0
   castoff_row=$(sed -n "$((CASTOFF_ARRAY_INDEX + 1)){p;q;}")
   if [[ -z $castoff_row ]]; then
     echo "castoff: this array has no member $CASTOFF_ARRAY_INDEX" >&2
@@ -11,7 +11,9 @@ castoff_parameters() { # NAME...; standard input: a row for each member: values 
   castoff_parameters_json=''
   for castoff_name; do
     castoff_value=${castoff_values[castoff_number++]}
-    castoff_parameters_json+="${castoff_parameters_json:+, }\"$castoff_name\": $castoff_value"
+    castoff_json=$castoff_value
+    [[ $castoff_value != [TF]* ]] || castoff_json=${castoff_value,,}
+    castoff_parameters_json+="${castoff_parameters_json:+, }\"$castoff_name\": $castoff_json"
     if [[ $castoff_value == '"'* ]]; then
       castoff_value=${castoff_value:1:-1}
       castoff_value=${castoff_value//$'\\\\'/$'\e'} # first, as it ends where another escape may begin
