@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from numbers import Integral
 from pathlib import Path
 
 from castoff.trainers.checkpointing.run_lock import RunLock
@@ -20,6 +21,20 @@ def default_folder(environ: Mapping[str, str] | None = None) -> Path:
     if environ.get("CASTOFF_RUN_DIR") and int(environ.get("CASTOFF_ARRAY_COUNT") or 1) > 1:
         return folder / f"member-{environ.get('CASTOFF_ARRAY_INDEX') or 0}"
     return folder
+
+
+def check_saves(save_every: int, keep: int) -> None:
+    """Check how often a program saves, and how many checkpoints it keeps.
+
+    Raises:
+        ValueError: it saves never, or keeps too few.
+    """
+    if not isinstance(save_every, Integral) or save_every < 1:
+        raise ValueError(f"save_every is {save_every!r}, but must be an integer from 1 on")
+    if not isinstance(keep, Integral) or keep < 2:
+        raise ValueError(
+            f"keep is {keep!r}, but must be an integer from 2 on, because a single checkpoint may be damaged"
+        )
 
 
 class Held:

@@ -14,7 +14,7 @@ from typing import Any
 
 from castoff.trainers.distributed.randomness import STEP, derived, seed_all
 from castoff.trainers.files.durable import flush
-from castoff.trainers.resumable.folder import default_folder
+from castoff.trainers.resumable.folder import check_saves, default_folder
 from castoff.trainers.resumable.loader import Loader
 from castoff.trainers.resumable.others import Watched
 from castoff.trainers.resumable.ranks import joined, settle
@@ -23,6 +23,9 @@ from castoff.trainers.resumable.sealed import newest, seal
 logger = logging.getLogger(__name__)
 
 _FILE = "lightning.ckpt"
+
+_POSITION = "castoff.resumable.Loader"
+"""The key of the loader's position in a checkpoint."""
 
 
 class _Callback:
@@ -33,11 +36,13 @@ class _Callback:
         self._save_every = save_every
         self._keep = keep
         self._seed = seed
-        self._stepped = -1
+        self._stepped = self._saved = -1
         self._stops = False
         self._late = False
         """Whether to save or stop as soon as the next epoch begins."""
         self._asked = False
+        self._position: dict[str, Any] | None = None
+        """The loader's, in the checkpoint from which the training resumes."""
         self._watched: Watched | None = None
 
     def newest(self) -> str | None:
@@ -47,9 +52,13 @@ class _Callback:
         return None if found is None else str(found / _FILE)
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
-        """Lock the folder, and listen to requests."""
+        """Lock the folder, listen to requests, and set the loader's position."""
         loaders = trainer.train_dataloader
-        if not isinstance(loaders, Loader):
+        if isinstance(loaders, Loader):
+            if self._position is not None:  # Lightning itself restores it within an epoch only
+                loaders.load_state_dict(self._position)
+                self._position = None
+        else:
             logger.warning(
                 "the training's loader is a %s: after a stop, Lightning begins its epoch again; pass a "
                 "resumable.Loader to fit",
@@ -93,10 +102,27 @@ class _Callback:
         else:
             self._save_or_stop(trainer)
 
+    def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
+        """Add the loader's position."""
+        if isinstance(trainer.train_dataloader, Loader):
+            checkpoint[_POSITION] = trainer.train_dataloader.state_dict()
+
+    def on_load_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
+        """Remember the loader's position until there is a loader."""
+        self._position = checkpoint.get(_POSITION)
+
     def on_train_end(self, trainer: Any, module: Any) -> None:
-        """Record that the training is complete."""
-        if self._watched is not None:
-            self._watched.done()
+        """Save, unless the last step did, and record that the training is complete."""
+        assert self._watched is not None
+        if trainer.global_step != self._saved:
+            self._save(trainer, trainer.global_step)
+        self._watched.done()
+
+    def on_fit_end(self, trainer: Any, module: Any) -> None:
+        """Tell if there was nothing to train."""
+        if self._watched is None and trainer.global_rank == 0:
+            words = "Nothing is left to train: %s has %d epochs; to start over, remove it"
+            logger.info(words, self.folder, trainer.current_epoch)
 
     def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
         """Restore the signal handlers."""
@@ -118,6 +144,7 @@ class _Callback:
         self._watched.context.on_main(lambda: shutil.rmtree(draft, ignore_errors=True))
         trainer.save_checkpoint(draft / _FILE, weights_only=False)
         self._watched.saved(lambda: self._complete(draft, final), time.perf_counter() - began)
+        self._saved = step
 
     def _complete(self, draft: Path, final: Path) -> None:
         seal(draft)
@@ -146,11 +173,15 @@ def lightning_callback(
 ) -> Any:
     """A callback for Lightning's Trainer, of `lightning` or `pytorch_lightning`; put it last among callbacks.
 
-    It saves every `save_every` optimizer steps and before a stop, into the folder, by default `checkpoints`
-    in the castoff run's directory, or else here, and keeps the last `keep` checkpoints. Its `newest()` is for
-    `ckpt_path` of `fit`. With a `resumable.Loader`, the training resumes bit for bit; random numbers in a
-    batch depend on (seed, rank, batch) alone.
+    It saves every `save_every` optimizer steps, before a stop and at the end, into the folder, by default
+    `checkpoints` in the castoff run's directory, or else here, and keeps the last `keep` checkpoints. Its
+    `newest()` is for `ckpt_path` of `fit`. With a `resumable.Loader`, the training resumes bit for bit; random
+    numbers in a batch depend on (seed, rank, batch) alone.
+
+    Raises:
+        ValueError: `save_every` or `keep` is out of range.
     """
+    check_saves(save_every, keep)
     name = next((each for each in ("lightning.pytorch", "pytorch_lightning") if each in sys.modules), None)
     base = import_module(name or "pytorch_lightning").Callback
     kind = type("Resumable", (_Callback, base), {})

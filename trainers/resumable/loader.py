@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -17,6 +19,18 @@ from castoff.trainers.resumable.ranks import place
 
 _CPU = torch.device("cpu")
 
+_OPTIONS = ("pin_memory", "prefetch_factor", "persistent_workers", "multiprocessing_context")
+_ARGUMENTS = ("batch_size", "shuffle", "num_workers", "collate_fn", "drop_last", "seed", *_OPTIONS)
+
+_OF_TORCH = {
+    "sampler": "the ranks share each epoch without one; leave it out, and write shuffle=True or False",
+    "batch_sampler": "the ranks share each epoch without one; write batch_size and shuffle instead",
+    "generator": "the order depends on the seed and the epoch alone; write seed=0, say, instead",
+    "worker_init_fn": "the random numbers of a sample depend on the seed, the epoch and its index alone; "
+    "leave it out",
+}
+"""Arguments of torch's DataLoader that would change the order of samples, and what to do instead."""
+
 
 class Loader:
     """Loads a map-style training set, as torch's DataLoader and DistributedSampler do together.
@@ -25,6 +39,10 @@ class Loader:
     random numbers on (seed, epoch, index), so that workers and ranks may change. Each iteration is an epoch;
     the one after `load_state_dict` continues within its epoch. `options` are torch's: `pin_memory`,
     `prefetch_factor`, `persistent_workers`, `multiprocessing_context`.
+
+    Raises:
+        TypeError: an option is not one of these.
+        ValueError: `batch_size` or `num_workers` is out of range.
     """
 
     def __init__(
@@ -39,6 +57,7 @@ class Loader:
         seed: int = 0,
         **options: Any,
     ):
+        _check(batch_size, num_workers, options)
         self.dataset = dataset
         self.batch_size = batch_size
         """Samples of each rank's batch."""
@@ -78,8 +97,12 @@ class Loader:
             yield group.micros[0].data
 
     def state_dict(self) -> dict[str, Any]:
-        """The position, the same on every rank: batches that were returned count as consumed."""
-        return {"epoch": self._epoch, "consumed": self._consumed, **self.fixed()}
+        """The position, the same on every rank: batches that were returned count as consumed. The end of an
+        epoch is the beginning of the next.
+        """
+        over = self._consumed >= len(self)
+        epoch, consumed = (self._epoch + 1, 0) if over else (self._epoch, self._consumed)
+        return {"epoch": epoch, "consumed": consumed, **self.fixed()}
 
     @contextmanager
     def returning(self) -> Iterator[None]:
@@ -136,3 +159,24 @@ class Loader:
                 raise error.reworded(lambda problem: problem.replace("training.", "")) from None
             self._made = here, made
         return self._made[1]
+
+
+def _check(batch_size: int, num_workers: int, options: Mapping[str, Any]) -> None:
+    """Check the arguments of a Loader.
+
+    Raises:
+        TypeError: an option is not known.
+        ValueError: a number is out of range.
+    """
+    for name in options:
+        if name in _OF_TORCH:
+            raise TypeError(f"resumable.Loader takes no {name}: {_OF_TORCH[name]}")
+        if name not in _OPTIONS:
+            meant = get_close_matches(name, _ARGUMENTS, 1)
+            hint = f"did you mean {meant[0]}?" if meant else f"it has {', '.join(_ARGUMENTS)}"
+            raise TypeError(f"resumable.Loader has no argument {name}; {hint}")
+    for name, number, least in (("batch_size", batch_size, 1), ("num_workers", num_workers, 0)):
+        if not isinstance(number, Integral) or number < least:
+            raise ValueError(
+                f"resumable.Loader: {name} is {number!r}, but must be an integer from {least} on"
+            )

@@ -30,7 +30,7 @@ from castoff.trainers.distributed.requests import StoppedEarly
 from castoff.trainers.distributed.stacks import write_stacks_on_request
 from castoff.trainers.distributed.stopping import Stopping
 from castoff.trainers.program.logs import show_trainers
-from castoff.trainers.resumable.folder import Held, default_folder
+from castoff.trainers.resumable.folder import Held, check_saves, default_folder
 from castoff.trainers.resumable.loader import Loader
 from castoff.trainers.resumable.ranks import joined, settle
 
@@ -61,6 +61,8 @@ class Run:
     checkpoints. Random numbers in a batch depend on (seed, rank, batch) alone.
 
     Raises:
+        TypeError: there are no parts, or one has no state.
+        ValueError: `save_every` or `keep` is out of range.
         ConfigError: another process trains in the folder, or parts are missing in its checkpoint.
         CheckpointError: every checkpoint there is damaged.
     """
@@ -83,8 +85,9 @@ class Run:
         self.state: dict[str, Any] = {}
         """This rank's further values that checkpoints keep: tensors, numbers, texts, and containers of
         these, such as a sum of losses."""
-        self.folder = default_folder() if folder is None else Path(folder)
+        self.folder = _folder(folder)
         self._parts = _checked(parts)
+        check_saves(save_every, keep)
         self._save_every = save_every
         self._seed = seed
         self._order: dict[str, Any] = {}
@@ -293,13 +296,30 @@ class Run:
         return states[0] if len(states) == 1 else states[self._context.rank]
 
 
+def _folder(folder: str | Path | None) -> Path:
+    if folder is None:
+        return default_folder()
+    if not isinstance(folder, str | Path):
+        kind = type(folder).__name__
+        raise TypeError(
+            f"resumable.Run: the folder is a {kind}; give models and optimizers by name: "
+            "resumable.Run(model=model, optimizer=optimizer)"
+        )
+    return Path(folder)
+
+
 def _checked(parts: Mapping[str, Stateful]) -> dict[str, Stateful]:
     """The parts, models without their wrappers.
 
     Raises:
-        TypeError: a part has no state.
+        TypeError: there are none, or one has no state.
         ConfigError: a part cannot be kept.
     """
+    if not parts:
+        raise TypeError(
+            "resumable.Run: its checkpoints would hold no weights; write "
+            "resumable.Run(model=model, optimizer=optimizer)"
+        )
     for name, part in parts.items():
         if not callable(getattr(part, "state_dict", None)):
             meant = get_close_matches(name, ("folder", "save_every", "keep", "seed"), 1)

@@ -79,3 +79,29 @@ def test_errors_name_the_arguments_of_the_loader() -> None:
         len(resumable.Loader(DATA, 60, drop_last=True))
     with pytest.raises(ConfigError, match=r"^data: generator has no length and cannot be indexed"):
         len(resumable.Loader((each for each in range(3)), 2))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"batchsize": 4}, r"has no argument batchsize; did you mean batch_size\?"),
+        ({"x": 4}, r"has no argument x; it has batch_size, shuffle, num_workers"),
+        ({"sampler": None}, r"takes no sampler: .*; leave it out, and write shuffle=True or False"),
+        ({"generator": None}, r"takes no generator: .*; write seed=0, say, instead"),
+        ({"batch_size": 0}, r"batch_size is 0, but must be an integer from 1 on"),
+        ({"batch_size": "4"}, r"batch_size is '4', but must be an integer from 1 on"),
+        ({"num_workers": -1}, r"num_workers is -1, but must be an integer from 0 on"),
+    ],
+)
+def test_arguments_that_it_does_not_have(options: dict[str, Any], words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=rf"^resumable\.Loader:? {words}"):
+        resumable.Loader(DATA, **options)
+
+
+def test_the_end_of_an_epoch_takes_another_batch_size() -> None:
+    loader = resumable.Loader(DATA, 25)
+    list(loader)
+    other = resumable.Loader(DATA, 10)
+    other.load_state_dict(loader.state_dict())
+    assert len(list(other)) == 5
+    assert other.state_dict() | {"epoch": 2, "consumed": 0} == other.state_dict()

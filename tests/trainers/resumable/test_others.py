@@ -17,7 +17,9 @@ from tests.trainers.resumable.attempts import attempt
 
 @pytest.mark.costly
 def test_lightning_resumes_bit_for_bit(tmp_path: Path) -> None:
-    """After a stop, with other workers, and after SIGKILL, within an epoch and at its end."""
+    """After a stop, with other workers, and after SIGKILL, within an epoch and at its end; with more epochs
+    after a training that was complete.
+    """
     from tests.trainers.resumable.with_lightning import by_lightning
 
     whole = attempt(by_lightning, tmp_path / "whole", 1, {})
@@ -26,8 +28,9 @@ def test_lightning_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert "Stopped early at step 3 (the stop file)" in said
     attempt(by_lightning, folder, 1, {"stop_at": 12})  # an epoch's last step: it stops after the next one
     attempt(by_lightning, folder, 1, {"die_at": 19})
+    attempt(by_lightning, folder, 1, {}, 0, 1, 4, 2)
     assert attempt(by_lightning, folder, 1, {}) == whole
-    assert sorted(path.name for path in folder.glob("step-*")) == ["step-0000000032", "step-0000000036"]
+    assert sorted(path.name for path in folder.glob("step-*")) == ["step-0000000036", "step-0000000039"]
 
 
 @pytest.mark.costly

@@ -102,6 +102,17 @@ def test_it_neither_saves_nor_stops_between_the_batches_of_a_step(tmp_path: Path
 # Mistakes
 
 
+def test_parts_have_names_and_there_are_some(tmp_path: Path) -> None:
+    words = r"resumable\.Run\(model=model, optimizer=optimizer\)$"
+    with pytest.raises(TypeError, match=rf"the folder is a Sequential; give models and .* {words}"):
+        resumable.Run(network())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=f"its checkpoints would hold no weights; write {words}"):
+        resumable.Run(tmp_path / "run")
+    with pytest.raises(ValueError, match="save_every is 0, but must be an integer from 1 on"):
+        resumable.Run(tmp_path / "run", save_every=0, model=network())
+    assert not [*tmp_path.iterdir()]
+
+
 def test_an_epoch_has_its_batches_once(tmp_path: Path) -> None:
     """With `range` instead of `run.epochs`, the others would be empty; so would a validation."""
     run = resumable.Run(tmp_path, model=network())

@@ -31,7 +31,12 @@ class Module(pytorch_lightning.LightningModule):
 
 
 def by_lightning(
-    folder: Path, when: dict[str, int], workers: int = 0, accumulate: int = 1, save_every: int = 4
+    folder: Path,
+    when: dict[str, int],
+    workers: int = 0,
+    accumulate: int = 1,
+    save_every: int = 4,
+    epochs: int = 3,
 ) -> str:
     """The weights."""
     hear_at_once()
@@ -41,7 +46,7 @@ def by_lightning(
         accelerator="cpu",
         strategy="ddp" if ranks > 1 else "auto",
         devices=ranks,
-        max_epochs=3,
+        max_epochs=epochs,
         accumulate_grad_batches=accumulate,
         logger=False,
         enable_checkpointing=False,
