@@ -175,8 +175,8 @@ def lightning_callback(
 
     It saves every `save_every` optimizer steps, before a stop and at the end, into the folder, by default
     `checkpoints` in the castoff run's directory, or else here, and keeps the last `keep` checkpoints. Its
-    `newest()` is for `ckpt_path` of `fit`. With a `resumable.Loader`, the training resumes bit for bit; random
-    numbers in a batch depend on (seed, rank, batch) alone.
+    `newest()` is for `ckpt_path` of `fit`. With a `resumable.Loader`, the training resumes bit for bit;
+    random numbers in a batch depend on (seed, rank, batch) alone.
 
     Raises:
         ValueError: `save_every` or `keep` is out of range.

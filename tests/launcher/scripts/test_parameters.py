@@ -24,7 +24,9 @@ from tests.hostile import ANY_LINE, QUOTES
 from .conftest import Benches
 
 VALUES = (
-    ANY_LINE | QUOTES | st.sampled_from(["", "True", "FALSE", "-n", "\t", "\\", '\\"', "\\t", "${x}", "1e-3", "~"])
+    ANY_LINE
+    | QUOTES
+    | st.sampled_from(["", "True", "FALSE", "-n", "\t", "\\", '\\"', "\\t", "${x}", "1e-3", "~"])
 ).filter(lambda text: not any((ord(letter) < 32 and letter != "\t") or ord(letter) == 127 for letter in text))
 
 AS_WORDS = """
