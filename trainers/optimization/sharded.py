@@ -80,6 +80,10 @@ class Sharded:
         whole = Whole(self.bare)
         whole.register_forward_hook(_without_views)
         fully_shard(whole, **settings)
+        if device.type == "cpu":  # torch 2.8: gloo gives the sum for the mean
+            for made in (*(module for _, module in modules), whole):
+                assert isinstance(made, FSDPModule)
+                made.set_force_sum_reduction_for_comms(True)
         # Else ranks whose losses depend on different parameters would add up gradients of different ones.
         with_unused = getattr(whole, "set_reduce_scatter_unused_params", None)  # since torch 2.13
         if with_unused is not None:

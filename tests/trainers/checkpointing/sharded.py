@@ -82,8 +82,8 @@ def begin(kind: str, optimizer: str = "AdamW", seed: int = 0) -> Training:
     model = Tied()
     if kind == "fsdp":
         mesh = init_device_mesh("cpu", (me.world_size,))
-        fully_shard(model.head, mesh=mesh)
-        fully_shard(model, mesh=mesh)
+        for each in (model.head, model):
+            fully_shard(each, mesh=mesh).set_force_sum_reduction_for_comms(True)  # as castoff's trainer does
     groups: list[Any] = [
         {"params": list(model.head.parameters()), "weight_decay": 0.1},
         {"params": [*model.first.parameters(), *model.norm.parameters()]},
