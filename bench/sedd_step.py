@@ -27,10 +27,11 @@ from bench.relay import Runner, Turn
 from bench.training import Lap, Ratio, machine, versions
 from castoff.trainers.configuration.config import Config
 from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed.process_group import RankContext
 from castoff.trainers.sedd.data import ProteinBatch
 from castoff.trainers.sedd.model import SIZES
 from castoff.trainers.sedd.task import SeddTask
-from castoff.trainers.task import Loss
+from castoff.trainers.task import Loss, Splits
 
 STEPS = 4
 """Steps of a round."""
@@ -39,17 +40,29 @@ EMA, CLIP = 0.9999, 1.0
 
 
 class Fixed(SeddTask):
-    """The task on batches of proteins that all have one length."""
+    """The task on one batch of tokens again and again, as the public code's step gets it."""
 
     def __init__(self, size: str, tokens: Tensor, turn: Turn):
-        super().__init__(model={"size": size}, data={"synthetic": 20_000, "max_length": tokens.shape[1]})
+        super().__init__(model={"size": size}, data={"max_length": tokens.shape[1]})
         self._tokens = tokens
         self._turn = turn
 
+    def setup(self, context: RankContext) -> None:
+        """Open no data."""
+
+    def build_data(self) -> Splits:
+        return Splits(range(20_000))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def collate(self, samples: list[Any]) -> ProteinBatch:
+        noise = torch.rand(self._tokens.shape)
+        return ProteinBatch(self._tokens, torch.rand(len(samples)), noise, padded=False)
+
     def loss(self, model: nn.Module, batch: ProteinBatch) -> Loss:
         self._turn()
-        noise = torch.rand(self._tokens.shape)
-        return super().loss(model, ProteinBatch(self._tokens, batch.time, noise, padded=False))
+        return super().loss(model, batch)
 
 
 def ours(size: str, tokens: Tensor, turn: Turn) -> None:
