@@ -30,6 +30,7 @@ from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.history.attempt_use import AttemptUse, attempt_use
 from castoff.launcher.history.attempts import early_ranks, early_words, hosts
 from castoff.launcher.history.listing import site_words, start_words, words_of_status
+from castoff.launcher.history.members_use import MembersUse, members_use
 from castoff.launcher.history.metrics import Metrics
 from castoff.launcher.history.reading import FEW_STRETCHES, MetricsReader, metrics_files
 from castoff.launcher.logs.silence import last_sign, silence_words, silent_since
@@ -135,7 +136,7 @@ def _print_whole(run: RunStatus, now: float) -> None:
 
 
 def _facts(run: RunStatus) -> dict[str, Any]:
-    """A run's status as JSON. Adds what its only member's newest attempt uses, to each member its name and
+    """A run's status as JSON. Adds what its members' newest attempts use, to each member its name and
     parameters, if it has any, and to each attempt its script's output, the time of its ranks' last output if
     it is running, and the ranks that ended long before the others.
     """
@@ -208,13 +209,14 @@ def _metrics(run: RunStatus) -> Metrics | None:
     return None if reader.behind else metrics
 
 
-def _use(run: RunStatus, read: Callable[[], Metrics | None]) -> AttemptUse | None:
-    """What the newest attempt of a run's only member uses; None for an array."""
-    member = run.members[0]
-    if len(run.members) > 1 or not member.attempts:
-        return None
+def _use(run: RunStatus, read: Callable[[], Metrics | None]) -> AttemptUse | MembersUse | None:
+    """What the newest attempts of a run's members use."""
+    directory, member = RunDirectory(Path(run.directory)), run.members[0]
     try:
-        directory = RunDirectory(Path(run.directory))
+        if len(run.members) > 1:
+            return members_use(directory, run.members)
+        if not member.attempts:
+            return None
         return attempt_use(directory, member.member, member.attempts[-1], read)
     except CastoffError:  # as above
         return None

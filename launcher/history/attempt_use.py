@@ -55,10 +55,14 @@ def attempt_use(
 
 def with_advice(use: Use, planned: Facts, waits: float | None) -> AttemptUse:
     """Add advice to a use, without the GPUs of the nodes that are not the job's."""
-    asked = planned.devices_per_rank * max((ranks for ranks, _ in planned.layout), default=1)
-    nodes = [_with_own_devices(node, asked) for node in use.nodes]
-    use = msgspec.structs.replace(use, nodes=nodes)
+    use = with_own_devices(use, planned)
     return AttemptUse(use, waits, advice(use, planned, waits))
+
+
+def with_own_devices(use: Use, planned: Facts) -> Use:
+    """A use without the GPUs of the nodes that are not the job's."""
+    asked = planned.devices_per_rank * max((ranks for ranks, _ in planned.layout), default=1)
+    return msgspec.structs.replace(use, nodes=[_with_own_devices(node, asked) for node in use.nodes])
 
 
 def _with_own_devices(node: NodeUse, asked: int) -> NodeUse:

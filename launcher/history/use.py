@@ -278,9 +278,7 @@ def use_words(use: Use, data_wait: float | None = None) -> str:
     cpus = sum(node.cpus for node in use.nodes)
     busy = f"{sum(node.cpu for node in use.nodes):.1f}"
     parts.append(f"{busy} of {counted(cpus, 'CPU')}" if cpus else f"{busy} CPUs")
-    fullest = max(use.nodes, key=lambda node: node.memory)
-    most = fullest.limit or fullest.node_memory
-    parts.append(f"memory {size_words(fullest.memory)}" + (f" of {size_words(most)}" if most else ""))
+    parts.append(_memory_words(use.nodes))
     if len(use.nodes) < use.of:
         parts.append(f"on {len(use.nodes)} of {counted(use.of, 'node')}")
     elif use.of > 1:
@@ -288,8 +286,29 @@ def use_words(use: Use, data_wait: float | None = None) -> str:
     return ", ".join(parts)
 
 
-def _devices_words(devices: Sequence[DeviceUse], mean: float | None) -> str:
-    words = "GPU" if len(devices) == 1 else f"{len(devices)} GPUs"
+def average_words(nodes: Sequence[NodeUse], members: int) -> str:
+    """What each of so many members used on average, in one line, and the most memory on a node; `nodes`:
+    those of all members.
+    """
+    parts, use = [], Use(nodes, len(nodes))
+    if devices := use.devices:
+        parts.append(_devices_words(devices, use.device_use, members))
+    busy, cpus = sum(one.cpu for one in nodes) / members, sum(one.cpus for one in nodes) / members
+    of = f" of {cpus:.3g}" if cpus else ""
+    parts.append(f"{busy:.1f}{of} CPU{'' if cpus == 1 else 's'}")
+    parts.append(_memory_words(nodes))
+    return ", ".join(parts)
+
+
+def _memory_words(nodes: Sequence[NodeUse]) -> str:
+    """The memory on the node with the most."""
+    fullest = max(nodes, key=lambda node: node.memory)
+    most = fullest.limit or fullest.node_memory
+    return f"memory {size_words(fullest.memory)}" + (f" of {size_words(most)}" if most else "")
+
+
+def _devices_words(devices: Sequence[DeviceUse], mean: float | None, members: int = 1) -> str:
+    words = "GPU" if len(devices) == members else f"{len(devices) / members:.3g} GPUs"
     if mean is not None:
         words += f" {mean:.0%}"
     held = [device for device in devices if device.memory is not None]

@@ -47,6 +47,18 @@ def advice(use: Use, planned: Facts, data_wait: float | None = None) -> str:
     return next(filter(None, found), "")
 
 
+def advice_to_members(use: Use, planned: Facts) -> str:
+    """The most important advice that holds for every member of an array; `use`: what they all used."""
+    if use.seconds < _SOON:
+        return ""
+    return next(filter(None, (check(use, planned, None) for check in _CHECKS_OF_MEMBERS)), "")
+
+
+def _idle_everywhere(use: Use, planned: Facts, _: float | None) -> str:
+    is_idle = all((device.use or 0.0) <= _IDLE for device in use.devices)
+    return _idle_devices(use, planned, None) if is_idle else ""
+
+
 def _idle_devices(use: Use, planned: Facts, _: float | None) -> str:
     devices = [device for device in use.devices if device.use is not None and planned.devices_per_rank]
     idle = sum((device.use or 0.0) <= _IDLE for device in devices)
@@ -144,3 +156,5 @@ _CHECKS: tuple[Callable[[Use, Facts, float | None], str], ...] = (
     _spare_cores,
 )
 """The most important first."""
+
+_CHECKS_OF_MEMBERS = (_idle_everywhere, _full_memory, _slow_devices, _spare_memory, _spare_cores)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from castoff.launcher.history.attempt_use import with_advice
+from castoff.launcher.history.members_use import MEMBERS, members_use
 from castoff.launcher.history.use import (
     NODES,
     DeviceUse,
@@ -23,9 +24,10 @@ from castoff.launcher.history.use import (
     use_of,
     use_words,
 )
-from castoff.launcher.history.use_advice import advice
+from castoff.launcher.history.use_advice import advice, advice_to_members
 from castoff.launcher.runs.records import Facts
 from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import AttemptStatus, MemberStatus
 
 GIB = 1 << 30
 FACTS: dict[str, Any] = {
@@ -149,6 +151,43 @@ def node(**fields: Any) -> NodeUse:
 
 def gpus(*uses: float | None, memory: int = 30 * GIB, host: str = "n1") -> list[DeviceUse]:
     return [DeviceUse(host, "A100", use, memory, 40 * GIB) for use in uses]
+
+
+def member(number: int, attempts: int = 1) -> MemberStatus:
+    begun = [
+        AttemptStatus(each, "ended", "done", 0, None, "n1", 1.0, 2.0, None, "logs")
+        for each in range(attempts)
+    ]
+    return MemberStatus(number, "ended", "done", begun)
+
+
+def test_the_members_of_an_array(tmp_path: Path) -> None:
+    """Means over some of them, for each its newest attempt; those that have not begun do not count."""
+    run = made(tmp_path, 1)
+    (tmp_path / "plan.json").write_text('{"cores_per_rank": 8, "layout": [[1, 1]]}')
+    members = [member(0, 0), *map(member, range(1, 2 * MEMBERS)), member(2 * MEMBERS, 2)]
+    assert members_use(run, members) is None
+    for number in range(1, 2 * MEMBERS + 1):
+        use = tmp_path / "attempts" / f"{number}.{len(members[number].attempts) - 1}" / "use"
+        use.mkdir(parents=True)
+        samples = [line(at, dt=100.0, cpu=number % 4) for at in (100, 200)]
+        (use / "node-00000.jsonl").write_bytes(text(FACTS, *samples))
+    three = members_use(run, members[:4])
+    assert three is not None and three.members == [1, 2, 3]
+    assert three.words == "2.0 of 8 CPUs, memory 1.0 GiB of 64.0 GiB; means and most memory of 3 members"
+    assert three.advice == "it held 1.0 GiB of the 64.0 GiB it has: memory: 2G would do"
+    some = members_use(run, members)
+    assert some is not None and len(some.members) == MEMBERS
+    assert some.words.endswith(f"means and most memory of {MEMBERS} of {2 * MEMBERS} members")
+    last = members_use(run, members[-1:])
+    assert last is not None and last.words.endswith("of 1 member")
+
+
+def test_advice_to_members_is_for_all_of_them() -> None:
+    idle, busy = node(devices=gpus(0.0)), node(devices=gpus(0.9))
+    assert advice_to_members(Use([idle, idle], 2), PLANNED).startswith("none of its 2 GPUs computed: ")
+    assert advice_to_members(Use([idle, busy], 2), PLANNED) == ""
+    assert advice_to_members(Use([node(memory=8 * GIB), node(memory=40 * GIB)], 2), PLANNED) == ""
 
 
 def test_words() -> None:
