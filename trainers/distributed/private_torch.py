@@ -132,7 +132,8 @@ def default_store() -> Store:
 
 def set_group_timeout(seconds: float, group: dist.ProcessGroup) -> None:
     """Set the timeout of a group's later collectives."""
-    _set_pg_timeout(timedelta(seconds=seconds), group)
+    set_timeout = getattr(dist, "set_timeout", _set_pg_timeout)  # torch 2.14 warns of the private one
+    set_timeout(timedelta(seconds=seconds), group)
 
 
 def begun_collectives() -> int:
