@@ -137,6 +137,8 @@ class _Callback:
             self._watched.stop()
 
     def _save(self, trainer: Any, step: int) -> None:
+        if trainer.fast_dev_run:  # a trial, from which no training is to resume
+            return
         assert self._watched is not None
         began = time.perf_counter()
         final = self.folder / f"step-{step:010d}"

@@ -46,6 +46,14 @@ def test_lightning_stops_and_saves_where_each_step_ends_an_epoch(tmp_path: Path)
 
 
 @pytest.mark.costly
+def test_a_trial_of_lightning_saves_nothing(tmp_path: Path) -> None:
+    from tests.trainers.resumable.with_lightning import by_lightning
+
+    attempt(by_lightning, tmp_path / "trial", 1, {}, 0, 1, 1, 3, True)
+    assert not [*(tmp_path / "trial").glob("*step*")]
+
+
+@pytest.mark.costly
 def test_a_forgotten_ckpt_path(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     from castoff.trainers.resumable import lightning_callback
 

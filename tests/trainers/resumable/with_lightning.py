@@ -37,8 +37,9 @@ def by_lightning(
     accumulate: int = 1,
     save_every: int = 4,
     epochs: int = 3,
+    trial: bool = False,
 ) -> str:
-    """The weights."""
+    """The weights. A trial has one step."""
     hear_at_once()
     callback = resumable.lightning_callback(folder, save_every=save_every)
     ranks = RankEnv.detect().world_size
@@ -47,6 +48,7 @@ def by_lightning(
         strategy="ddp" if ranks > 1 else "auto",
         devices=ranks,
         max_epochs=epochs,
+        fast_dev_run=trial,
         accumulate_grad_batches=accumulate,
         logger=False,
         enable_checkpointing=False,
