@@ -28,7 +28,10 @@ from castoff.launcher.status.overview import Overview, Row
 from castoff.launcher.status.poller import LOOK_INTERVAL, Poller
 
 _SHARE = 20
-"""The minimum pause after reading all files, as a multiple of the time that the reading took."""
+_LONGEST_PAUSE = 30.0
+"""The pause after reading all files: a multiple of the time that the reading took, and at most so many
+seconds, because a file system may have been silent for minutes.
+"""
 
 _READS = 1.0
 """Seconds for reading programs' reports before the screen is updated: a file of hundreds of megabytes takes
@@ -189,8 +192,11 @@ class Looker:
             except (CastoffError, OSError) as error:
                 self.seen = self.seen._replace(notes=[str(error)], time=time.time())
             self._begun = None
-            took = time.monotonic() - begun
-            self._wake.wait(self._interval if self._behind else max(self._interval, _SHARE * took))
+            self._wake.wait(self._pause(time.monotonic() - begun))
+
+    def _pause(self, took: float) -> float:
+        """Seconds until files are read again, if reading them took so many seconds."""
+        return self._interval if self._behind else max(self._interval, min(_SHARE * took, _LONGEST_PAUSE))
 
     def _look(self) -> Seen:
         opened = self._opened
