@@ -217,7 +217,7 @@ class TestOnce:
 
     def test_by_one_of_many_watchers_and_scripts(self, runs: Runs, server: Server) -> None:
         run = runs.made("train", {0: "done"})
-        values = "declare -A castoff_values=([title]=x)\n"
+        values = "declare -A castoff_values=([title]=x [seconds]=1 [priority]=3)\n"
         program = (
             part("setup", "notify") + part("notify", "notify") + values + "castoff_notify_once end phone\n"
         )
