@@ -219,6 +219,8 @@ class Checkpoints:
         """Remove drafts of killed processes, and restore checkpoints whose replacement was interrupted."""
         for left in self.folder.glob(".step-*"):
             final = left.with_name(left.name[1:].removesuffix(_BEFORE))
+            if not _NAME.fullmatch(final.name):  # somebody else's
+                continue
             if left.name.endswith(_BEFORE) and not final.exists():
                 left.rename(final)
             else:

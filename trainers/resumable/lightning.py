@@ -18,11 +18,12 @@ from castoff.trainers.resumable.folder import check_saves, default_folder
 from castoff.trainers.resumable.loader import Loader
 from castoff.trainers.resumable.others import Watched
 from castoff.trainers.resumable.ranks import joined, settle
-from castoff.trainers.resumable.sealed import newest, seal
+from castoff.trainers.resumable.sealed import newest, seal, sealed
 
 logger = logging.getLogger(__name__)
 
 _FILE = "lightning.ckpt"
+_NAME = r"step-(\d{10})"
 
 _POSITION = "castoff.resumable.Loader"
 """The key of the loader's position in a checkpoint."""
@@ -48,7 +49,7 @@ class _Callback:
     def newest(self) -> str | None:
         """The newest undamaged checkpoint, for `ckpt_path` of `fit`; None: there is none."""
         self._asked = True
-        found = newest(self.folder, r"step-(\d{10})")
+        found = newest(self.folder, _NAME)
         return None if found is None else str(found / _FILE)
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
@@ -73,7 +74,7 @@ class _Callback:
     def _warn_if_forgotten(self, trainer: Any) -> None:
         """Warn if a training begins anew although it has checkpoints, and nobody asked for the newest."""
         forgotten = not (self._asked or trainer.ckpt_path or trainer.global_step)
-        if forgotten and trainer.global_rank == 0 and any(self.folder.glob("step-*")):
+        if forgotten and trainer.global_rank == 0 and sealed(self.folder, _NAME):
             logger.warning(
                 "the training begins anew, although %s has checkpoints; to resume, write "
                 "trainer.fit(…, ckpt_path=callback.newest())",
@@ -143,6 +144,8 @@ class _Callback:
         began = time.perf_counter()
         final = self.folder / f"step-{step:010d}"
         draft = final.with_name(f".{final.name}")
+        if self._watched.context.is_main:
+            logger.info("Saving checkpoint at step %d: %s", step, final)
         self._watched.context.on_main(lambda: shutil.rmtree(draft, ignore_errors=True))
         trainer.save_checkpoint(draft / _FILE, weights_only=False)
         self._watched.saved(lambda: self._complete(draft, final), time.perf_counter() - began)
@@ -153,7 +156,7 @@ class _Callback:
         shutil.rmtree(final, ignore_errors=True)
         draft.rename(final)
         flush(self.folder)
-        for old in sorted(self.folder.glob("step-*"))[: -self._keep]:
+        for old in sealed(self.folder, _NAME)[: -self._keep]:
             shutil.rmtree(old, ignore_errors=True)
 
 
@@ -165,9 +168,11 @@ def _unbegun(trainer: Any) -> Iterator[None]:
     with loaders.returning() if isinstance(loaders, Loader) else nullcontext():
         for counts in (progress.total, progress.current):
             counts.ready -= 1
-        yield
-        for counts in (progress.total, progress.current):
-            counts.ready += 1
+        try:
+            yield
+        finally:
+            for counts in (progress.total, progress.current):
+                counts.ready += 1
 
 
 def lightning_callback(

@@ -108,8 +108,10 @@ class Loader:
     def returning(self) -> Iterator[None]:
         """While this lasts, the last batch that was returned does not count as consumed."""
         self._consumed -= 1
-        yield
-        self._consumed += 1
+        try:
+            yield
+        finally:
+            self._consumed += 1
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a position, on any number of ranks with the same global batch.

@@ -35,17 +35,25 @@ def newest(folder: Path, pattern: str) -> Path | None:
 
     Others that are newer are logged: they are damaged, or their writing was interrupted.
     """
-    numbered = [
-        (int(found[1]), path)
-        for path in (folder.iterdir() if folder.is_dir() else ())
-        if (found := re.fullmatch(pattern, path.name)) is not None
-    ]
-    for _, path in sorted(numbered, reverse=True):
+    for path in reversed(_numbered(folder, pattern)):
         problem = _problem(path)
         if problem is None:
             return path
         logger.warning("checkpoint %s is not used: %s", path, problem)
     return None
+
+
+def sealed(folder: Path, pattern: str) -> list[Path]:
+    """The folders whose names match and that `seal` has completed, damaged or not, in order of their
+    numbers.
+    """
+    return [path for path in _numbered(folder, pattern) if (path / _SEAL).is_file()]
+
+
+def _numbered(folder: Path, pattern: str) -> list[Path]:
+    paths = [*folder.iterdir()] if folder.is_dir() else []
+    numbered = [(int(found[1]), path) for path in paths if (found := re.fullmatch(pattern, path.name))]
+    return [path for _, path in sorted(numbered)]
 
 
 def _problem(checkpoint: Path) -> str | None:

@@ -668,3 +668,13 @@ def test_a_disk_that_turns_read_only(flushes: int, tmp_path: Path) -> None:
         assert step_of(kept.best()) == 1
 
     with_mounts(tmp_path, test)
+
+
+def test_folders_of_others_stay(tmp_path: Path) -> None:
+    others = [tmp_path / name for name in (".step-mine", "step-1", "step-2")]
+    for each in others:
+        each.mkdir()
+    kept = Checkpoints(tmp_path)
+    for step in range(4):
+        saved(kept, step)
+    assert all(each.exists() for each in others) and len(kept.all()) < 4

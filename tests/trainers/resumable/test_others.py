@@ -10,6 +10,7 @@ import pytest
 
 from castoff.trainers import ConfigError
 from castoff.trainers.resumable.hugging_face import _Callback
+from castoff.trainers.resumable.sealed import seal
 from tests.trainers.resumable.attempts import attempt
 
 # These libraries take seconds to import.
@@ -39,10 +40,14 @@ def test_lightning_stops_and_saves_where_each_step_ends_an_epoch(tmp_path: Path)
 
     whole = attempt(by_lightning, tmp_path / "whole", 1, {}, 0, 20)
     folder = tmp_path / "parts"
+    others = [folder / name for name in ("step-0", "step-1", "step-0000000000")]
+    for each in others:  # another program's
+        each.mkdir(parents=True)
     assert "Stopped early at step 1" in attempt(by_lightning, folder, 1, {"stop_at": 0}, 0, 20)
     said = attempt(by_lightning, folder, 1, {"die_at": 2}, 0, 20, 1)
     assert (folder / "step-0000000002").is_dir(), said
     assert attempt(by_lightning, folder, 1, {}, 0, 20) == whole
+    assert all(each.exists() for each in others)
 
 
 @pytest.mark.costly
@@ -61,6 +66,7 @@ def test_a_forgotten_ckpt_path(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     for has_checkpoint, asks in ((False, False), (True, True), (True, False)):
         if has_checkpoint:
             (tmp_path / "step-0000000002").mkdir(exist_ok=True)
+            seal(tmp_path / "step-0000000002")
         callback = lightning_callback(tmp_path)
         if asks:
             callback.newest()
