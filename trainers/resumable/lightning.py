@@ -69,7 +69,10 @@ class _Callback:
         settle(trainer.strategy.model)
         self._late = False
         self._stepped = trainer.global_step
-        self._watched = Watched(self.folder, joined(), lambda: int(trainer.global_step))
+        self._watched = self._watch(trainer)
+
+    def _watch(self, trainer: Any) -> Watched:
+        return Watched(self.folder, joined(), lambda: int(trainer.global_step))
 
     def _warn_if_forgotten(self, trainer: Any) -> None:
         """Warn if a training begins anew although it has checkpoints, and nobody asked for the newest."""
@@ -120,10 +123,12 @@ class _Callback:
         self._watched.done()
 
     def on_fit_end(self, trainer: Any, module: Any) -> None:
-        """Tell if there was nothing to train."""
-        if self._watched is None and trainer.global_rank == 0:
+        """Record that the training is complete also if there was nothing to train."""
+        if self._watched is None:
+            self._watched = self._watch(trainer)
             words = "Nothing is left to train: %s has %d epochs; to start over, remove it"
             logger.info(words, self.folder, trainer.current_epoch)
+            self._watched.done()
 
     def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
         """Restore the signal handlers."""

@@ -30,7 +30,8 @@ def test_lightning_resumes_bit_for_bit(tmp_path: Path) -> None:
     attempt(by_lightning, folder, 1, {"stop_at": 12})  # an epoch's last step: it stops after the next one
     attempt(by_lightning, folder, 1, {"die_at": 19})
     attempt(by_lightning, folder, 1, {}, 0, 1, 4, 2)
-    assert attempt(by_lightning, folder, 1, {}) == whole
+    for _ in range(2):  # the second has nothing left to train
+        assert attempt(by_lightning, folder, 1, {}) == whole
     assert sorted(path.name for path in folder.glob("step-*")) == ["step-0000000036", "step-0000000039"]
 
 
