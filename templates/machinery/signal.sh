@@ -13,9 +13,11 @@ castoff_deliver() { # PID: signal the outermost process, of it and its descendan
   return 1
 }
 castoff_handles() { # PID: whether it handles the signal, which would otherwise end it
+  [ "$(castoff_words "$1")" != "$(castoff_words $$)" ] || return 1 # still this shell, with its traps
   castoff_mask=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status" 2>/dev/null)
   [ $((0x0${castoff_mask#????????} >> (castoff_chosen_number - 1) & 1)) -eq 1 ]
 }
+castoff_words() { tr '\000' ' ' <"/proc/$1/cmdline" 2>/dev/null; }
 #if here
 castoff_signal_ranks() { # the ranks that castoff launch has started
   local castoff_pid castoff_pids castoff_name

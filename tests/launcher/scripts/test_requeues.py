@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import time
 from typing import Any
 
 import pytest
 
+from castoff.launcher.planning.render import template_folder
 from tests.cases import others_long
 
 from .conftest import Benches
@@ -248,7 +250,23 @@ finally:
 """A program that ends itself on USR1, with a worker that would die of it."""
 
 
+OWN_TRAP = """
+castoff_chosen_number=$(kill -l USR1)
+coproc bash -c 'trap : USR1; echo; read -r _'
+read -r _ <&"${COPROC[0]}"
+trap : USR1
+if castoff_handles "$COPROC_PID"; then echo program; fi
+if castoff_handles $$; then echo shell; fi
+"""
+"""What forks has the traps of its parent until it becomes the program."""
+
+
 class TestSignal:
+    def test_a_shell_that_is_not_yet_the_program_does_not_count(self) -> None:
+        functions = (template_folder() / "machinery" / "signal.sh").read_text()
+        ended = subprocess.run(["bash", "-c", functions + OWN_TRAP], capture_output=True, text=True)
+        assert (ended.stdout, ended.stderr) == ("program\n", "")
+
     @pytest.mark.everyday("True-srun")
     @pytest.mark.parametrize(
         "kind", others_long(["srun", "hydra", "openmpi", "pals", "local"], ["srun", "hydra", "local"])
