@@ -59,7 +59,7 @@ _ORPHANED = """\
 mpiexec=$(pgrep -f "mpiexec.hydra .*/$1/")
 kill -STOP "$mpiexec"
 port=$(ps -o args= --ppid "$mpiexec" | grep -o 'control-port [^ ]*' | sed -n 1p)
-pkill -KILL -f "^[^ ]*hydra_pmi_proxy.*$port"
+pkill -KILL -f "^[^ ]*hydra_pmi_proxy.*${port:?}"
 qsig -s KILL "$2"
 """
 

@@ -103,4 +103,5 @@ def test_a_real_mpiexec_takes_what_is_inferred(
     real = system_program(f"mpiexec.{mpi}", package)
     root = ["--allow-run-as-root", "--oversubscribe"] if mpi == "openmpi" else []
     argv = [str(real), *made.start[1:], *root, "sh", "-c", "echo ${OMPI_COMM_WORLD_SIZE-$PMI_SIZE}"]
-    assert subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path).stdout == "2\n2\n"
+    ended = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path)
+    assert ended.stdout == "2\n2\n", ended.stderr
