@@ -50,6 +50,7 @@ castoff_choose() { # print for each rank: RANK WORLD_SIZE PID STATE WCHAN FILE_N
     END {
       for (pid in helps) delete python[pid]
       for (pid in elsewhere) delete ours[pid]
+      for (pid in ours) if (!(pid in state)) delete ours[pid] # it began while these facts were read
       for (pid in rank) if (pid in ours && starts(pid)) begins[pid] = 1
       for (pid in begins) {
         any = 1

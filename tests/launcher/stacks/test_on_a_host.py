@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -68,12 +69,14 @@ class Host:
         python = [sys.executable, "-S", "-c", code]
         return self.start(python, str(number), RANK=str(number), WORLD_SIZE="3", **environ)
 
-    def answer(self, *ranks: int, spy: Path | str = "", threads: str = "main") -> Answer:
+    def answer(
+        self, *ranks: int, spy: Path | str = "", threads: str = "main", path: str = NO_SPY["PATH"]
+    ) -> Answer:
         program = (template_folder() / "interactive" / "stacks.sh").read_text()
         words = [str(self.attempt), "0", "mark", threads, str(spy), *map(str, ranks)]
         done = subprocess.run(
             ["bash", "-c", program, "castoff", *words],
-            env=NO_SPY,
+            env={"PATH": path},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -147,6 +150,21 @@ def test_by_py_spy_which_is_asked_first(host: Host) -> None:
     ranks = by_rank(host.answer(1, spy=found))
     assert [*ranks] == [1] and functions(ranks[1])[0] == "stuck"
     assert not (host.folder / "quit").exists()
+
+
+def test_a_program_that_begins_in_the_meantime_gets_no_signal(host: Host) -> None:
+    """Some of its facts are read, and some are not."""
+    host.program(
+        "cat",
+        '/bin/cat "$@"; case $* in */stat*) touch "$0".read; until [ -e "$0".go ]; do sleep 0.01; done; esac',
+    )
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(host.answer, path=f"{host.folder}:{NO_SPY['PATH']}")
+        until((host.folder / "cat.read").exists)
+        late = host.start([sys.executable, "-S", "-c", WAITS], "0")
+        (host.folder / "cat.go").touch()
+        assert asked.result().ranks == []
+    assert late.poll() is None
 
 
 def test_only_the_main_thread_unless_all_are_wanted(host: Host) -> None:
