@@ -160,6 +160,13 @@ def test_nothing_is_submitted_without_a_yes(person: Person | None, here: LocalJo
     assert submitted(here) == 0
 
 
+def test_the_command_for_a_person_is_for_a_shell(here: LocalJobs) -> None:
+    here.job(JOB, name="my job.yaml")
+    assert "submit --site=local 'my job.yaml'" in text(
+        call("submit", None, job_file="my job.yaml", site="local")
+    )
+
+
 def test_without_questions_if_the_user_said_so(here: LocalJobs) -> None:
     here.job(JOB)
     person = Person()

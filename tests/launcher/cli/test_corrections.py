@@ -77,6 +77,7 @@ submit --set gpu_type=a100 -G 4 job.yaml
 submit job.yaml -G 4 gpu_type=a100
 submit job.yaml nodes=2
 submit job.yaml LR=0.1
+submit job.yaml 'comment=a b'
 submit job.yaml --set nodes 2
 submit --set partition=gpu job.yaml
 submit --set env=A=1 job.yaml
@@ -558,6 +559,11 @@ def assert_castoffs_own(message: str) -> None:
         ),
         ("on add lab me@lab --dir", "--dir needs a value: --dir FOLDER (see castoff on add --help)"),
         ("on foo", "on has no command 'foo'; there are: add, list, remove, install, check, clean (see"),
+        (
+            "on lab submit 'my job.yaml'",
+            "on has no command 'lab'; here: castoff --on lab submit 'my job.yaml' (see",
+        ),
+        ("notify rm 'a b'", "notify has no command 'rm'; here: castoff notify remove 'a b' (see"),
         ("sites new", "NAME is missing, as in castoff sites new NAME (see castoff sites new --help)"),
         ("sites foo bar", "takes a site's name or one of show, check, new, probe, not 'foo'"),
         ("trust --remove", "--remove takes the folders to trust no longer"),
@@ -586,6 +592,7 @@ def assert_castoffs_own(message: str) -> None:
         ("submit --dependency '' job.yaml", "--dependency: is '', but takes after, afterok, "),
         ("submit --array '' job.yaml", "--array: array.indices: is '', but takes numbers and ranges"),
         ("submit --after '' job.yaml", "--after: after.afterok: is empty: name the runs or job ids"),
+        ("submit --after 'after:a b' job.yaml", "takes a run or a job; here: --dependency 'after:a b' (see"),
         ("submit -G '' job.yaml", "--gpus: is '', but takes a number of GPUs"),
         ("submit -G four job.yaml", "--gpus: is 'four', but takes a number of GPUs, as in --gpus 4"),
         ("submit --clusters=a,b job.yaml", "here: --site a,b"),

@@ -73,6 +73,14 @@ def test_names_are_parts_of_files() -> None:
             webhooks.add(name, "https://example.org/x", None, os.environ)
 
 
+def test_one_that_cannot_be_removed(tmp_path: Path) -> None:
+    folder = webhook_file("phone", {"XDG_CONFIG_HOME": f"{tmp_path}/a b"})
+    folder.mkdir(parents=True)
+    with pytest.raises(CastoffError) as error:
+        webhooks.remove("phone", {"XDG_CONFIG_HOME": f"{tmp_path}/a b"})
+    assert str(error.value).startswith(f"'{folder}': cannot be removed: ")
+
+
 def test_only_the_user_can_read_it(server: Server) -> None:
     path = webhook_file("phone", os.environ)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -160,6 +160,15 @@ def test_the_command_that_continues_needs_no_runs_dir(far: Far, tmp_path: Path) 
     assert far.sent() == ["prepare", "train", "evaluate"]
 
 
+def test_the_command_that_continues_is_for_a_shell(far: Far) -> None:
+    far.submit(selection=("--only", "it's"))
+    (order,) = (message for message in far.asked if isinstance(message, Order))
+    assert (
+        order.group
+        and order.group.command == """castoff --on far submit laptop/pipeline.yaml --only 'it'"'"'s'"""
+    )
+
+
 def test_a_cancelled_group_is_not_continued(far: Far) -> None:
     far.refuses("train-")
     with pytest.raises(RefusedByMachine):
