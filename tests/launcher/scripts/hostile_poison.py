@@ -40,7 +40,6 @@ _BAD_VALUES: dict[str, list[Any]] = {
         *({"slurm": value} for value in ("$(touch CANARY)", True, {"comment": "\ntouch CANARY"})),
         {"pbs": {"site": "a\ntouch CANARY"}},
         {"site": {"x": "$(touch CANARY)"}},
-        {"slurm": {"select": "1"}},
     ],
     "container": [
         {"runtime": "apptainer"},

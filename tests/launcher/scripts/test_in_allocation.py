@@ -141,7 +141,7 @@ def test_which_site(bench: Benches) -> None:
         ),
         (["--here", "--runs-dir", "runs"], "--runs-dir applies to runs in an allocation"),
         (["--here", "--nodes", "2"], "--nodes: is 2, but this machine is one node"),
-        (["--nodes", "2"], "--nodes: is 2, but Slurm job 12 (1 host: x0) has no more"),
+        (["--nodes", "2"], "--nodes: is 2, but Slurm job 12 (1 host: x0) has only 1: ask"),
         (["--ranks-per-node", "2", "-n", "2"], "ranks: excludes ranks_per_node"),
     ],
 )

@@ -169,9 +169,17 @@ BOUND: dict[tuple[str, str], tuple[dict[str, Any], list[tuple[list[int], str, in
     ),
     ("hydra", "binding"): ({"binding": "1:0"}, [([1], "1,0", 0), ([0], "1,0", 1)]),
     ("hydra", "core"): ({"launcher": {"args": ["-bind-to", "core:1"]}}, [([0], "0,1", 0), ([1], "0,1", 1)]),
-    ("hydra", "unbound"): ({}, [([0, 1], "0,1", 0), ([0, 1], "0,1", 1)]),
+    ("hydra", "castoff"): ({}, [([0], "0,1", 0), ([1], "0,1", 1)]),
+    ("hydra", "none"): (
+        {"launcher": {"args": ["-bind-to", "none"]}},
+        [([0, 1], "0,1", 0), ([0, 1], "0,1", 1)],
+    ),
     ("openmpi", "core"): ({"launcher": {"args": ["--bind-to", "core"]}}, [([0], "0,1", 0), ([1], "0,1", 1)]),
-    ("openmpi", "unbound"): ({}, [([0, 1], "0,1", 0), ([0, 1], "0,1", 1)]),
+    ("openmpi", "castoff"): ({}, [([0], "0,1", 0), ([1], "0,1", 1)]),
+    ("openmpi", "none"): (
+        {"launcher": {"args": ["--bind-to", "none"]}},
+        [([0, 1], "0,1", 0), ([0, 1], "0,1", 1)],
+    ),
     ("intelmpi", "binding"): ({"binding": "1:0"}, [([1], "1,0", 0), ([0], "1,0", 1)]),
 }
 """What binds two ranks; of each rank the CPUs, what shows it devices, and its own among these."""

@@ -59,7 +59,8 @@ def test_the_rank_that_failed(
     rank = record["rank"] if reported[0] is not None else None
     assert (rank, record["code"], record["signal"]) == reported, ended.output
     assert ended.ending == ("failed", reported[1])
-    assert f"castoff: {failure_words(record)}; see " in ended.output
+    where = "its log: " if kind == "local" else "see "
+    assert f"castoff: {failure_words(record)}; {where}" in ended.output
     assert (Run(ended.run_dir).log_folder / "0.0" / record["log"]).is_file()
 
 
