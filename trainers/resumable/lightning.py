@@ -72,7 +72,8 @@ class _Callback:
         self._watched = self._watch(trainer)
 
     def _watch(self, trainer: Any) -> Watched:
-        return Watched(self.folder, joined(), lambda: int(trainer.global_step))
+        how = 'pass Trainer strategy="ddp", devices= the ranks of a node, and num_nodes= the nodes'
+        return Watched(self.folder, joined(how), lambda: int(trainer.global_step))
 
     def _warn_if_forgotten(self, trainer: Any) -> None:
         """Warn if a training begins anew although it has checkpoints, and nobody asked for the newest."""

@@ -23,8 +23,9 @@ def place() -> tuple[int, int]:
     return me.rank, me.world_size
 
 
-def joined() -> RankContext:
-    """This process's rank, and its communication with the others through the program's group.
+def joined(how: str = "call torch.distributed.init_process_group() first") -> RankContext:
+    """This process's rank, and its communication with the others through the program's group; `how` tells
+    a user to join it.
 
     Raises:
         ConfigError: there are several ranks, and this one is in no group.
@@ -33,8 +34,8 @@ def joined() -> RankContext:
     if world_size > 1 and not dist.is_initialized():
         raise ConfigError(
             [
-                f"resumable: this is rank {rank} of {world_size}, but it has joined no process group; call "
-                "torch.distributed.init_process_group() first, or start one rank"
+                f"resumable: this is rank {rank} of {world_size}, but it has joined no process group; {how}, "
+                "or start one rank"
             ]
         )
     if dist.is_available() and dist.is_initialized():

@@ -78,6 +78,27 @@ def test_a_forgotten_ckpt_path(tmp_path: Path, caplog: pytest.LogCaptureFixture)
         )
 
 
+@pytest.mark.costly
+def test_a_trainer_of_lightning_that_knows_of_one_rank_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Lightning's own defaults on the CPU: each rank would train by itself."""
+    from castoff.trainers.resumable import lightning_callback
+
+    ranks = {"RANK": "1", "WORLD_SIZE": "3", "LOCAL_RANK": "1", "MASTER_ADDR": "h", "MASTER_PORT": "1"}
+    for name, value in ranks.items():
+        monkeypatch.setenv(name, value)
+    trainer = SimpleNamespace(
+        train_dataloader=[],
+        ckpt_path=None,
+        global_step=0,
+        global_rank=0,
+        strategy=SimpleNamespace(model=None),
+    )
+    with pytest.raises(ConfigError, match=r"rank 1 of 3, .*; pass Trainer strategy=\"ddp\", devices= "):
+        lightning_callback(tmp_path).on_train_start(trainer, None)
+
+
 @pytest.mark.long
 def test_lightning_on_three_ranks_that_accumulate_gradients(tmp_path: Path) -> None:
     from tests.trainers.resumable.with_lightning import by_lightning
